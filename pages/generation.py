@@ -5,6 +5,6 @@ from ui.views.generation import show_generation
 from ui.views.sources.passes import choose_request
 
 show_heading("Generation", "Where each new token looks while a model writes.")
-asked = choose_request(writes=True)
+asked = choose_request(writes=True, images=True)
 if asked is not None:
     show_generation(asked)

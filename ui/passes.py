@@ -18,8 +18,9 @@ from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
 from core.exporting.kept_heads import KeptHead
 from core.heads.quantities import Pass
+from core.models.image_grids import Tiles
 from core.models.images import read_image
-from core.models.inputs import all_inputs
+from core.models.inputs import all_inputs, image_text_inputs
 from core.models.recorded import require_model
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
@@ -48,6 +49,14 @@ def inputs_of(request: TextRequest) -> dict:
         raise InputError("This is computed from texts alone. Take the image out.", field="image")
     model, target = load(request.model), target_of(request)
     return call(all_inputs, model, request.text, pair=request.pair, target=target, **limits_of(request))
+
+
+def all_inputs_of(request: TextRequest) -> tuple[dict, Tiles | None]:
+    """The tensors that the model reads of a text, also with an image, and the areas of the image."""
+    if request.image is None:
+        return inputs_of(request), None
+    network = load(request.model)
+    return image_text_inputs(network, image=read_image(request.image), **_text_beside(request))
 
 
 @cached(MEMORY)

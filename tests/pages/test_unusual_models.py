@@ -14,7 +14,7 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 from tokenizers.processors import TemplateProcessing
 
-from core import capture, load_model
+from core import capture, generate, load_model
 from core.capturing.edit_lines import lines_of
 from core.capturing.image_regions import edits_without_region
 from core.capturing.weights_only import attention_weights
@@ -408,6 +408,23 @@ def test_an_image_with_a_text(tmp_path):
     assert any(f"{after:.1%}" in one.value for one in app.markdown)
     assert np.isnan(values(app, "patches")[2:4, 4:6]).all()
     assert not any("patch" in word for word in app.pills[0].options)
+    # What it writes about the image: where the query of each step looks, and what it writes without the region.
+    plain, without = (generate(model, "5 17 8", 20, image=read_image(image), edits=edits) for edits in (None, edits))
+    chosen[state.KEY] = int(grid.tokens[1, 1])
+    app = opened("generation", str(tmp_path), "5 17 8", image, **chosen, new="3", step="2", beside="cache")
+    assert not app.error
+    weights = plain.capture_of(1).trace(1, 3).weights[-1]
+    np.testing.assert_allclose(values(app, "patches"), weights[grid.tokens], rtol=1e-4, atol=1e-7)
+    assert f"gives **{weights[chosen[state.KEY]]:.1%}** of its attention to “patch 1,1”" in read(app.markdown)
+    assert "Multiplications are counted for texts alone." in read(app.caption)
+    assert "The rows of all 3 steps" in read(app.caption)
+    app = AppTest.from_file(str(ROOT / "pages/what_if.py"), default_timeout=60)
+    app.query_params.update(
+        {state.MODEL: str(tmp_path), state.TEXT: "5 17 8", state.EDITS: lines, state.WRITES_ON: "true"}
+    )
+    app.session_state[state.SHOWN_IMAGE] = ("made.png", image)
+    assert [one.value for one in app.run().code] == [plain.text, without.text]
+    assert plain.text != without.text
     for view in ("matter", "patch"):
         app = opened("what_if", str(tmp_path), "5 17 8", image, view=view)
         assert [one.value for one in app.info if "texts alone" in one.value]

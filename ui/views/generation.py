@@ -21,12 +21,13 @@ from core.figures.labels import escaped, visible
 from core.figures.plots.bars import share_bars
 from core.figures.plots.lines import Series, lines
 from core.heads.one_query import one_query
+from core.models.images import read_image
 from core.models.modules import Kind
 from core.models.words import special_ids
 from core.notebook.figures import stage_figure
 from core.units import small_number
 from ui import models, presenting, shown, state
-from ui.calls import expression, result, result_of
+from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.token_view import token_view
@@ -41,6 +42,7 @@ from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.head_links import link_to_why_word
 from ui.views.heads.grid import choose_clicked, show_grid_of_heads
 from ui.views.numbers import of_tokens, of_weights
+from ui.views.patches import choose_clicked_patch, show_patches
 from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.passes import InputFields, read_or_say
 
@@ -50,7 +52,13 @@ CANDIDATES = 8
 CURVES = 5  # candidates whose probability is drawn over the temperature
 TEMPERATURES = tuple(np.round(np.linspace(0.1, 3.0, 30), 2).tolist())
 HEIGHT, LEAST_HEIGHT, PER_ROW, AXIS = 520, 280, 22, 90  # of the large picture in pixels
-SHOWS = {"text": "Text", "steps": "Every step", "layer": "Heads of the layer", "heads": "All heads"}
+SHOWS = {
+    "image": "On the image",
+    "text": "Text",
+    "steps": "Every step",
+    "layer": "Heads of the layer",
+    "heads": "All heads",
+}
 TELLS = {"next": "Candidates", "heat": "Temperature", "cache": "Cache"}
 ENDED = {
     "end": " The model ended its text here.",
@@ -89,7 +97,8 @@ def show_generation(fields: InputFields) -> None:
         most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, writing.MAX_NEW_TOKENS)
         sampling = choose_sampling()
         answers = "The model answers it, in the chat template that it was trained with."
-        chat = fields.model.chats and switch("The text is a message", state.CHAT, help=answers)
+        may_chat = fields.model.chats and fields.request.image is None  # a text beside an image is a message anyway
+        chat = may_chat and switch("The text is a message", state.CHAT, help=answers)
 
     def begin(text: TextRequest) -> tuple[WritingRequest, writing.FirstTokens]:
         request = WritingRequest(text, chat, sampling)
@@ -122,13 +131,20 @@ def _show_step(
         _say_where_it_looks(step)
     large, small = st.columns([7, 5], gap="medium")
     with large:
-        shows = menu("Shown", state.STEP_SHOWS, SHOWS, look="buttons", label_visibility="collapsed")
-        {"text": _as_text, "steps": _every_step, "layer": _heads_of_layer, "heads": _all_heads}[shows](step)
+        views = {
+            "image": _on_image,
+            "text": _as_text,
+            "steps": _every_step,
+            "layer": _heads_of_layer,
+            "heads": _all_heads,
+        }
+        offered = {word: name for word, name in SHOWS.items() if word != "image" or request.text.image is not None}
+        views[menu("Shown", state.STEP_SHOWS, offered, look="buttons", label_visibility="collapsed")](step)
         _walk(step)
     with small:
         tells = menu("Told", state.STEP_TELLS, TELLS, look="buttons", label_visibility="collapsed")
         {"next": _candidates, "heat": _over_temperature, "cache": _cache}[tells](generation, step.number)
-        if not request.chat:
+        if not request.chat and request.text.image is None:
             before = head.capture.model.text_of((*generation.begun, *generation.token_ids[: step.number]))
             link_to_why_word(request.text, before, generation.tokens[step.number])
     show_certificate(head.capture.certificate(*head.place, head.kind))
@@ -140,6 +156,8 @@ def _record(request: WritingRequest, model: Model, step: Step) -> None:
     text, head = request.text, step.head
     chosen = {name: getattr(request.sampling, name) for name in ("temperature", "seed", "top_k", "top_p")}
     cut = {"max_tokens": text.keep, "truncate": text.keep is not None}
+    if text.image is not None:
+        cut["image"] = call(read_image, text.image)
     new_tokens = st.session_state[state.NEW_TOKENS]
     written = expression(generate, model, text.text, new_tokens=new_tokens, **chosen, chat=request.chat, **cut)
     result(written.part(".text"))
@@ -152,7 +170,7 @@ def _record(request: WritingRequest, model: Model, step: Step) -> None:
 def _choose_step(request: WritingRequest, generation: Generation, fields: InputFields, line: DeltaGenerator) -> Step:
     capture = generation.capture_of(-1)
     # Those whose queries are written tokens; cross-attention comes first.
-    kinds: list[Kind] = sorted(kind for kind in capture.kinds if kind != "encoder")
+    kinds: list[Kind] = sorted(kind for kind in capture.kinds if kind not in ("encoder", "vision"))
     with line:
         whole = choose_head(request.text, capture, fields.head_place, kinds)
         steps = {str(number): f"{number} · {visible(token)}" for number, token in enumerate(generation.tokens, start=1)}
@@ -193,6 +211,11 @@ def _say_where_it_looks(step: Step) -> None:
     with presenting.told("number"):
         words = f"{token} is written after {query}, which gives **{share:.1%}** of its attention to {key}."
         st.markdown(words if presenting.is_on() else f"### {words}", anchors=False)
+
+
+def _on_image(step: Step) -> None:
+    """Where the step's query looks on the image."""
+    show_patches(step.head, step.weights[step.head.place], step.query, "weights", "weight")
 
 
 def _as_text(step: Step) -> None:
@@ -316,6 +339,14 @@ def _over_temperature(generation: Generation, step: int) -> None:
 def _cache(generation: Generation, step: int) -> None:
     """What came from the key/value cache and what was computed, its bytes, and the multiplications that it saves."""
     pass_ = generation.steps[step]
+    tokens = "1 token was" if pass_.computed == 1 else f"{pass_.computed:,} tokens were"
+    st.markdown(
+        f"Step {step + 1}: {tokens} computed, **{pass_.cached:,}** came from the cache, which then holds "
+        f"**{pass_.cache_bytes / 1e6:,.2f} MB** of keys and values."
+    )
+    if generation.tiles is not None:
+        st.caption("Multiplications are counted for texts alone.")
+        return
     costs = np.array([generation.multiplications(number) for number in range(len(generation.steps))], dtype=np.float64)
     curves = {name: costs[:, at] for at, name in enumerate(("with the cache", "everything anew"))}
     series = [Series(name, np.arange(1, len(costs) + 1), curve, kind="measured") for name, curve in curves.items()]
@@ -326,14 +357,9 @@ def _cache(generation: Generation, step: int) -> None:
     )
     show_chart(chart, "cache", alt, title=title, numbers=of_tokens(generation.tokens, curves))
     with_cache, without = (int(number) for number in costs[step])
-    tokens = "1 token was" if pass_.computed == 1 else f"{pass_.computed:,} tokens were"
-    st.markdown(
-        f"Step {step + 1}: {tokens} computed, **{pass_.cached:,}** came from the cache, which then holds "
-        f"**{pass_.cache_bytes / 1e6:,.2f} MB** of keys and values. {with_cache:,} multiplications; {without:,} if everything "
-        f"were read anew."
-    )
     total = costs.sum(axis=0)
-    st.caption(f"All steps together: {1 - total[0] / total[1]:.1%} of the multiplications are saved.")
+    words = f"{with_cache:,} multiplications; {without:,} if everything were read anew."
+    st.caption(f"{words} All steps together: {1 - total[0] / total[1]:.1%} of the multiplications are saved.")
 
 
 def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> None:
@@ -356,8 +382,10 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
 
 
 def _clicked(step: Step, cell: pin.Cell) -> None:
-    """Choose what was clicked: the step of a row, the key of a column, or a head."""
-    if choose_clicked(cell, step.whole.grid):
+    """Choose what was clicked: the step of a row, the key of a column or a patch, or a head."""
+    if choose_clicked(cell, step.whole.grid) or choose_clicked_patch(
+        cell, step.whole.capture, step.whole.kind, state.KEY
+    ):
         return
     single = {axis: places.start for axis, places in cell.items() if len(places) == 1}
     if "head" in single:

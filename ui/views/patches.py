@@ -99,10 +99,10 @@ def drawn_region(cell: pin.Cell, shape: tuple[int, ...]) -> tuple[range, range] 
     return (rows, columns) if rows and columns else None
 
 
-def choose_clicked_patch(cell: pin.Cell, capture: Capture, kind: Kind | None = None) -> bool:
-    """Make the patch that was clicked the query. Return whether there was one."""
+def choose_clicked_patch(cell: pin.Cell, capture: Capture, kind: Kind | None = None, chosen: str = state.QUERY) -> bool:
+    """Make the patch that was clicked the query, or what else is `chosen`. Return whether there was one."""
     for number, grid in enumerate(capture.image_grids(kind)):
         if (patch := pin.place_in(cell, *_axes(number), grid.tokens.shape)) is not None:
-            st.session_state[state.QUERY] = int(grid.tokens[patch])
+            st.session_state[chosen] = int(grid.tokens[patch])
             return True
     return False

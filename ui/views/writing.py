@@ -13,7 +13,7 @@ from core.models.inputs import all_inputs, chat_ids
 from ui.cache import OnProgress, Store, cached
 from ui.memory import MEMORY
 from ui.models import MAX_TOKENS, load, longest_text
-from ui.passes import limits_of
+from ui.passes import all_inputs_of, limits_of
 from ui.requests import WritingRequest
 
 MAX_NEW_TOKENS = 200
@@ -72,13 +72,13 @@ def written_after(request: WritingRequest) -> Writing:
 
     Raises InputError for a model that writes nothing, for texts as `captured` does, and if the memory is too small.
     """
-    network, text = load(request.text.model), request.text
+    network, text, tiles = load(request.text.model), request.text, None
     if request.chat:  # what is cut off its end would be where the answer begins
         limits: dict[str, Any] = limits_of(text) | {"truncate": False}
         inputs = all_inputs(network, input_ids=chat_ids(network, text.text), **limits)
     else:
-        inputs = all_inputs(network, text.text, **limits_of(text))
-    generating = Generating(network, inputs, request.sampling, max_tokens=longest_text(MAX_TOKENS))
+        inputs, tiles = all_inputs_of(text)
+    generating = Generating(network, inputs, request.sampling, max_tokens=longest_text(MAX_TOKENS), tiles=tiles)
     read = inputs["input_ids"].shape[1]
     tokens, target = (read, MAX_NEW_TOKENS) if network.is_encoder_decoder else (read + MAX_NEW_TOKENS, 1)
     logits = 4 * MAX_NEW_TOKENS * network.network.config.get_text_config().vocab_size

@@ -83,7 +83,7 @@ def show_changing(real: RealHead) -> None:
     if changed is None or presenting.is_on():
         return
     _show_changed_heads(real, changed)
-    if predicts and not real.request.reads_both:
+    if predicts:
         show_continuations(real, changed)
 
 

@@ -34,7 +34,7 @@ from ui.calls import call, expression, made_by
 from ui.growing import Growing
 from ui.memory import MEMORY
 from ui.models import check_characters, load
-from ui.passes import captured, inputs_of, limits_of, target_of
+from ui.passes import all_inputs_of, captured, inputs_of, limits_of, target_of
 from ui.requests import EffectRequest, HeadRequest, KindRequest, ModelChoice, PatchRequest, TextRequest
 from ui.views.heads.results import PROBE_SEEDS, probe
 
@@ -76,7 +76,8 @@ NEW_TOKENS = 20
 @cached(Store(32))
 def continuation(request: TextRequest, *, on_progress: OnProgress | None = None) -> tuple[int, ...]:
     """The tokens that a model writes after a text, with the request's edits."""
-    generating = Generating(load(request.model), inputs_of(request), edits=request.edits)
+    inputs, tiles = all_inputs_of(request)
+    generating = Generating(load(request.model), inputs, edits=request.edits, tiles=tiles)
     return generating.write(NEW_TOKENS, on_progress).token_ids
 
 
