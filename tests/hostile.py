@@ -148,7 +148,9 @@ def files() -> dict[str, bytes]:
         "an NPZ in an NPZ": _zip({"query.npy": good, "key.npy": good, "value.npy": good}),
         "an NPZ that does not fit": _npz(query=np.ones((2, 3)), key=np.ones((2, 4)), value=np.ones((5, 1))),
         "an NPZ of NaN": _npz(query=np.full((2, 2), np.nan), key=np.eye(2), value=np.eye(2)),
-        "weights of markup": _npz(attentions=np.full((1, 2, 2, 2), 0.5), tokens=np.array([TEXTS["image"], "</script>"])),
+        "weights of markup": _npz(
+            attentions=np.full((1, 2, 2, 2), 0.5), tokens=np.array([TEXTS["image"], "</script>"])
+        ),
         "weights of NaN": _npz(attentions=np.full((1, 2, 2, 2), np.nan)),
         "a pickle in an NPY": _npy(np.array([{"a": print}], dtype=object), allow_pickle=True),
         "a pickle": b"\x80\x04\x95\x1e\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94.",

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
 from core import Capture, InputError
 from core.attention.rowwise import around
 from core.capturing.edits import every
 from core.capturing.sampling import next_probabilities
-from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
+from core.figures.chart import Chart
+from core.figures.heatmaps.heatmap import WIDTH, Axis, Scale, heatmap
 from core.figures.labels import escaped, visible
 from core.figures.palette import ABOVE, BELOW
 from core.figures.plots.bars import bars
@@ -44,6 +46,7 @@ BARS = 8  # components
 LONGEST_PATH = 300  # characters
 IN_TEXT = 192  # tokens of a long text that are shown as text
 HEIGHT = 290  # pixels of the grid
+LABEL = 24  # pixels of the label above a field
 ANSWER_SHOWS = {"components": "Contributions", "lens": "Logit lens"}
 SIDES = {"key": "Into the key", "query": "Into the query", "pairs": "Pairs"}
 
@@ -84,7 +87,7 @@ def show_path(fields: InputFields) -> None:
         st.info(plain(words), icon=":material/visibility_off:")
         return
     finding = st.container(gap=None)
-    line = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+    line = st.container(horizontal=True, vertical_alignment="top", gap="small")
 
     def follow(request: TextRequest) -> tuple[Capture, AnswerRequest, Path] | None:
         capture = run_pass(request, fields.model, MAX_TOKENS, components=True)
@@ -92,7 +95,8 @@ def show_path(fields: InputFields) -> None:
             return None
         hops = field(state.PATH, Text(LONGEST_PATH), "", "Path")
         if hops.startswith("score "):
-            with line:
+            with line, st.container(width="content", gap=None):
+                st.space(LABEL)
                 st.button("Follow the answer", key=state.FOLLOW_ANSWER, on_click=_follow, args=([],))
             of = AnswerRequest(request, None, "mean")
         else:
@@ -208,21 +212,20 @@ def _draw(view: View) -> None:
         _draw_bars(view)
 
 
+def _chart(
+    values: NDArray[np.floating], rows: Axis, columns: Axis, name: str = "contribution", scale: Scale = "signed"
+) -> Chart:
+    """The large picture at the left."""
+    height, width = presenting.height(HEIGHT, 0.7), presenting.width(WIDTH, 0.4)
+    return heatmap(values, rows, columns, name=name, scale=scale, height=height, width=width, printed=0)
+
+
 def _draw_grid(view: View) -> None:
     """The contribution of every head, and of every feed-forward layer in the last column."""
     table, grid = _table(view), as_grid(_table(view))
     rows, columns = grid.names
     pinned = (None, None) if view.after is None else _place(grid, view.after)
-    chart = heatmap(
-        grid.values,
-        Axis("layer", rows, pinned[0]),
-        Axis("component", columns, pinned[1]),
-        name="contribution",
-        scale="signed",
-        height=presenting.height(HEIGHT, 0.7),
-        width=presenting.width(WIDTH, 0.4),
-        printed=0,
-    )
+    chart = _chart(grid.values, Axis("layer", rows, pinned[0]), Axis("component", columns, pinned[1]))
     alt = "What every head and every feed-forward layer contributed: a grid of layers by heads."
     names, numbers = zip(*strongest(table, len(table)), strict=True)
     values = np.array(numbers, dtype=np.float64)[:, None]
@@ -245,16 +248,7 @@ def _draw_pairs(view: View) -> None:
     assert view.stop is not None
     table = _pairs(view, view.stop)
     rows, columns = ([str(name).replace("mlp", "MLP") for name in names] for names in (table.index, table.columns))
-    chart = heatmap(
-        table.to_numpy(),
-        Axis("of the query", rows),
-        Axis("of the keys", columns),
-        name="contribution",
-        scale="signed",
-        height=presenting.height(HEIGHT, 0.7),
-        width=presenting.width(WIDTH, 0.4),
-        printed=0,
-    )
+    chart = _chart(table.to_numpy(), Axis("of the query", rows), Axis("of the keys", columns))
     alt = "The score by pairs of components, one of the query and one of the keys."
     show_heatmap(chart, "pairs", alt, title="Contributions of pairs of components")
     st.caption(
@@ -279,16 +273,7 @@ def _draw_lens(view: View) -> None:
         for text, share in zip(last["text"], last["probability"], strict=True)
     ]
     tokens = passed.tokens("decoder" if passed.target_ids else None)[0][int(chosen.columns[0]) :]
-    chart = heatmap(
-        chosen.to_numpy(),
-        Axis("layer", notes=best),
-        Axis("after", tokens),
-        name="probability",
-        scale="share",
-        height=presenting.height(HEIGHT, 0.7),
-        width=presenting.width(WIDTH, 0.4),
-        printed=0,
-    )
+    chart = _chart(chosen.to_numpy(), Axis("layer", notes=best), Axis("after", tokens), "probability", "share")
     show_heatmap(chart, "lens", "The probability of the answer after each layer, by position.", title="Logit lens")
     first = next(
         (layer for layer, text in zip(last["layer"], last["text"], strict=True) if text == view.texts[0]), None
