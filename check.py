@@ -43,6 +43,7 @@ def main(pytest_arguments: list[str]) -> None:
     browser = find_browser() or playwright_browser(python) or install_browser(python)
     say(f"browser: {browser}")
     os.environ["HEADLIGHT_CHROMIUM"] = browser
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process compiles all tests anew, eight seconds each
     install_proxy()
 
     module = [python, "-m"]

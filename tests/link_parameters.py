@@ -10,6 +10,7 @@ import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,14 @@ from unittest import mock
 import transformers as t
 from streamlit.testing.v1 import AppTest
 
+from core.lessons.scaling import sweep
 from tests.core.corpus.made_runs import add_map, made_run
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
 from ui import lessons, links, models, state
 from ui.links import Form
 from ui.requests import ModelChoice
+from ui.views import experiments
 from ui.views.corpus import results
 
 Address = dict[str, str]
@@ -87,9 +90,10 @@ def found_on_every_page() -> dict[str, Found]:
         )
         run = made_run(Path(folder) / "corpora" / "example", models.load(ModelChoice("all-MiniLM-L6-v2")))
         add_map(run)
-        # Pictures and what worked examples measure say nothing of addresses, and take half of the time.
+        # Pictures and what is measured again and again say nothing of addresses, and take half of the time.
         with (
             mock.patch("streamlit.plotly_chart"),
+            mock.patch.object(experiments, "sweep", wraps(sweep)(partial(sweep, queries=2, repeats=1))),
             mock.patch("ui.views.what_if.worked_examples.run", return_value=None),
             mock.patch.object(results, "corpora", return_value=run.parent),
         ):
