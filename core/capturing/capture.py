@@ -171,15 +171,9 @@ class Capture:
         check_index(layer, self.layers(kind), "layer")
         return self.calls[self._kind(kind)][layer]
 
-    def each_layer(self, kind: Kind | None = None, on_progress: OnProgress | None = None) -> Iterator[Call]:
-        """The attention call of each layer, from the first to the last.
-
-        on_progress  called after each layer with the number of layers done; an error that it raises reaches the caller
-        """
-        for done, call in enumerate(self.calls[self._kind(kind)], start=1):
-            yield call
-            if on_progress is not None:
-                on_progress(done)
+    def each_layer(self, kind: Kind | None = None) -> Iterator[Call]:
+        """The attention call of each layer, from the first to the last."""
+        return iter(self.calls[self._kind(kind)])
 
     def in_rows(self, kind: Kind | None = None) -> Iterator[Iterator[Rows]]:
         """The stages of all heads: for each layer, its query rows in blocks."""

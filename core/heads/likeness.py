@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
 from ..progress import OnProgress, step_counter
+from ..threads import side_by_side
 from .comparing import divergence
 
 PAIRS = 64
@@ -48,23 +50,23 @@ def head_changes(
 
     Exactly 0 for a head whose weights are the same. Raises InputError unless both passes have equally many heads and tokens.
     """
-    return np.stack([_mean(blocks) for blocks in _side_by_side(before, after, kind, on_progress)])
+    return np.stack(side_by_side(_mean, _both(before, after, kind), on_progress))
 
 
 def weight_differences(before: Capture, after: Capture, kind: Kind | None = None) -> NDArray[np.float64]:
     """The largest absolute difference of a weight in every head: [layers, heads] in [0, 1]. Errors as in `head_changes`."""
-    differences = []
+    return np.stack(side_by_side(_largest_difference, _both(before, after, kind))).astype(np.float64)
+
+
+def _largest_difference(blocks: Iterable[tuple[Rows, Rows]]) -> NDArray[np.floating]:
+    """[heads]"""
     with torch.inference_mode():
-        for blocks in _side_by_side(before, after, kind, None):
-            pairs = (_as_wide(one.weights, other.weights) for one, other in blocks)
-            largest = [(one - other).abs().amax(dim=(1, 2)) for one, other in pairs]
-            differences.append(torch.stack(largest).amax(dim=0).numpy(force=True))
-    return np.stack(differences).astype(np.float64)
+        pairs = (_as_wide(one.weights, other.weights) for one, other in blocks)
+        largest = [(one - other).abs().amax(dim=(1, 2)) for one, other in pairs]
+        return torch.stack(largest).amax(dim=0).numpy(force=True)
 
 
-def _side_by_side(
-    before: Capture, after: Capture, kind: Kind | None, on_progress: OnProgress | None
-) -> Iterator[Iterable[tuple[Rows, Rows]]]:
+def _both(before: Capture, after: Capture, kind: Kind | None) -> Iterator[Iterable[tuple[Rows, Rows]]]:
     """Blocks of rows in both passes, layer by layer."""
     _refuse_unlike(before, after, kind)
     if before.shape(kind) != after.shape(kind):
@@ -73,8 +75,7 @@ def _side_by_side(
             f"each row changed, both need as many tokens. Compare two heads of them with their tokens aligned instead.",
             field="text",
         )
-    for layer in zip(before.each_layer(kind, on_progress), after.each_layer(kind), strict=True):
-        yield _same_rows(*layer)
+    return starmap(_same_rows, zip(before.each_layer(kind), after.each_layer(kind), strict=True))
 
 
 def _same_rows(before: Call, after: Call) -> Iterator[tuple[Rows, Rows]]:
@@ -106,11 +107,11 @@ def heads_like(
     step, by_capture = step_counter(on_progress), []
     for passed in captures:
         this = passed.layer_call(layer, kind)
-        layers = []
-        for blocks in passed.in_rows(kind):
-            layers.append(_mean((_of_head(this, head, range(rows.start, rows.stop)), rows) for rows in blocks))
-            step()
-        by_capture.append(np.stack(layers))
+
+        def from_this(blocks: Iterable[Rows], this: Call = this) -> NDArray[np.float64]:
+            return _mean((_of_head(this, head, range(rows.start, rows.stop)), rows) for rows in blocks)
+
+        by_capture.append(np.stack(side_by_side(from_this, passed.in_rows(kind), lambda _: step())))
     mean = np.mean(by_capture, axis=0)
     order = np.argsort(mean, axis=None, kind="stable")
     layers, heads = np.unravel_index(order[order != np.ravel_multi_index((layer, head), mean.shape)], mean.shape)
@@ -165,8 +166,8 @@ def _as_wide(one: Tensor, other: Tensor) -> Iterator[Tensor]:
 
 
 def _of_head(call: Call, head: int, rows: range) -> Rows:
-    """Rows of one head that are a single block, as rows are that make up a block of all heads."""
-    (block,) = row_blocks(call, head, rows=rows)
+    """Rows of one head in a single block. They are those of a block of all heads, maybe of a layer with another mask."""
+    (block,) = row_blocks(call, head, rows=rows, cells=len(rows) * call.key.shape[2])
     return block
 
 

@@ -19,6 +19,7 @@ from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
 from ..progress import OnProgress
+from ..threads import side_by_side
 
 MAX_PAIRS = 200
 
@@ -94,7 +95,7 @@ def match_heads(
     (the correction of Cohen 1960). A head has the mean over the queries that have a choice: at least one allowed cell in the
     pattern and one outside. Raises InputError if no query has.
     """
-    scores = np.stack([_match(call, pattern) for call in capture.each_layer(kind, on_progress)])
+    scores = np.stack(side_by_side(lambda call: _match(call, pattern), capture.each_layer(kind), on_progress))
     if np.isnan(scores).all():
         raise InputError("No query of this text has a choice between this pattern and anything else.", field="pattern")
     return scores

@@ -19,6 +19,7 @@ from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
+from ..threads import side_by_side
 
 LONGEST = 512
 MAX_QUERIES = 256
@@ -198,7 +199,9 @@ def mean_distances(
         raise InputError(
             "Cross-attention looks from one text to another: there is no distance to measure.", field="kind"
         )
-    return np.stack([_layer_distances(call, without_first) for call in capture.each_layer(kind, on_progress)])
+    return np.stack(
+        side_by_side(lambda call: _layer_distances(call, without_first), capture.each_layer(kind), on_progress)
+    )
 
 
 def _layer_distances(call: Call, without_first: bool) -> Array:

@@ -23,6 +23,7 @@ from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
+from ..threads import side_by_side
 
 POWERS_OF_TWO = tuple(2**power for power in range(13))  # 1 to 4,096
 NEARLY_ALL = 0.99  # a row with a weight above this looks at one key only
@@ -218,10 +219,11 @@ def model_scores(
 
     on_progress  called after every layer with the number of layers done; an error that it raises reaches the caller
     """
-    with_scale, without_scale = [], []
-    for call in capture.each_layer(kind, on_progress):
-        with_scale.append(_statistics(_stages(call)))
-        without_scale.append(_statistics(_stages(replace(call, scale=1.0))))
+
+    def both(call: Call) -> tuple[RowStatistics, RowStatistics]:
+        return _statistics(_stages(call)), _statistics(_stages(replace(call, scale=1.0)))
+
+    with_scale, without_scale = zip(*side_by_side(both, capture.each_layer(kind), on_progress), strict=True)
     first, shape = capture.layer_call(0, kind), (capture.layers(kind), capture.heads(kind))
     return ModelScores(
         d_k=first.query.shape[3],

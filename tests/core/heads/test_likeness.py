@@ -76,6 +76,17 @@ def test_a_mask_that_was_lifted(passes, forwards, monkeypatch):
     np.testing.assert_allclose(head_changes(one, other).ravel(), expected, atol=2e-6)
 
 
+def test_heads_of_layers_with_other_masks_are_compared(passes, monkeypatch):
+    """A block of rows that reach few keys may be too large for one of a layer whose rows reach all."""
+    monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", 64)
+    taken, _ = passes("GPT-2")
+    first, *rest = (replace(call, mask=None, causal=True) for call in taken.calls["self"])
+    mixed = replace(taken, calls={"self": (replace(first, causal=False), *rest)})
+    found = heads_like([mixed], 0, 1)
+    expected = {at: between(mixed, mixed, None, (0, 1), at) for at in every(mixed, None)}
+    assert all(row.divergence == pytest.approx(expected[row.layer, row.head], abs=2e-6) for row in found.itertuples())
+
+
 def test_passes_that_do_not_belong_together_are_refused(passes):
     before, _ = passes("GPT-2")
     with pytest.raises(InputError, match=r"\(23, 23\).*\(9, 9\)") as raised:
