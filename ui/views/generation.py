@@ -52,13 +52,7 @@ CANDIDATES = 8
 CURVES = 5  # candidates whose probability is drawn over the temperature
 TEMPERATURES = tuple(np.round(np.linspace(0.1, 3.0, 30), 2).tolist())
 HEIGHT, LEAST_HEIGHT, PER_ROW, AXIS = 520, 280, 22, 90  # of the large picture in pixels
-SHOWS = {
-    "image": "On the image",
-    "text": "Text",
-    "steps": "Every step",
-    "layer": "Heads of the layer",
-    "heads": "All heads",
-}
+SHOWS = {"text": "Text", "steps": "Every step", "layer": "Heads of the layer", "heads": "All heads"}
 TELLS = {"next": "Candidates", "heat": "Temperature", "cache": "Cache"}
 ENDED = {
     "end": " The model ended its text here.",
@@ -131,15 +125,8 @@ def _show_step(
         _say_where_it_looks(step)
     large, small = st.columns([7, 5], gap="medium")
     with large:
-        views = {
-            "image": _on_image,
-            "text": _as_text,
-            "steps": _every_step,
-            "layer": _heads_of_layer,
-            "heads": _all_heads,
-        }
-        offered = {word: name for word, name in SHOWS.items() if word != "image" or request.text.image is not None}
-        views[menu("Shown", state.STEP_SHOWS, offered, look="buttons", label_visibility="collapsed")](step)
+        shows = menu("Shown", state.STEP_SHOWS, SHOWS, look="buttons", label_visibility="collapsed")
+        {"text": _as_text, "steps": _every_step, "layer": _heads_of_layer, "heads": _all_heads}[shows](step)
         _walk(step)
     with small:
         tells = menu("Told", state.STEP_TELLS, TELLS, look="buttons", label_visibility="collapsed")
@@ -213,14 +200,14 @@ def _say_where_it_looks(step: Step) -> None:
         st.markdown(words if presenting.is_on() else f"### {words}", anchors=False)
 
 
-def _on_image(step: Step) -> None:
-    """Where the step's query looks on the image."""
-    show_patches(step.head, step.weights[step.head.place], step.query, "weights", "weight")
-
-
 def _as_text(step: Step) -> None:
-    """The text, shaded by where the step's query looks. A click on a token goes to the step in which it is the query."""
+    """The text, shaded by where the step's query looks. A click on a token goes to the step in which it is the query.
+
+    An image that was read with it is coloured in the same way.
+    """
     generation, whole = step.generation, step.whole
+    if generation.tiles is not None:
+        show_patches(step.head, step.weights[step.head.place], step.query, "weights", "weight")
     queries, keys = whole.tokens
     read = len(queries)
     queries = (*queries, generation.tokens[-1])  # not read yet: it looks nowhere, and no token looks at it
