@@ -55,7 +55,7 @@ class Viewer:
 VIEWERS = {
     str(viewer): viewer
     for viewer in (
-        Viewer("Headlight", "view", "h3:not(:empty)", "select[name=Layer]"),
+        Viewer("Headlight", "view", "h3.chosen:not(:empty)", "select[name=Layer]"),
         Viewer("BertViz", "head_view", "svg line", "#layer"),
         Viewer("BertViz", "model_view", "svg line", "#attn_background_1_1 ~ rect"),
         Viewer("CircuitsVis", "attention_heads", "canvas", "canvas >> nth=1"),

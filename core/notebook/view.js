@@ -47,14 +47,17 @@ class Cell {
         this.matrixBox = make("div", "box");
         this.matrix = this.matrixBox.appendChild(document.createElement("canvas"));
         this.keysOf(this.matrixBox, "Weights of the chosen head, queries down and keys across. Arrow keys choose a pair.");
-        this.title = make("h3");
+        this.title = make("h3", "chosen");
         this.title.setAttribute("aria-live", "polite");
         this.scale = make("p", "aside");
         this.said = make("p", "said");
         this.said.setAttribute("aria-live", "polite");
         const hint = make("p", "aside", ["Choose a head with a click or the arrow keys."]);
         const notes = make("div", "notes", this.about.notes.map((note) => make("p", "", [note])));
-        const left = make("section", "", [make("div", "menus", menus), this.gridBox, hint, notes]);
+        const most = this.isShares ? `100${NO_BREAK}%` : "1 and more";
+        const scale = make("p", "aside", ["0 ", this.bar(), ` ${most}, by the square root, the same for all heads.`]);
+        const above = [make("h3", "", ["All heads"]), scale, make("div", "menus", menus)];
+        const left = make("section", "", [...above, this.gridBox, hint, notes]);
         const right = make("section", "", [this.title, this.scale, this.matrixBox, this.said]);
         const textBox = make("section", "text");
         document.body.replaceChildren(make("main", "", [make("div", "sides", [left, right]), textBox]));
@@ -184,15 +187,19 @@ class Cell {
         return number.toFixed(Math.max(0, Math.min(digits, 2 - Math.floor(Math.log10(number))))) + unit;
     }
 
-    legend() {
+    bar() {
         const bar = make("span", "bar");
         const colours = [0, 64, 128, 192, 255].map((level) => `rgb(${this.colours.subarray(3 * level, 3 * level + 3)})`);
         bar.style.background = `linear-gradient(to right, ${colours})`;
+        return bar;
+    }
+
+    legend() {
         const sums = this.about.sums[this.head];
         const [low, high] = (sums || []).map((sum) => String(Number(sum.toPrecision(5))));
         const rows = sums ? ` Its rows sum to ${low === high ? low : `${low} to ${high}`}, not 1.` : "";
         const most = this.share(this.largest[this.head]);
-        return ["0 ", bar, ` ${most}, by the square root. Weights are exact to ± ${this.margin}.${rows}`];
+        return ["0 ", this.bar(), ` ${most}, by the square root. Weights are exact to ± ${this.margin}.${rows}`];
     }
 
     // --- pictures

@@ -51,7 +51,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
             file.write_text(page_of, "utf-8")
             page = context.new_page()
             page.goto(file.as_uri())
-            expect(page.frames[-1].locator("h3")).not_to_be_empty()
+            expect(page.frames[-1].locator("h3.chosen")).not_to_be_empty()
             return page
 
         yield open_page
@@ -67,7 +67,7 @@ def cell(page: Page | Frame, query: int, key: int) -> dict[str, float]:
 def says(page: Page | Frame, layer: int, head: int, query: int, key: int) -> None:
     """That the view tells the exact weight of a pair."""
     weight, step = float(WEIGHTS[layer, head, query, key]), float(WEIGHTS[layer, head].max()) / 65_535
-    expect(page.locator("h3")).to_have_text(f"Layer {layer}, head {head}")
+    expect(page.locator("h3.chosen")).to_have_text(f"Layer {layer}, head {head}")
     said = page.locator(".said")
     expect(said).to_contain_text(f"({query}) → “")
     expect(said).to_contain_text(f"({key}): ")
@@ -78,6 +78,7 @@ def says(page: Page | Frame, layer: int, head: int, query: int, key: int) -> Non
 def test_it_is_read_by_mouse_and_by_keyboard(opened):
     page = opened(view(WEIGHTS, TOKENS, head=(1, 2)).page)
     matrix, text = page.locator("canvas").nth(1), page.get_by_role("listbox")
+    expect(page.locator("h3:has-text('All heads') + .aside")).to_contain_text("100\u00a0%, by the square root")
     matrix.hover(position=cell(page, 3, 6))
     says(page, 1, 2, 3, 6)
     expect(page.locator(".said")).to_contain_text("“<img src=x onerror=aler…”")
@@ -138,7 +139,7 @@ def test_in_a_notebook_it_fits_the_theme_and_axe_finds_nothing(opened, ground, m
     shown: View = view(given, (TOKENS, [f"key{place}" for place in range(11)]), head=(2, 1))
     page = opened(NOTEBOOK.format(ground, shown._repr_html_()))
     frame = page.frames[1]
-    expect(frame.locator(".aside").nth(1)).to_contain_text("Its rows sum to 0.5, not 1.")
+    expect(frame.locator("h3.chosen + .aside")).to_contain_text("Its rows sum to 0.5, not 1.")
     expect(frame.locator(".notes")).to_contain_text("Rows do not sum to 1 in 1 of 12 heads: head 2.1 (0.5)")
     frame.get_by_role("listbox", name="Queries").get_by_role("option").nth(6).click()
     tenth = frame.get_by_role("listbox", name="Keys").get_by_role("option").nth(10)
@@ -171,7 +172,7 @@ def test_it_works_in_the_sandboxes_of_other_notebooks(opened, name):
     says(frame, 1, 2, 3, 6)
     frame.get_by_role("application", name="All heads").focus()
     page.keyboard.press("ArrowRight")
-    expect(frame.locator("h3")).to_have_text("Layer 1, head 3")
+    expect(frame.locator("h3.chosen")).to_have_text("Layer 1, head 3")
     if name == "VS Code":  # a frame of the same origin takes the notebook's colours and the height of what is in it
         assert frame.evaluate("document.documentElement.className") == "dark"
         until(frame, "document.documentElement.scrollHeight <= innerHeight && innerHeight !== 760")
