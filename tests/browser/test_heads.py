@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from core.attention.strongest import strongest_cell
 from core.figures.labels import all_placed
 from core.heads.metrics import head_metrics, most_telling, standing_out
 from core.heads.patterns import match_heads, pairs
-from core.heads.probing import probe_heads
 from core.heads.thumbnails import thumbnails
 from core.heads.views import HeadView, ViewMatrix
 from tests.browser.driver import App
@@ -23,18 +22,12 @@ from ui import state
 from ui.views.sources.passes import SENTENCE
 
 LAYERS, HEADS = 6, 12
-SHORT = "The cat saw the dog; the untangled dog saw the cat!"
 LONG = "The quick brown fox jumps over the lazy dog, and nobody minds. " * 50  # about 700 tokens of SmolLM2
 
 
 @pytest.fixture(scope="module")
 def taken(minilm):
     return capture(minilm, SENTENCE)
-
-
-@pytest.fixture(scope="module")
-def taken_short(minilm):
-    return capture(minilm, SHORT)
 
 
 def grid(table, column):
@@ -134,46 +127,6 @@ def test_heads_by_mouse_keys_and_list(visit, taken):
     listed(app)
     opens(app.mark_row(state.RANKED, 1), taken, *map(int, divmod(order[::-1][1], HEADS)))
     app.shows({"atlas": sink})
-
-
-def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
-    """Only this test finds an atlas, a list and sentences that do not speak of the same measurement."""
-    app = visit(f"/heads?metric=sink&text={quote(SHORT)}")
-    table, probe = head_metrics(taken_short), probe_heads(minilm)
-    app.choose(state.METRIC, "Position: Mean distance").shows({"atlas": grid(table, "distance")})
-    app.choose(state.METRIC, "Repetition: Duplicate token").shows({"atlas": grid(probe, "duplicate")})
-    assert unfolded(app).value(state.MEASURED_ON) == "As usual: random tokens, twice"
-    says(
-        app,
-        "standard error",
-        f"{int(probe['is_duplicate'].sum())} of 72 do",
-        "Shown here: on random tokens, read twice.",
-    )
-    app.choose(state.MEASURED_ON, "This text").shows({"atlas": grid(table, "duplicate")})
-    says(app, "Shown here: on this text.")
-    app.idle().choose(state.MEASURED_ON, "Random tokens, twice").idle()
-    app.choose(state.METRIC, "Spread: Entropy").shows({"atlas": grid(probe, "entropy")})
-
-    entropy = grid(probe, "entropy")
-    bound = float(np.median(entropy).round(2))
-    unfolded(app).number(state.AT_LEAST, bound).idle().number(state.FROM_LAYER, 1).idle().number(
-        state.TO_LAYER, 3
-    ).idle()
-    passes = (entropy >= bound) & np.isin(np.arange(LAYERS), (1, 2, 3))[:, None]
-    assert 0 < passes.sum() < passes.size
-    app.shows({"atlas": np.where(passes, entropy, np.nan)})
-    assert np.array_equal(app.picture("atlas").forbidden, ~passes)
-    says(app, f"{passes.sum()} of 72 heads")
-    says(app, f"Shown here: on random tokens, read twice, at least {bound:g}, from layer 1, to layer 3.")
-    app.press(state.ORDER, "Lowest first").idle()
-    values = [float(row[2]) for row in listed(app)]
-    assert values == pytest.approx(sorted(entropy[passes])[: len(values)], abs=1e-5)
-
-    unfolded(app).number(state.AT_LEAST, 99).idle()
-    says(app, "No head passes")
-    assert app.picture("atlas").forbidden.all()
-    unfolded(app).number(state.AT_LEAST, None).idle().number(state.FROM_LAYER, None).idle().number(state.TO_LAYER, None)
-    app.shows({"atlas": entropy})
 
 
 def test_small_pictures(visit, taken):
@@ -433,18 +386,6 @@ def test_from_a_head_to_its_steps_and_back(visit, minilm):
     shown |= {state.QUERY: tokens[5], state.KEY: tokens[1]}
     assert app.values(shown) == shown
     assert app.reached(state.PAIR).value(state.PAIR) == pair
-
-
-def test_an_address_nobody_would_write(visit, taken):
-    strange = (
-        "least=nan&layer=999&head=-1&metric=%3Cb%3E&on=x&order=y&by=z&as=On+the+picture&what=Nothing&without=All"
-        "&pins=999&pins=abc&mean_of=99.99&query=999&key=-2&from_layer=-3&to_layer=abc&kind=cross&pattern_of=1&pairs=x"
-    )
-    app = visit("/heads?" + strange)
-    table = head_metrics(taken)
-    app.shows({"atlas": grid(table, most_telling(table)), "head": taken.trace(5, 11).weights})
-    (alert,) = app.alerts()
-    assert "The link asks for something that is not available: Attention “cross”; Layer “999”" in alert
 
 
 def test_a_phone(visit):

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from streamlit.testing.v1 import AppTest
 
 from core import capture, logit_attribution
-from core.heads.metrics import METRICS
+from core.heads.metrics import METRICS, head_metrics, most_telling
 from core.heads.patterns import blocks, columns, diagonal, match_heads
+from core.heads.probing import probe_heads
 from core.heads.views import HeadView, ViewMatrix
 from core.models import tokens
 from core.models.words import word_starts
@@ -392,3 +393,70 @@ def test_each_kind_of_pattern_is_looked_for() -> None:
     ):
         drawn = picture(fields(app, **values), "atlas").values
         np.testing.assert_allclose(drawn, match_heads(taken, pattern), rtol=1e-5, err_msg=str(values))
+
+
+def test_metrics_on_the_text_and_on_random_tokens() -> None:
+    """Only this test finds an atlas, a list and sentences that do not speak of the same measurement."""
+    app, model = by_link("heads", {state.METRIC: "distance"}), models.load(MODEL)
+    on_text, probe = head_metrics(capture(model, SENTENCE)), probe_heads(model)
+
+    def shows(table: pd.DataFrame, name: str, passes: Any = True) -> NDArray[np.bool_]:
+        """The expected numbers in the atlas, blank where a head does not pass; which heads these are."""
+        numbers = table.pivot(index="layer", columns="head", values=name).to_numpy()
+        np.testing.assert_allclose(picture(app, "atlas").values, np.where(passes, numbers, np.nan), rtol=1e-5)
+        return numbers
+
+    shows(on_text, "distance")
+    fields(app, **{state.METRIC: "duplicate"})
+    shows(probe, "duplicate")
+    assert app.get_by_key(state.MEASURED_ON).value == "usual"
+    for said in (
+        "standard error",
+        f"{int(probe['is_duplicate'].sum())} of 72 do",
+        "Shown here: on random tokens, read twice.",
+    ):
+        assert said in words(app)
+    fields(app, **{state.MEASURED_ON: "text"})
+    shows(on_text, "duplicate")
+    assert "Shown here: on this text." in words(app)
+    fields(app, **{state.MEASURED_ON: "random", state.METRIC: "entropy"})
+    entropy = shows(probe, "entropy")
+
+    bound = float(np.median(entropy).round(2))
+    fields(app, **{state.AT_LEAST: bound, state.FROM_LAYER: 1, state.TO_LAYER: 3})
+    passes = (entropy >= bound) & np.isin(np.arange(6), (1, 2, 3))[:, None]
+    assert 0 < passes.sum() < passes.size
+    shows(probe, "entropy", passes)
+    np.testing.assert_array_equal(picture(app, "atlas").forbidden, ~passes)
+    assert f"{passes.sum()} of 72 heads" in words(app)
+    assert f"Shown here: on random tokens, read twice, at least {bound:g}, from layer 1, to layer 3." in words(app)
+    fields(app, **{state.ORDER: "lowest"})
+    assert app.dataframe[0].value.iloc[:, 2].tolist() == pytest.approx(sorted(entropy[passes]), abs=1e-5)
+    fields(app, **{state.AT_LEAST: 99.0})
+    assert "No head passes" in words(app)
+    assert picture(app, "atlas").forbidden.all()
+    fields(app, **{state.AT_LEAST: None, state.FROM_LAYER: None, state.TO_LAYER: None})
+    shows(probe, "entropy")
+
+
+def test_an_address_nobody_would_write() -> None:
+    places = {
+        state.LAYER: "999",
+        state.HEAD: "-1",
+        state.QUERY: "999",
+        state.KEY: "-2",
+        state.PINNED_TOKENS: ["999", "abc"],
+    }
+    filters = {state.AT_LEAST: "nan", state.FROM_LAYER: "-3", state.TO_LAYER: "abc", state.MEAN_OF: "99.99"}
+    menus = {state.METRIC: "<b>", state.MEASURED_ON: "x", state.ORDER: "y", state.ATLAS_BY: "z", state.KIND: "cross"}
+    shown = {state.SHOWN_AS: "On the picture", state.QUANTITY: "Nothing", state.LEAVE_OUT: "All", state.PAIRS: "x"}
+    app = by_link("heads", places | filters | menus | shown | {state.LOOK_FOR: "1"})
+    taken = capture(models.load(MODEL), SENTENCE)
+    table = head_metrics(taken)
+    numbers = table.pivot(index="layer", columns="head", values=most_telling(table))
+    np.testing.assert_allclose(picture(app, "atlas").values, numbers, rtol=1e-5)
+    np.testing.assert_allclose(picture(app, "head").values, taken.trace(5, 11).weights, rtol=1e-5)
+    (warning,) = app.warning
+    assert "The link asks for something that is not available: Attention “cross”; Layer “999”" in warning.value.replace(
+        "\\", ""
+    )
