@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from core import attend, capture, explain
+from core import capture, explain
 from core.attention.masks import causal, grid
-from core.attention.sources import random_matrices, toy_sentence
 from core.attention.stages import BY_KEY, number
 from core.figures.heatmaps.equation import TERMS
 from core.figures.labels import visible
-from tests.browser.driver import AS_IT_IS, CHANGED, PATIENCE, STAGES
+from tests.browser.driver import AS_IT_IS, PATIENCE, STAGES
 from tests.conftest import eager_attentions
 from ui import state
 from ui.views.sources.passes import SENTENCE
@@ -77,41 +76,6 @@ def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_
     expect(words).to_have_count(0, timeout=PATIENCE * 1000)
     app.idle().shows_trace(capture(smollm, SENTENCE).trace(13, 8))
     assert len(list(tmp_path.glob("SmolLM2*/model.safetensors"))) == 1
-
-
-def test_every_source_and_its_knobs(app):
-    app.choose(state.SOURCE, "Random matrices")
-    matrices = random_matrices(6, 8, 4, 4, seed=0)
-    app.shows_trace(attend(matrices.query, matrices.key, matrices.value))
-    app.idle().number(state.KEYS, 5)
-    app.idle().number(state.SEED, 7)
-    matrices = random_matrices(6, 5, 4, 4, seed=7)
-    app.shows_trace(attend(matrices.query, matrices.key, matrices.value))
-
-    app.idle().choose(state.SOURCE, "A sentence, random weights")
-    words = toy_sentence(SENTENCE, d_head=8, seed=7)
-    app.shows_trace(attend(words.query, words.key, words.value))
-    assert "Untrained" in app.page.locator("body").inner_text()
-
-    app.idle().choose(state.SOURCE, "My own matrices")
-    app.idle().write(state.OWN["query"], "2, 1\n0, -1")
-    app.shows_trace(attend([[2, 1], [0, -1]], [[1, 0], [0, 1], [1, 1], [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]]))
-
-
-def test_mask_and_scaling_with_the_original_beside(app, opening):
-    trace = opening.trace(5, 11)
-    app.switch(state.SCALING)
-    unscaled = trace.changed(scale=1.0)
-    app.shows_trace(unscaled).shows({AS_IT_IS: trace.weights, CHANGED: unscaled.weights})
-    app.idle().choose(state.MASK, "Causal")
-    both = trace.changed(scale=1.0, mask=grid(causal, *trace.shape))
-    app.shows_trace(both).shows({AS_IT_IS: trace.weights, CHANGED: np.where(both.mask, both.weights, np.nan)})
-    assert np.array_equal(app.picture(CHANGED).forbidden, ~both.mask)
-    # Both pictures have one colour range, or they could not be compared.
-    ranges = [app.picture(name).data[0]["zmax"] for name in (AS_IT_IS, CHANGED)]
-    assert ranges[0] == pytest.approx(ranges[1])
-    app.idle().switch(state.SCALING)
-    app.shows_trace(trace.changed(mask=both.mask))
 
 
 def test_a_click_pins_a_cell_everywhere_and_explains_it(app, opening):

@@ -1,16 +1,23 @@
-"""The first page without a browser: what a stop of the tour says whose model is not there."""
+"""Step by step without a browser: what its fields draw, and what a stop of the tour says whose model is not there."""
 
+import json
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core import attend, capture
+from core.attention.masks import causal, grid
+from core.attention.sources import random_matrices, toy_sentence
 from core.models import loading
 from core.models.catalogue import CATALOGUE
+from tests.browser.driver import AS_IT_IS, CHANGED, EQUATION, STAGES, Picture, difference
 from tests.source_files import ROOT
 from ui import models, passes, state
 from ui.cache import Store
 from ui.memory import Memory
+from ui.views.sources.passes import SENTENCE
 from ui.views.step_by_step import tour
 
 
@@ -45,3 +52,66 @@ def test_a_stop_whose_model_is_not_there_says_which_and_goes_on(monkeypatch):
     go_to(app, at + 1).run()
     assert not app.error
     assert "Now try it yourself" in said[-1]
+
+
+# --- what is drawn
+
+
+def opened(**said):
+    app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"), default_timeout=60)
+    app.query_params.update(said)
+    return changed(app)
+
+
+def changed(app, **values):
+    """After one field was changed after the other."""
+    for key, value in values.items() or [(None, None)]:
+        if key is not None:
+            app.get_by_key(key).set_value(value)
+        app.run()
+        assert not app.exception, app.exception
+    return app
+
+
+def figure(app, name):
+    (chart,) = [
+        json.loads(one.proto.spec) for one in app.get("plotly_chart") if one.proto.id.endswith(state.picture(name))
+    ]
+    return Picture(chart["data"], chart["layout"])
+
+
+def shows_trace(app, trace):
+    for stage, drawn in zip(EQUATION, figure(app, "equation").data, strict=True):
+        numbers = STAGES[stage](trace)
+        assert difference(Picture([drawn], {}), numbers.T if stage == "Key" else numbers) is None, stage
+
+
+def test_every_source_and_its_knobs():
+    app = opened(source="random")
+    matrices = random_matrices(6, 8, 4, 4, seed=0)
+    shows_trace(app, attend(matrices.query, matrices.key, matrices.value))
+    matrices = random_matrices(6, 5, 4, 4, seed=7)
+    shows_trace(changed(app, keys=5, seed=7), attend(matrices.query, matrices.key, matrices.value))
+    words = toy_sentence(SENTENCE, d_head=8, seed=7)
+    shows_trace(changed(app, source="toy"), attend(words.query, words.key, words.value))
+    assert any("Untrained" in part.value for part in (*app.markdown, *app.caption, *app.info))
+    own = attend([[2, 1], [0, -1]], [[1, 0], [0, 1], [1, 1], [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]])
+    shows_trace(changed(app, **{state.SOURCE: "own", state.OWN["query"]: "2, 1\n0, -1"}), own)
+
+
+def test_mask_and_scaling_with_the_original_beside():
+    trace = capture(models.load("all-MiniLM-L6-v2"), SENTENCE).trace(5, 11)
+    app = changed(opened(), **{state.SCALING: False})
+    unscaled = trace.changed(scale=1.0)
+    shows_trace(app, unscaled)
+    assert difference(figure(app, AS_IT_IS), trace.weights) is None
+    assert difference(figure(app, CHANGED), unscaled.weights) is None
+    both = trace.changed(scale=1.0, mask=grid(causal, *trace.shape))
+    shows_trace(changed(app, **{state.MASK: "causal"}), both)
+    assert difference(figure(app, AS_IT_IS), trace.weights) is None
+    assert difference(figure(app, CHANGED), np.where(both.mask, both.weights, np.nan)) is None
+    assert np.array_equal(figure(app, CHANGED).forbidden, ~both.mask)
+    # Both pictures have one colour range, or they could not be compared.
+    ranges = [figure(app, name).data[0]["zmax"] for name in (AS_IT_IS, CHANGED)]
+    assert ranges[0] == pytest.approx(ranges[1])
+    shows_trace(changed(app, **{state.SCALING: True}), trace.changed(mask=both.mask))
