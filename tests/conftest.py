@@ -3,6 +3,7 @@
 import gc
 import os
 from functools import cache
+from itertools import accumulate
 from unittest import mock
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a model hub
@@ -87,18 +88,20 @@ LONG = ("test_running.py", "test_links_doc.py", "test_install.py", "test_noteboo
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each process gets an equal part of the list. Two begin with the tests in the browser, half of the files each, and a third
-    with the longest of the others: it needs neither the minute nor the memory that a browser and a server take to get ready.
-    All end with short ones, of which whoever is done first takes some over."""
+    """Each process gets an equal part of the list. Two begin with the tests in the browser, half of them each by the sizes of
+    their files, and a third with the longest of the others: it needs neither the minute nor the memory that a browser and a
+    server take to get ready. All end with short ones, of which whoever is done first takes some over."""
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     in_browser = [item for item in items if item.get_closest_marker("browser")]
     others = [item for item in items if not item.get_closest_marker("browser")]
     others.sort(key=lambda item: item.path.name not in LONG)
     files = list(dict.fromkeys(item.path for item in in_browser))
+    ends = list(accumulate(file.stat().st_size for file in files))
+    half = sum(2 * end <= ends[-1] for end in ends) if processes > 1 else len(files)
     parts: list[list[pytest.Item]] = []
     for number in reversed(range(processes)):
-        begins, ends = (len(files) * min(place, 2) // min(processes, 2) for place in (number, number + 1))
-        part = [item for item in in_browser if item.path in files[begins:ends]]
+        mine = {0: files[:half], 1: files[half:]}.get(number, [])
+        part = [item for item in in_browser if item.path in mine]
         size = len(items) * (number + 1) // processes - len(items) * number // processes
         room = max(0, size - len(part)) if number else len(others)
         parts.insert(0, part + others[:room])
