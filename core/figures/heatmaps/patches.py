@@ -15,7 +15,7 @@ from .frames import over_cells
 
 # How much of the image the colours of the smallest number, of half the largest and of the largest hide.
 OPACITIES = (0.05, 0.55, 0.8)
-WIDTH, MAX_HEIGHT = 600, 560  # pixels: about how wide the image is drawn, from which its height follows
+WIDTH, MAX_HEIGHT = 600, 560  # pixels
 MARGIN, RIGHT = 8, 66  # pixels
 HIDDEN = PLAIN_AXIS | {"showticklabels": False, "constrain": "domain"}
 
@@ -30,6 +30,7 @@ def on_image(
     area: tuple[float, float, float, float] = (0, 0, 1, 1),
     axes: tuple[str, str] = ("patch_row", "patch_column"),
     region: tuple[range, range] | None = None,
+    width_drawn: int = WIDTH,
 ) -> Chart:
     """Draw the numbers [rows, columns] of one query over the patches of an image [height, width, 3]; NaN leaves a patch bare.
 
@@ -40,6 +41,7 @@ def on_image(
     area    (left, top, right, bottom) of all patches as shares of the image; beyond 0 and 1 where they are padding
     axes    what the page calls rows and columns when one is clicked
     region  rows and columns of patches in one frame, in whose place the mouse can draw another one
+    width_drawn  pixels: about how wide the image is drawn, from which its height follows
     """
     rows, columns = values.shape
     height, width = image.shape[:2]
@@ -54,7 +56,7 @@ def on_image(
     proportions = {"scaleanchor": "x", "scaleratio": (height / down) / (width / across)}
     layout = {
         "template": template(),
-        "height": min(MAX_HEIGHT, round(WIDTH * height / width)) + 2 * MARGIN,
+        "height": min(MAX_HEIGHT, round(width_drawn * height / width)) + 2 * MARGIN,
         "margin": dict.fromkeys("ltb", MARGIN) | {"r": enlarged(RIGHT), "autoexpand": False},
         "xaxis": HIDDEN | {"range": [min(-0.5, x), max(columns - 0.5, x + across)]},
         "yaxis": HIDDEN | {"range": [max(rows - 0.5, y + down), min(-0.5, y)]} | proportions,

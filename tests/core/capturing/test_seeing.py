@@ -137,7 +137,9 @@ def test_one_bright_square_is_where_the_tokens_say(name, shape):
         assert changed[overlap > 0.3].all()
         assert not changed[overlap < -0.3].any()
         assert (overlap > 0.3).any()
-        assert len(lit.image_grids(kind)) == (2 if name in ("Idefics 3", "InternVL", "Gemma 3, with crops") else 1)
+        assert len(lit.image_grids(kind)) == (
+            2 if name in ("Idefics 3", "SmolVLM", "InternVL", "Gemma 3, with crops") else 1
+        )
 
 
 # --- edits, folders, bad input
@@ -171,7 +173,7 @@ def test_edits_of_a_part_leave_the_other_alone():
         edited(Edits(replace_tokens={2: "5"}))
 
 
-@pytest.mark.parametrize("name", ["Qwen2.5-VL", "Idefics 3"])
+@pytest.mark.parametrize("name", ["Qwen2.5-VL", "Idefics 3", "SmolVLM"])
 def test_a_folder_with_its_processor(name, tmp_path):
     model = seeing(name)
     save_seeing(name, tmp_path)
@@ -196,6 +198,9 @@ def test_what_cannot_be_read_is_refused_beside_its_field():
     refused("blank", "text", text="  ")
     refused("blank", "text", text=None)
     refused("places (<image>) for 2 images".replace("(", r"\(").replace(")", r"\)"), "text", text="<image> 5 <image>")
+    for name, token in (("Gemma 3", "<image_soft_token>"), ("Qwen2.5-VL", "<|video_pad|>"), ("InternVL", "<video>")):
+        refused("stands for a part of an image", "text", model=seeing(name), text=f"{PLACES[name]} {token}")
+        refused("stands for a part of an image", "text", model=seeing(name), text=f"5 {token}")
     refused("leave the image out".capitalize(), "image", components=True)
     refused("With an image only a text", "image", pair="7")
     refused("45 tokens together; at most 20", "image", max_tokens=20)
