@@ -69,12 +69,7 @@ def captured(
     """
     network = load(request.model)
     if request.model.is_recorded:
-        if request.edits is not None:
-            require_model(network, "A what-if")
-        passed = opened(request.model)
-        if isinstance(passed, WeightsOnly):
-            raise InputError(f"{network.name} holds only attention weights. Choose another model.", field="model")
-        return passed
+        return _recorded(request)
     options: dict[str, Any] = {"edits": request.edits, "on_progress": on_progress}
     if request.image is not None:
         options |= _text_beside(request) | {"known": _known(request, near)}
@@ -93,12 +88,24 @@ def captured(
 @cached(MEMORY)
 def with_components(request: TextRequest, *, on_progress: OnProgress | None = None) -> Capture:
     """The pass with what each component wrote into the residual stream."""
+    if request.model.is_recorded:
+        return _recorded(request)
     options: dict[str, Any] = {"edits": request.edits, "components": True, "on_progress": on_progress}
     if request.image is not None:
         options |= _text_beside(request)
         return call(capture, load(request.model), image=call(read_image, request.image), **options)
     options |= limits_of(request)
     return call(capture, load(request.model), request.text, pair=request.pair, target=target_of(request), **options)
+
+
+def _recorded(request: TextRequest) -> Capture:
+    """The pass of a file. Raises InputError where it is to be changed, and for a file of weights alone."""
+    network, passed = load(request.model), opened(request.model)
+    if request.edits is not None:
+        require_model(network, "A what-if")
+    if isinstance(passed, WeightsOnly):
+        raise InputError(f"{network.name} holds only attention weights. Choose another model.", field="model")
+    return passed
 
 
 def _text_beside(request: TextRequest) -> dict[str, Any]:

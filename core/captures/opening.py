@@ -7,22 +7,29 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
+import numpy as np
 import safetensors.torch
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from ..attention.trace import WEIGHINGS
 from ..capturing.capture import Capture
+from ..capturing.components import Component, Readout, Role
 from ..capturing.edit_lines import edits_of
 from ..capturing.edited import PATTERNS, EditedCall, HeadEdit
 from ..capturing.edits import Edits, every
+from ..capturing.held_norms import ALLOWED_ROUNDING, rounding_error
+from ..capturing.kept_components import FINAL, Given, KeptComponents, name_of
 from ..capturing.linear_masks import ByDistance, Runs
+from ..capturing.places import Side
 from ..errors import InputError, shortened
-from ..models.calls import Call
+from ..models.calls import Call, wide
 from ..models.devices import DTYPES
 from ..models.fields import Fields, broken, read_json
 from ..models.modules import Kind
@@ -32,7 +39,7 @@ from ..record_pass import FORMAT, VERSION
 
 MAX_HEADER = 32 * 2**20  # bytes of the names, shapes and description
 MAX_LISTS = 1_000_000
-MAX_LAYERS, MAX_EDITS, MAX_WORDS = 10_000, 10_000, 200_000
+MAX_LAYERS, MAX_EDITS, MAX_WORDS, MAX_COMPONENTS = 10_000, 10_000, 200_000, 200_000
 LARGEST = 1e30  # no number of a file may be larger: products of a few such numbers are not finite
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _NAMES = {"F16", "BF16", "F32", "F64", "I8", "I32", "I64"}  # dtypes as safetensors calls them
@@ -132,11 +139,44 @@ def _called(name: str) -> str:
 # --- what it holds
 
 
-class _Opening:
-    """Makes a capture of the description and the arrays of a file."""
+class _Arrays:
+    """The description and the arrays of a file."""
 
     def __init__(self, description: Fields, arrays: Mapping[str, Tensor]) -> None:
         self._description, self._arrays = description, arrays
+
+    def _array(self, name: str, dimensions: int, dtypes: set[torch.dtype] = _FLOATS) -> Tensor:
+        """An array that is not empty, whose numbers are finite."""
+        array = self._arrays.get(name)
+        if array is None:
+            raise broken(f"its {_called(name)} is missing")
+        if array.ndim != dimensions or 0 in array.shape:
+            raise broken(
+                f"its {_called(name)} has the shape {tuple(array.shape)}, not {dimensions} dimensions of at least 1"
+            )
+        if array.dtype not in dtypes:
+            raise broken(f"its {_called(name)} holds {str(array.dtype).removeprefix('torch.')}")
+        if array.dtype in _FLOATS and not bool((array.abs() < LARGEST).all()):
+            raise broken(f"its {_called(name)} holds numbers that are not finite, or beyond {LARGEST:g}")
+        return array
+
+    def _numbers(self, name: str, dimensions: int) -> Any:
+        if name not in self._arrays:
+            return None
+        array = self._array(name, dimensions)
+        return (array if array.dtype == torch.float64 else array.float()).numpy()
+
+    def _ids(self, name: str, least: int = 0, most: int = 2**31) -> tuple[int, ...]:
+        if name not in self._arrays:
+            return ()
+        array = self._array(name, 1, {torch.int8, torch.int32, torch.int64})
+        if bool((array < least).any()) or bool((array > most).any()):
+            raise broken(f"its {_called(name)} holds numbers that are not from {least} to {most:,}")
+        return tuple(array.tolist())
+
+
+class _Opening(_Arrays):
+    """Makes a capture of them."""
 
     def capture(self) -> Capture:
         description = self._description
@@ -160,6 +200,8 @@ class _Opening:
             sides=self._ids("sides", -1, 1),
         )
         self._check(opened)
+        if "components" in self._description.values:
+            opened = replace(opened, components=_Components(self._description, self._arrays).of(opened))
         return opened
 
     def _model(self, labels: Mapping[Kind, list[tuple[int, str]]]) -> RecordedModel:
@@ -301,37 +343,6 @@ class _Opening:
             output=output,
         )
 
-    # --- arrays
-
-    def _array(self, name: str, dimensions: int, dtypes: set[torch.dtype] = _FLOATS) -> Tensor:
-        """An array that is not empty, whose numbers are finite."""
-        array = self._arrays.get(name)
-        if array is None:
-            raise broken(f"its {_called(name)} is missing")
-        if array.ndim != dimensions or 0 in array.shape:
-            raise broken(
-                f"its {_called(name)} has the shape {tuple(array.shape)}, not {dimensions} dimensions of at least 1"
-            )
-        if array.dtype not in dtypes:
-            raise broken(f"its {_called(name)} holds {str(array.dtype).removeprefix('torch.')}")
-        if array.dtype in _FLOATS and not bool((array.abs() < LARGEST).all()):
-            raise broken(f"its {_called(name)} holds numbers that are not finite, or beyond {LARGEST:g}")
-        return array
-
-    def _numbers(self, name: str, dimensions: int) -> Any:
-        if name not in self._arrays:
-            return None
-        array = self._array(name, dimensions)
-        return (array if array.dtype == torch.float64 else array.float()).numpy()
-
-    def _ids(self, name: str, least: int = 0, most: int = 2**31) -> tuple[int, ...]:
-        if name not in self._arrays:
-            return ()
-        array = self._array(name, 1, {torch.int8, torch.int32, torch.int64})
-        if bool((array < least).any()) or bool((array > most).any()):
-            raise broken(f"its {_called(name)} holds numbers that are not from {least} to {most:,}")
-        return tuple(array.tolist())
-
     def _check(self, opened: Capture) -> None:
         """Whether the tokens fit the layers."""
         for kind in opened.kinds:
@@ -339,6 +350,92 @@ class _Opening:
                 raise broken(f"its tokens do not fit its {kind} attention")
         if opened.sides and len(opened.sides) != len(opened.input_ids):
             raise broken("its sides do not fit its tokens")
+
+
+class _Components(_Arrays):
+    """Makes the components of a capture of them."""
+
+    def of(self, capture: Capture) -> KeptComponents:
+        given = self._description.values.get("components")
+        fields = Fields(given if isinstance(given, dict) else {})
+        each = fields.values.get("each")
+        if not isinstance(each, list) or not each or len(each) > MAX_COMPONENTS:
+            raise broken(f"its components are not a list of 1 to {MAX_COMPONENTS:,}")
+        listed = [_component(one) for one in each]
+        if len({part.name for part in listed}) < len(listed):
+            raise broken("it names a component twice")
+        whole = self._array(f"components.{FINAL}.whole", 2, {capture.layer_call(0).query.dtype})
+        vectors = {FINAL: self._given(FINAL, len(listed), whole)}
+        for kind, calls in capture.calls.items():
+            for layer, call in enumerate(calls):
+                reads: dict[Side, tuple[Tensor, Tensor]] = {
+                    "query": (call.query[0], call.key),
+                    "key": (call.key[0], call.query),
+                }
+                for side, (read, other) in reads.items():
+                    factor = abs(call.scale) * _largest(other)
+                    for head in range(len(read)):
+                        if f"components.{(name := name_of(kind, layer, side, head))}" in self._arrays:
+                            vectors[name] = self._given(name, len(listed), read[head], factor)
+        if len(whole) != (1 if capture.vectors is None else len(capture.vectors)):
+            raise broken("what its last norm gave does not fit its tokens")
+        if capture.vectors is not None and capture.vectors.shape[1] != whole.shape[1]:
+            raise broken("what its last norm gave does not fit its vectors")
+        readout = None if capture.logits is None else self._readout(fields, whole[0], capture.logits)
+        return KeptComponents.of(listed, vectors, readout)
+
+    def _given(self, name: str, count: int, whole: Tensor, factor: float = 1.0) -> Given:
+        """factor: what the vectors are multiplied with at most, in later sums"""
+        vectors = self._array(f"components.{name}", 3, {torch.float32, torch.float64})
+        parts = self._array(f"components.{name}.parts", 1, {torch.int32})
+        numbers = parts.tolist()
+        if (len(whole), len(parts), whole.shape[1]) != vectors.shape or len({*numbers}) < len(numbers):
+            raise broken(f"what its components gave to {_called(name)} does not fit it")
+        if min(numbers) < 0 or max(numbers) >= count:
+            raise broken(f"what {_called(name)} was given comes from components that are not there")
+        if not _largest(vectors) * max(1.0, factor) * vectors[0].numel() < LARGEST:
+            raise broken(f"what its components gave to {_called(name)} is too large")
+        return Given(parts, vectors, whole)
+
+    def _readout(self, fields: Fields, read: Tensor, logits: NDArray[np.floating]) -> Readout:
+        """The rows of the language-model head. Raises InputError where they do not give the logits of the file."""
+        tokens = self._ids("components.tokens", most=len(logits) - 1)
+        weight = self._array("components.weight", 2, {torch.float32, torch.float64})
+        biases = [
+            self._array(f"components.{name}", 1, {torch.float32, torch.float64})
+            if f"components.{name}" in self._arrays
+            else None
+            for name in ("bias", "added")
+        ]
+        rows = len(tokens) + 1
+        if weight.shape != (rows, len(read)) or any(bias is not None and len(bias) != rows for bias in biases):
+            raise broken("its rows of the language-model head do not fit its tokens")
+        factor = None if fields.values.get("factor") is None else fields.number("factor")
+        if not _largest(weight) * _largest(read) * max(1.0, abs(factor or 1)) * len(read) < LARGEST:
+            raise broken("its rows of the language-model head are too large")
+        bias, added = (torch.zeros(()) if part is None else part for part in biases)
+        gives = (factor or 1) * (weight @ wide(read) + bias) + added
+        unit = rounding_error(read.dtype) * (
+            abs(factor or 1) * (weight.abs() @ wide(read).abs() + bias.abs()) + added.abs()
+        )
+        means = torch.tensor([*logits[[*tokens]], logits.mean(dtype=np.float64)])
+        if factor is not None and bool(((gives - means).abs() > ALLOWED_ROUNDING[read.dtype] * unit).any()):
+            raise broken("its rows of the language-model head do not give its logits")
+        return Readout(weight, biases[0], factor, biases[1], len(logits), tokens)
+
+
+def _component(given: object) -> Component:
+    """A component as the description lists it: role, where, layer, head."""
+    parts: list[Any] = given if isinstance(given, list) and len(given) == 4 else [None] * 4
+    role, where, layer, head = parts
+    known = role in get_args(Role) and where in ("", *get_args(Kind))
+    if not known or not all(number is None or _are_whole([number]) for number in (layer, head)):
+        raise broken("it lists components that no network has")
+    return Component.called(role, where, layer, head)
+
+
+def _largest(array: Tensor) -> float:
+    return float(array.abs().max())
 
 
 def _painted(given: object, queries: int, keys: int) -> dict[int, dict[int, float]]:

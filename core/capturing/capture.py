@@ -44,6 +44,7 @@ from .continuing import Begun, Layers
 from .edited import edit_of
 from .editor import Editor, unchanged
 from .edits import Edits
+from .kept_components import kept
 from .layers import layer_labels
 from .path_cuts import components_read, not_read, vectors_over
 from .places import Path
@@ -231,13 +232,17 @@ class Capture:
         """max |our output - the model's own attention output| over the heads of a layer, without empty rows."""
         return max(self.certificate(layer, head, kind).difference for head in range(self.heads(kind)))
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str], scores: Iterable[Any] | None = None) -> None:
         """Write the pass to a safetensors file, which `open_capture` opens without the model. docs/captures.md describes it.
 
         The file holds the queries, keys, values and outputs of every head in the dtype that they have, masks and biases in a
-        form that grows linearly with the text, and the tokens. It holds neither components nor what another pass continues
-        from: both need the model. Raises OSError where it cannot be written; what was there before then stays. Raises
-        InputError for a pass over an image with a text: the file could not say where on the image its tokens lie.
+        form that grows linearly with the text, and the tokens. Of a pass with components it holds what each of them gave to
+        the answer, and to the queries and keys of heads. It does not hold what another pass continues from. Raises OSError
+        where it cannot be written; what was there before then stays. Raises InputError for a pass over an image with a text:
+        the file could not say where on the image its tokens lie.
+
+        scores  of a pass with components: the heads whose scores can be taken apart later, named as in `Edits`: (18, 6), or a
+                layer. None: all, whose components take much more space than all else
         """
         if self.tiles is not None:
             raise InputError(
@@ -252,6 +257,7 @@ class Capture:
             {name: getattr(self, name) for name in ("input_ids", "target_ids", "sides", "logits", "vectors")},
             self.edits,
             self.grid,
+            None if self.components is None else kept(self.components, self.calls, scores, self.logits),
         )
 
     def next_tokens(self, k: int = 5) -> list[tuple[str, float]]:

@@ -25,7 +25,7 @@ from ..errors import InputError
 from ..models.calls import Call, heard_by, wide
 from ..models.model import Model
 from ..models.modules import Kind, asks_the_registry
-from .components import Components, Role, Written
+from .components import Components, Readout, Role, Written
 from .held_norms import Held, HeldNorm, LinearMap, rounding_error
 from .linearity import Followed, passes_on
 from .places import Side
@@ -127,7 +127,7 @@ class ComponentPass:
         if norm is None and not self._reads_stream(given, past_norms=False):
             raise self._refused("its heads read something else than a residual stream or its norm")
         self._check(stream)
-        components = Components(tuple(self._written), (), stream, tuple(self._held), None, None, None)
+        components = Components(tuple(self._written), (), stream, tuple(self._held), None)
         connected = {id(constant) for constant in _constants(stream)}
 
         def call_on(left: Tensor) -> Call:
@@ -151,7 +151,8 @@ class ComponentPass:
         if self._end_gave is not None:
             logits = wide(returned.logits[0, -1].detach())
             factor = _factor(self._end_gave, logits if added is None else logits - added)
-        return Components(tuple(self._written), tuple(self._reads), final, tuple(self._held), head, factor, added)
+        readout = None if head is None else Readout(head.weight.detach(), head.bias, factor, added, len(head.weight))
+        return Components(tuple(self._written), tuple(self._reads), final, tuple(self._held), readout)
 
     def _check(self, *tensors: Tensor) -> None:
         """Raise InputError unless these follow from components as sums do."""

@@ -9,16 +9,18 @@ gradient times what the component wrote. `core.capturing.component_pass` runs th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.linalg import vecdot
 
+from ..errors import InputError, check_index
 from ..models.calls import wide
+from ..models.modules import Kind
 from .held_norms import Held
 
 Role = Literal["embedding", "head", "mlp", "rest", "bias"]
@@ -56,7 +58,68 @@ class Component:
     where: str
     layer: int | None
     head: int | None
-    places: tuple[tuple[int, int | None], ...]
+    places: tuple[tuple[int, int | None], ...] = ()
+
+    @classmethod
+    def called(cls, role: Role, where: str, layer: int | None, head: int | None) -> Component:
+        """With the name that such a component has."""
+        name = role if layer is None else f"{role} {layer}"
+        return cls(f"{where} {name if head is None else f'{layer}.{head}'}".strip(), role, where, layer, head)
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """The language-model head: logits are factor · (weight · final + bias) + added.
+
+    weight  [tokens, d_model]
+    bias    [tokens], of the head; None: nothing
+    factor  None if the model changes its logits in another way afterwards, as by a soft cap
+    added   [tokens], what the model adds to the logits after the head; None: nothing
+    count   of the tokens of the vocabulary
+    tokens  the tokens whose rows these are, before a last row, the mean over the vocabulary; None: all, without that
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    factor: float | None
+    added: Tensor | None
+    count: int
+    tokens: tuple[int, ...] | None = None
+
+    def contrast(self, of: Tensor, token: int, against: int | Literal["mean"] | None) -> Tensor:
+        """The row of a token, minus that of another or the mean row. of: one of `weight`, `bias` and `added`"""
+        row = self._row(of, token, "token")
+        if against is None:
+            return row
+        if against == token:
+            raise InputError(
+                "A token is compared with itself here: choose another one to compare it with.", field="against"
+            )
+        return row - (self._mean(of) if against == "mean" else self._row(of, against, "against"))
+
+    def of_tokens(self, tokens: Sequence[int]) -> Readout:
+        """The same for these tokens and the mean over the vocabulary alone."""
+        parts = [
+            None if of is None else torch.cat([wide(of.detach())[[*tokens]], self._mean(of.detach())[None]]).cpu()
+            for of in (self.weight, self.bias, self.added)
+        ]
+        assert parts[0] is not None
+        return Readout(parts[0], parts[1], self.factor, parts[2], self.count, tuple(tokens))
+
+    def _row(self, of: Tensor, token: int, field: str) -> Tensor:
+        check_index(token, self.count, "token", field=field)
+        if self.tokens is None:
+            return wide(of[token]).clone()  # products round otherwise where a row lies elsewhere in memory
+        if token not in self.tokens:
+            raise InputError(
+                f"The file holds what is read of the {len(self.tokens)} most probable next tokens, and token {token} is not "
+                f"among them. Choose one of these, or load the model.",
+                field=field,
+            )
+        return of[self.tokens.index(token)].clone()
+
+    def _mean(self, of: Tensor) -> Tensor:
+        return wide(of).mean(dim=0) if self.tokens is None else of[-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,19 +130,29 @@ class Components:
     reads     for each attention call its queries and keys, after rotation and norms, as torch follows them back
     final     [1, tokens, d_model], what the last norm gave, likewise: the language-model head reads it
     held      the norms as they were applied, in the order of the pass
-    head      the language-model head; None for a model without one
-    factor    of a model with a language-model head: what its logits are the output of that head times, before `added`; None
-              if the model changes them in another way afterwards, as by a soft cap
-    added     [vocabulary], what the model adds to the logits after the language-model head; None: nothing
+    readout   what reads logits from `final`; None for a model without a language-model head
     """
 
     written: tuple[Written, ...]
     reads: tuple[tuple[Tensor, Tensor], ...]
     final: Tensor
     held: tuple[Held, ...]
-    head: nn.Linear | None
-    factor: float | None
-    added: Tensor | None
+    readout: Readout | None
+
+    def read(self, kind: Kind, layer: int, head: int, group: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """What a head reads as its queries and its keys, each [tokens, d_k], as torch follows them back.
+
+        group  the number of heads that share a key head in the attention call, in which keys may be cut for single heads
+        """
+        heads = [(one.where or "self", one.number) for one in self.written if one.role == "head"]
+        queries, keys = self.reads[heads.index((kind, layer))]
+        with torch.enable_grad():
+            return queries[0, head], keys[0, head * keys.shape[1] // queries.shape[1]]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the pass computed in."""
+        return self.final.dtype
 
     @property
     def nbytes(self) -> int:
@@ -100,9 +173,9 @@ class Components:
         for index, one in enumerate(self.written):
             heads = range(one.tensor.shape[2]) if one.role == "head" else [None]
             for head in heads:
-                known = found.get(name := _name(one, head))
-                places = (*(known.places if known else ()), (index, head))
-                found[name] = Component(name, one.role, one.where, one.number, head, places)
+                part = Component.called(one.role, one.where, one.number, head)
+                known = found.get(part.name, part)
+                found[part.name] = replace(known, places=(*known.places, (index, head)))
         return tuple(sorted(found.values(), key=_in_order))
 
     def owed(self, number: Tensor) -> list[Tensor]:
@@ -141,9 +214,16 @@ class Components:
             direction = torch.arange(1.0, vector.numel() + 1).sin().reshape(vector.shape).to(vector).requires_grad_()
             gradients = self.gradients((vector * direction).sum(), create_graph=True)
             shares = {
-                index: _share(self.written[index], gradients[index]) for part in parts for index, _ in part.places
+                index: _share(self.written[index], gradients[index])
+                for part in parts
+                for index, _ in part.places
+                if gradients[index] is not None
             }
-            sums = [torch.stack([_of_head(shares[index], head) for index, head in part.places]).sum() for part in parts]
+            nothing = vector.detach().new_zeros(())
+            sums = [
+                sum((_of_head(shares[index], head) for index, head in part.places if index in shares), nothing)
+                for part in parts
+            ]
         # A component that comes later than the vector has no part in it, and its sum no gradient.
         owed = [
             torch.autograd.grad(one, direction, retain_graph=True)[0] if one.requires_grad else None for one in sums
@@ -153,11 +233,6 @@ class Components:
 
 def _of_head(share: Tensor, head: int | None) -> Tensor:
     return (share if head is None else share[:, head]).sum()
-
-
-def _name(one: Written, head: int | None) -> str:
-    name = one.role if one.number is None else f"{one.role} {one.number}"
-    return f"{one.where} {name if head is None else f'{one.number}.{head}'}".strip()
 
 
 def _in_order(component: Component) -> tuple[bool, float, int, int]:

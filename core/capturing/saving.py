@@ -20,6 +20,7 @@ from ..record_pass import BEST, CELLS, PassFile, runs_of, vocabulary
 from .edit_lines import lines_of
 from .edited import EditedCall, HeadEdit
 from .edits import Edits
+from .kept_components import FINAL, KeptComponents
 from .layers import LayerLabel
 from .linear_masks import ByDistance, Runs
 from .sampling import most_probable
@@ -32,6 +33,7 @@ def save_pass(
     arrays: Mapping[str, NDArray | Sequence[int] | None],
     edits: Edits,
     grid: tuple[int, int] | None,
+    components: KeptComponents | None = None,
 ) -> None:
     """Write a pass to a safetensors file: every array in the dtype that it has.
 
@@ -59,6 +61,8 @@ def save_pass(
         "edits": list(lines_of(edits)),
         "grid": grid,
     }
+    if components is not None:
+        description["components"] = _add_components(file, components)
     try:
         file.save(path, **description)
     except SafetensorError as error:
@@ -84,6 +88,22 @@ def _add(file: PassFile, kind: Kind, label: LayerLabel, call: Call) -> None:
     if isinstance(call, EditedCall):
         place, size = f"{kind}.{len(file.calls[kind]) - 1}", (call.query.shape[2], call.key.shape[2])
         entry["edits"] = [_edit(file, f"{place}.instead.{head}", head, edit, size) for head, edit in call.edits.items()]
+
+
+def _add_components(file: PassFile, components: KeptComponents) -> dict[str, Any]:
+    """Add what components gave, and return its part of the description."""
+    for name, one in components.given.items():
+        file.arrays |= {f"components.{name}": one.vectors, f"components.{name}.parts": one.parts}
+    file.arrays[f"components.{FINAL}.whole"] = components.given[FINAL].whole  # what heads read is there already
+    readout = components.readout
+    if readout is not None:
+        file.arrays["components.tokens"] = torch.tensor(readout.tokens)
+        rows = {"weight": readout.weight, "bias": readout.bias, "added": readout.added}
+        file.arrays |= {f"components.{name}": row for name, row in rows.items() if row is not None}
+    return {
+        "factor": None if readout is None else readout.factor,
+        "each": [[part.role, part.where, part.layer, part.head] for part in components.listed],
+    }
 
 
 def _edit(file: PassFile, name: str, head: int, edit: HeadEdit, size: tuple[int, int]) -> dict[str, Any]:

@@ -17,17 +17,19 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..capturing.capture import Capture
-from ..capturing.components import Component, Components
+from ..capturing.components import Component, Components, Readout
 from ..capturing.edited import edit_of
 from ..capturing.held_norms import ALLOWED_ROUNDING, rounding_error
+from ..capturing.kept_components import KeptComponents
 from ..capturing.rows import head_permissions
 from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.modules import Kind
-from ..models.recorded import require_model
+from ..models.recorded import RecordedModel, require_model
+from ..models.tokens import NOT_THERE
 
 STRONGEST = 12  # components of each side in a table of pairs
 
@@ -88,12 +90,11 @@ def logit_attribution(
     """
     components = _components(capture)
     number = logit(capture, token, against, position)
-    token, head = _token(capture, token, position), _head(capture)
+    token, readout = _token(capture, token, position), _readout(capture)
     of_head, added = (
-        0.0 if bias is None else float(_contrast(bias.detach(), token, against))
-        for bias in (head.bias, components.added)
+        0.0 if bias is None else float(readout.contrast(bias, token, against)) for bias in (readout.bias, readout.added)
     )
-    fixed = {"bias of the vocabulary": of_head * (components.factor or 1) + added}
+    fixed = {"bias of the vocabulary": of_head * (readout.factor or 1) + added}
     return _table(components, number, fixed, groups)
 
 
@@ -137,12 +138,10 @@ def logit(
     capture: Capture, token: int | None = None, against: int | Literal["mean"] | None = None, position: int = -1
 ) -> Tensor:
     """The number that `logit_attribution` is about, without the bias of the language-model head, for torch to follow back."""
-    components, head = _components(capture), _head(capture)
-    tokens = components.final.shape[1]
-    check_index(position + tokens if position < 0 else position, tokens, "position")
+    read, readout = _read_at(capture, position), _readout(capture)
     with torch.enable_grad():
-        direction = _contrast(head.weight.detach(), _token(capture, token, position), against)
-        return wide(components.final[0, position]) @ direction * (components.factor or 1)
+        direction = readout.contrast(readout.weight, _token(capture, token, position), against)
+        return read @ direction * (readout.factor or 1)
 
 
 def cosine(capture: Capture, other: Capture) -> Tensor:
@@ -176,6 +175,8 @@ def contributions_by_key(
         raise InputError(f"A change replaces the output of head {layer}.{head}, so no key gave it.", field="edits")
     components = _components(capture)
     where = "" if kind == "self" else kind
+    if isinstance(components, KeptComponents):
+        require_model(capture.model, "What a head passed on from each token")
     names = [(one.role, one.where, one.number) for one in components.written]
     gradient = components.gradients(number)[names.index(("head", where, layer))]
     by_key = np.zeros(call.key.shape[2])
@@ -314,7 +315,7 @@ def scores(
         )
     mask, bias = head_permissions(call, head, range(query, query + 1))
     factors = _contrasted_keys(mask[0], key, against)
-    queries, keys = components.reads[_call_number(capture, kind, layer)]
+    queries, keys = components.read(kind, layer, head, call.group)
     if not keys.requires_grad:  # LongT5's encoder computes attention outside of what can be captured
         raise InputError(
             f"What the keys of head {layer}.{head} were read from has no components: {capture.model.name} computes it in "
@@ -322,8 +323,8 @@ def scores(
             field="model",
         )
     with torch.enable_grad():
-        of_query = wide(queries[0, head, query])
-        of_keys = torch.from_numpy(factors).to(of_query) @ wide(keys[0, head * keys.shape[1] // call.heads])
+        of_query = wide(queries[query])
+        of_keys = torch.from_numpy(factors).to(of_query) @ wide(keys)
     return Scores(of_query, of_keys, edit.scale(call.scale), float(factors @ bias[0]))
 
 
@@ -344,7 +345,7 @@ def _table(
             part.where,
             part.layer,
             part.head,
-            sum(_sum(shares[index], head) for index, head in part.places),
+            sum(_sum(shares[index], head) for index, head in part.places if gradients[index] is not None),
         )
         for part in parts
     ]
@@ -352,9 +353,9 @@ def _table(
     table = Attribution(rows, columns=_COLUMNS).astype({"layer": "Int64", "head": "Int64"})
     table.number = float(number.detach().double()) + sum(fixed.values())
     size = components.size(gradients) + sum(map(abs, fixed.values()))
-    unit = rounding_error(components.final.dtype) * max(size, np.finfo(np.float64).tiny)
+    unit = rounding_error(components.dtype) * max(size, np.finfo(np.float64).tiny)
     table.rounding = abs(table.total - table.number) / unit
-    table.holds = table.rounding <= ALLOWED_ROUNDING[components.final.dtype]
+    table.holds = table.rounding <= ALLOWED_ROUNDING[components.dtype]
     return table
 
 
@@ -404,43 +405,41 @@ def _strongest(table: Attribution, parts: Sequence[Component], count: int) -> li
 
 def _components(capture: Capture) -> Components:
     if capture.components is None:
-        require_model(capture.model, "What components contribute")
+        if isinstance(capture.model, RecordedModel):
+            raise InputError(f"This file keeps no components: {NOT_THERE} components=True keeps them.", field="model")
         raise InputError("This pass kept no components. Capture it again with components=True.", field="components")
     return capture.components
 
 
-def _head(capture: Capture) -> torch.nn.Linear:
+def _readout(capture: Capture) -> Readout:
     """The language-model head. Raises InputError if there is none."""
-    head = _components(capture).head
-    if head is None:
+    readout = _components(capture).readout
+    if readout is None:
         raise InputError(f"{capture.model.name} has no language-model head: it predicts no next token.", field="model")
-    return head
+    return readout
+
+
+def _read_at(capture: Capture, position: int) -> Tensor:
+    """[d_model], what the language-model head reads at a position. Raises InputError for one that is not there."""
+    final, tokens = _components(capture).final, capture.shape(capture.kinds[-1])[0]
+    check_index(position + tokens if position < 0 else position, tokens, "position")
+    from_end = position if position < 0 else position - tokens
+    if -from_end > final.shape[1]:
+        require_model(capture.model, "What was written at another position than the last")
+    with torch.enable_grad():
+        return wide(final[0, from_end])
 
 
 def _token(capture: Capture, token: int | None, position: int) -> int:
     """The token, by default the most probable one after the position. Raises InputError for one that is not there."""
-    components, head = _components(capture), _head(capture)
-    if token is None:
-        with torch.inference_mode():
-            logits = wide(head(components.final[0, position])) * (components.factor or 1)
-            return int((logits if components.added is None else logits + components.added).argmax())
-    check_index(token, len(head.weight), "token")
-    return int(token)
-
-
-def _contrast(rows: Tensor, token: int, against: int | Literal["mean"] | None) -> Tensor:
-    """The row of a token, minus that of another or the mean row. Raises InputError for one that is not there."""
-    row = wide(rows[token])
-    if against is None:
-        return row
-    if against == "mean":
-        return row - wide(rows).mean(dim=0)
-    check_index(against, len(rows), "token", field="against")
-    if against == token:
-        raise InputError(
-            "A token is compared with itself here: choose another one to compare it with.", field="against"
-        )
-    return row - wide(rows[int(against)])
+    if token is not None:
+        return int(token)
+    read, readout = _read_at(capture, position).detach(), _readout(capture)
+    if capture.logits is not None and position in (-1, capture.shape(capture.kinds[-1])[0] - 1):
+        return int(capture.logits.argmax())
+    logits = nn.functional.linear(read.to(readout.weight), readout.weight, readout.bias)
+    logits = wide(logits) * (readout.factor or 1)
+    return int((logits if readout.added is None else logits + readout.added).argmax())
 
 
 def _contrasted_keys(
@@ -466,12 +465,6 @@ def _contrasted_keys(
     elif against is not None:
         factors[against] -= 1
     return factors
-
-
-def _call_number(capture: Capture, kind: Kind, layer: int) -> int:
-    """The number of an attention call among all those of the pass."""
-    heads = [(one.where or "self", one.number) for one in _components(capture).written if one.role == "head"]
-    return heads.index((kind, layer))
 
 
 # --- as a picture

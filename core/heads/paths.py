@@ -21,6 +21,7 @@ from ..capturing.edits import Edits
 from ..capturing.places import Place
 from ..errors import InputError, check_index, shortened
 from ..models.modules import Kind
+from ..models.recorded import RecordedModel
 from .attribution import Attribution, ScoreAttribution, Scores, contributions_by_key, score_attribution
 
 Side = Literal["answer", "score", "key", "query"]
@@ -88,6 +89,7 @@ class Stop:
     query, key  the token at which it wrote, and the one at which it looked
     gave        its contribution to the number before, in the unit of that number; where the path begins, its weight on the key
     by_token    [keys] the part that it wrote at this query, by the token whose value it passed on; or its weights
+    is_weights  whether it is its weights: where the path begins, and in a pass from a file
     score       of this key, minus the mean of the others; not, if there are no others
     of_key      why it looked there: the score by the components that wrote what the keys were made from
     of_query    the same for the query
@@ -98,6 +100,7 @@ class Stop:
     key: int
     gave: float
     by_token: NDArray[np.float64]
+    is_weights: bool
     score: float
     of_key: Attribution
     of_query: Attribution
@@ -212,11 +215,12 @@ def _writes_at(capture: Capture, number: Tensor, hop: Hop) -> int:
     """The token at which a head writes most into an answer: for a logit the one that is asked about."""
     components = capture.components
     assert components is not None
-    place = next((part.places[0] for part in components.each if part.name == hop.component), None)
-    if place is None:
-        raise InputError(f"There is no head {hop.component}.", field="path")
-    index, head = place
-    return int(components.owed(number)[index][:, head].abs().argmax())
+    part = next((part for part in components.each if part.name == hop.component), None)
+    if part is None or not part.places:  # a file holds only what gave something
+        raise InputError(f"There is no head {hop.component}, or it wrote nothing.", field="path")
+    owed = components.owed(number)
+    by_token = max((owed[index][:, head].abs() for index, head in part.places), key=lambda share: float(share.max()))
+    return int(by_token.argmax()) + capture.shape(hop.kind)[0] - len(by_token)  # a file may hold the last token alone
 
 
 def _stop(capture: Capture, hop: Hop, number: Tensor, table: Attribution, query: int) -> tuple[Stop, Scores]:
@@ -224,9 +228,12 @@ def _stop(capture: Capture, hop: Hop, number: Tensor, table: Attribution, query:
     gave = table.loc[(table["component"] == hop.component).to_numpy(), "contribution"].to_numpy()
     if not len(gave) or not gave[0]:
         raise InputError(f"Head {hop.component} wrote nothing that is read there.", field="path")
-    by_token = contributions_by_key(capture, number, hop.layer, hop.head, hop.kind, query=query)
-    key = int(np.argmax(by_token * np.sign(gave[0]))) if hop.key is None else hop.key
-    return _scored(capture, hop, (query, key), float(gave[0]), by_token)
+    if is_weights := isinstance(capture.model, RecordedModel):
+        by_token = _weights(capture, hop, query)
+    else:
+        by_token = contributions_by_key(capture, number, hop.layer, hop.head, hop.kind, query=query)
+    key = int(np.argmax(by_token * (1 if is_weights else np.sign(gave[0])))) if hop.key is None else hop.key
+    return _scored(capture, hop, (query, key), float(gave[0]), by_token, is_weights=is_weights)
 
 
 def _begin(capture: Capture, hop: Hop) -> tuple[Stop, Scores]:
@@ -234,16 +241,21 @@ def _begin(capture: Capture, hop: Hop) -> tuple[Stop, Scores]:
     query, key = hop.query or 0, hop.key or 0
     check_index(query, capture.shape(hop.kind)[0], "query", field="path")
     check_index(key, capture.shape(hop.kind)[1], "key", field="path")
-    weights = capture.trace(hop.layer, hop.head, hop.kind, rows=range(query, query + 1)).weights[0].astype(np.float64)
-    return _scored(capture, hop, (query, key), float(weights[key]), weights)
+    weights = _weights(capture, hop, query)
+    return _scored(capture, hop, (query, key), float(weights[key]), weights, is_weights=True)
+
+
+def _weights(capture: Capture, hop: Hop, query: int) -> NDArray[np.float64]:
+    trace = capture.trace(hop.layer, hop.head, hop.kind, rows=range(query, query + 1))
+    return trace.weights[0].astype(np.float64)
 
 
 def _scored(
-    capture: Capture, hop: Hop, cell: tuple[int, int], gave: float, by_token: NDArray[np.float64]
+    capture: Capture, hop: Hop, cell: tuple[int, int], gave: float, by_token: NDArray[np.float64], *, is_weights: bool
 ) -> tuple[Stop, Scores]:
     """A stop with the score of its (query, key), and that score."""
     of = attribution_at(capture, hop, *cell)
-    return Stop(hop, *cell, gave, by_token, of.score, of.by_key, of.by_query), of.asked
+    return Stop(hop, *cell, gave, by_token, is_weights, of.score, of.by_key, of.by_query), of.asked
 
 
 def attribution_at(capture: Capture, hop: Hop, query: int, key: int) -> ScoreAttribution:

@@ -81,9 +81,9 @@ def _prompt(name: str, processor: Any, text: str) -> str:
     """The text with one place for the image: as it is if it has one, else in the chat template, else after the image."""
     place = processor.image_token
     # In Gemma 3 the place is the token before the image, and the tokenizer knows the one that stands for a part of it.
-    others = {getattr(processor.tokenizer, "image_token", None), getattr(processor, "video_token", None)}
-    for token in others - {place, None}:
-        if token in text:
+    others: list[Any] = [getattr(processor.tokenizer, "image_token", None), getattr(processor, "video_token", None)]
+    for token in others:
+        if token not in (place, None) and token in text:
             raise InputError(
                 f"In a text beside an image, {shortened(token)} stands for a part of an image or a video. Take it out; write "
                 f"{place} where the image belongs.",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core import InputError, capture
-from ui import models, settings
+from core import InputError, capture, logit_attribution, score_attribution
+from ui import models, settings, state
 from ui.requests import ModelChoice
 
 TEXT = "The capital of France is"
@@ -41,7 +41,7 @@ def test_a_recorded_pass_is_shown_with_its_text(page, file):
     assert not app.text_area
 
 
-@pytest.mark.parametrize("page", ["what_if", "why", "generation"])
+@pytest.mark.parametrize("page", ["what_if", "generation"])
 def test_a_page_that_needs_the_model_says_so(page, file):
     app = opened(page, file)
     assert not app.exception
@@ -89,3 +89,43 @@ def test_numbers_that_are_no_weights_are_named_beside_the_model(tmp_path):
     app = opened("heads", file)
     assert not app.exception
     assert ["Layer 0, head 0: the weight" in error.value.replace("\\", "") for error in app.error] == [True]
+
+
+# --- why: a file may keep components
+
+
+def words(app):
+    return " ".join(str(one.value) for kind in ("markdown", "caption", "error") for one in app.get(kind))
+
+
+def test_why_says_that_a_file_keeps_no_components(file):
+    app = opened("why", file)
+    assert not app.exception
+    assert ["This file keeps no components" in error.value for error in app.error] == [True]
+
+
+def test_why_works_on_a_file_with_components(smollm, tmp_path):
+    file = tmp_path / "pass.safetensors"
+    saved = capture(smollm, TEXT, components=True)
+    saved.save(file, [(23, 4)])
+    paris, rome = (smollm.tokenizer(word).input_ids[0] for word in (" Paris", " Rome"))
+
+    def said(**asked):
+        app = AppTest.from_file("../../pages/why.py", default_timeout=60)
+        of = {"model": str(file), state.ANSWER: " Paris", state.RATHER_THAN: " Rome", "path": "23.4>3"}
+        for name, value in (of | asked).items():
+            app.query_params[name] = value
+        app.run()
+        assert not app.exception
+        assert not app.get("pills")  # cuts
+        return words(app)
+
+    number = logit_attribution(saved, paris, rome).number
+    answer = said()
+    assert f"is **{number:.2f}** above that of “·Rome”. Head 23.4 adds 3.01, looking most at “·France”" in answer
+    assert "the logit lens and what a head passed on from each token need the model" in answer
+    score = score_attribution(saved, 23, 4, 4, 3).score
+    for side in ("key", "pairs"):
+        assert f"Head 23.4 scored “·France” **{score:.2f}** above the other keys" in said(stop="1", side=side)
+    assert "does not hold what components gave to the scores of head 22\\.3" in said(path="23.4>3, key 22.3")
+    assert "A text cannot be read" in said(**{state.ANSWER: "Ouagadougou"})

@@ -14,6 +14,7 @@ from ui.controls.target import in_address
 from ui.controls.what_if import Change
 from ui.lessons import PAGES
 from ui.markdown import quoted
+from ui.models import opened
 from ui.requests import HeadRequest, TextRequest
 from ui.views.sources.heads import RealHead
 
@@ -33,13 +34,19 @@ def link_to_heads(
 
 
 def link_to_what_if(head: HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
-    """Link to the page where the head can be changed. changes: lines of `core.capturing.edit_lines`"""
+    """Link to the page where the head can be changed; no link from a recorded pass, which cannot be changed.
+
+    changes  lines of `core.capturing.edit_lines`
+    """
+    if head.text.model.is_recorded:
+        return
     _link("what_if", label, ":material/tune:", head, None, **({state.EDITS: list(changes)} if changes else {}))
 
 
 def link_to_why(head: HeadRequest, cell: Cell) -> None:
-    """Link to why the head looked from this query to this key; no link without a cell, or where an image was read."""
-    if cell is not None and not head.text.reads_both:
+    """Link to why the head looked from this query to this key; no link without a cell, or where an image was read, or from a
+    recorded pass without components."""
+    if cell is not None and not head.text.reads_both and _says_why(head.text):
         kind = "" if head.kind == "self" else f"{head.kind} "
         path = f"score {kind}{head.layer}.{head.head}@{cell[0]}>{cell[1]}"
         _link(
@@ -49,13 +56,18 @@ def link_to_why(head: HeadRequest, cell: Cell) -> None:
 
 def link_to_why_word(text: TextRequest, words: str, token: str) -> None:
     """Link to why a token comes next after these words; none where the model has read more than words."""
-    if text.target is not None or text.image is not None:
+    if text.target is not None or text.image is not None or not _says_why(text):
         return
     address = {state.TEXT: words, state.MODEL: text.model.name, state.DTYPE: text.model.dtype, state.ANSWER: token}
     address |= {state.DEVICE: text.model.device, state.PATH: "", state.STOP: "0"}
     with suppress(StreamlitPageNotFoundError):
         label, icon = f"Why {quoted(token)}?", ":material/account_tree:"
         st.page_link(PAGES / "why.py", label=label, icon=icon, query_params=address)
+
+
+def _says_why(text: TextRequest) -> bool:
+    """Whether the page Why can show the pass: a file may lack what that needs."""
+    return not text.model.is_recorded or getattr(opened(text.model), "components", None) is not None
 
 
 def link_to_changing(real: RealHead, change: Change) -> None:

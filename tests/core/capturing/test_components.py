@@ -233,7 +233,7 @@ def assert_final_holds(both):
     components = both.taken.components
     assert_sums_up(components, components.final)
     assert_all_reach_the_end(components)
-    if components.head is None:
+    if components.readout is None:
         torch.testing.assert_close(components.final, both.returned.last_hidden_state)
 
 

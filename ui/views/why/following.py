@@ -48,6 +48,10 @@ IN_TEXT = 192  # tokens of a long text that are shown as text
 HEIGHT = 290  # pixels of the grid
 LABEL = 24  # pixels of the label above a field
 ANSWER_SHOWS = {"components": "Contributions", "lens": "Logit lens"}
+WITHOUT_MODEL = (
+    "Cuts, the logit lens and what a head passed on from each token need the model itself; this file holds one pass of it. "
+    "Shaded are weights instead."
+)
 SIDES = {"key": "Into the key", "query": "Into the query", "pairs": "Pairs"}
 
 
@@ -112,7 +116,10 @@ def show_path(fields: InputFields) -> None:
         result(path.answer)
     with line:
         at = _choose_stop(path)
-        _choose_cuts(path)
+        if not of.text.model.is_recorded:
+            _choose_cuts(path)
+    if of.text.model.is_recorded:
+        st.caption(WITHOUT_MODEL)
     side = field(state.SIDE, Choice(SIDES), _opening_side(path, at), "Side") if at else ""
     view = View(capture, of, path, at, side, text_of(capture, of))
     with finding:
@@ -156,7 +163,8 @@ def _of_answer(view: View, answer: str, than: str) -> str:
         return f"{told}. No head adds a tenth of that."
     stop = view.after
     looked = quoted(view.token(stop.key, stop, key=True))
-    return f"{told}. Head {stop.hop.component} adds {_signed(stop.gave)}, read from {looked}."
+    read = "looking most at" if stop.is_weights else "read from"
+    return f"{told}. Head {stop.hop.component} adds {_signed(stop.gave)}, {read} {looked}."
 
 
 def _of_score(view: View, stop: Stop) -> str:
@@ -203,7 +211,7 @@ def _draw(view: View) -> None:
             opening = _opening_side(view.path, view.at)
             menu("Side", state.SIDE, SIDES, opening=opening, look="buttons", label_visibility="collapsed")
             shows = "pairs" if view.side == "pairs" else "components"
-        elif NEXT_TOKENS.is_met(view.capture.model):
+        elif NEXT_TOKENS.is_met(view.capture.model) and not view.of.text.model.is_recorded:
             shows = menu("Shown", state.ANSWER_SHOWS, ANSWER_SHOWS, look="buttons", label_visibility="collapsed")
         {"components": _draw_grid, "lens": _draw_lens, "pairs": _draw_pairs}[shows](view)
     with beside:
@@ -319,16 +327,15 @@ def _draw_text(view: View) -> None:
         return
     queries, tokens = view.capture.tokens(stop.hop.kind)
     part = around(stop.key, len(tokens), IN_TEXT)
-    is_weight = stop.hop.side == "score"
-    added = np.maximum(stop.by_token * np.sign(stop.gave), 0)
+    added = np.maximum(stop.by_token * (1 if stop.is_weights else np.sign(stop.gave)), 0)
     shares = added / (added.sum() or 1.0)
     query = stop.query if queries == tokens and stop.query in part else stop.key
     key = f"{state.TOKEN_VIEW}_{stop.hop.component}"
     here = slice(part.start, part.stop)
-    verb = "attends" if is_weight else "takes"
+    verb = "attends" if stop.is_weights else "takes"
     shaded_text(tokens[here], shares[here], query - part.start, start=part.start, limit=1.0, verb=verb, key=key)
     shortened = f" Shown are {len(part)} of {len(tokens):,} tokens." if len(part) < len(tokens) else ""
-    what = "those that it attends to from" if is_weight else "those from which it passed on what it wrote at"
+    what = "those that it attends to from" if stop.is_weights else "those from which it passed on what it wrote at"
     st.caption(f"Tokens as head {stop.hop.component} read them; shaded are {what} the framed one.{shortened}")
 
 
