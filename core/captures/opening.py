@@ -32,6 +32,8 @@ from ..errors import InputError, shortened
 from ..models.calls import Call, wide
 from ..models.devices import DTYPES
 from ..models.fields import Fields, broken, read_json
+from ..models.image_grids import ImageGrid
+from ..models.images import SMALL
 from ..models.modules import Kind
 from ..models.recorded import NoNetwork, RecordedModel
 from ..models.tokens import RecordedTokens
@@ -39,7 +41,7 @@ from ..record_pass import FORMAT, VERSION
 
 MAX_HEADER = 32 * 2**20  # bytes of the names, shapes and description
 MAX_LISTS = 1_000_000
-MAX_LAYERS, MAX_EDITS, MAX_WORDS, MAX_COMPONENTS = 10_000, 10_000, 200_000, 200_000
+MAX_LAYERS, MAX_EDITS, MAX_WORDS, MAX_COMPONENTS, MAX_GRIDS = 10_000, 10_000, 200_000, 200_000, 1_000
 LARGEST = 1e30  # no number of a file may be larger: products of a few such numbers are not finite
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _NAMES = {"F16", "BF16", "F32", "F64", "I8", "I32", "I64"}  # dtypes as safetensors calls them
@@ -122,7 +124,7 @@ def _header(stream: BinaryIO, size: int) -> dict[str, Any]:
 def _end(name: str, entry: object) -> int:
     """The end of an array in the file. Raises InputError for a dtype that no part of a pass has."""
     fields = Fields(entry if isinstance(entry, dict) else {})
-    if fields.values.get("dtype") not in _NAMES:
+    if fields.values.get("dtype") not in (_NAMES if name != "image" else {"U8"}):
         raise broken(
             f"its {_called(name)} holds {shortened(str(fields.values.get('dtype')), 20)}, which no part of a pass does"
         )
@@ -198,6 +200,8 @@ class _Opening(_Arrays):
             vectors=self._numbers("vectors", 2),
             edits=self._edits(),
             sides=self._ids("sides", -1, 1),
+            laid=self._laid(layers),
+            image=self._image(),
         )
         self._check(opened)
         if "components" in self._description.values:
@@ -251,6 +255,41 @@ class _Opening(_Arrays):
             raise broken("its grid of patches does not fit its numbers")
         return given[0], given[1]
 
+    def _image(self) -> NDArray[np.uint8] | None:
+        if "image" not in self._arrays:
+            return None
+        image = self._array("image", 3, {torch.uint8})
+        if image.shape[2] != 3 or max(image.shape) > SMALL:
+            raise broken(f"its image is not red, green and blue of at most {SMALL} × {SMALL} pixels")
+        return image.numpy()
+
+    def _laid(self, layers: Mapping[Kind, tuple[Call, ...]]) -> dict[Kind, tuple[ImageGrid, ...]] | None:
+        """Where tokens lie on the image."""
+        if "on_image" not in self._description.values:
+            return None
+        given: Any = self._description.values["on_image"]
+        kinds: list[Kind] = [kind for kind in layers if isinstance(given, dict) and kind in given]
+        if not kinds or len(kinds) != len(given) or "image" not in self._arrays:
+            raise broken("where its tokens lie on its image does not fit the rest")
+        return {kind: tuple(self._grids(kind, given[kind], layers[kind][0].key.shape[2])) for kind in kinds}
+
+    def _grids(self, kind: Kind, areas: object, keys: int) -> Iterator[ImageGrid]:
+        taken: set[int] = set()
+        for number, area in enumerate(areas if isinstance(areas, list) and 0 < len(areas) <= MAX_GRIDS else [None]):
+            name = f"grid.{kind}.{number}"
+            tokens = self._array(name, 2, {torch.int32})
+            own = {*tokens.flatten().tolist()}
+            if len(own) < tokens.numel() or own & taken or min(own) < 0 or max(own) >= keys:
+                raise broken(f"its {_called(name)} names tokens twice, or some that are not there")
+            taken |= own
+            edges = area if isinstance(area, list) and len(area) == 4 else [None] * 4
+            left, top, right, bottom = (
+                Fields({"edge of the image": edge}).number("edge of the image") for edge in edges
+            )
+            if not (-99 < left < right < 99 and -99 < top < bottom < 99):
+                raise broken(f"the area of {_called(name)} is none")
+            yield ImageGrid((left, top, right, bottom), tokens.numpy())
+
     # --- layers
 
     def _layers(self, kind: Kind, entries: list[Fields]) -> tuple[Call, ...]:
@@ -280,7 +319,8 @@ class _Opening(_Arrays):
         bias: Any = self._bias(entry.text("bias"), heads, queries, keys)
         scale, causal = entry.number("scale"), entry.values["mask"] == "causal"
         tensors = (query[None], key[None], value[None], mask, causal, scale, bias, softcap, sinks)
-        call = Call(nn.Module(), *tensors, output=output.transpose(0, 1)[None])
+        parts = self._parts(entry, queries, keys)
+        call = Call(nn.Module(), *tensors, output=output.transpose(0, 1)[None], parts=parts)
         edits = {_below(one, "head", heads): self._edit(name, one, call) for one in entry.parts("edits", heads)}
         call = EditedCall(**vars(call), edits=edits) if edits else call
         largest = math.prod(float(array.abs().max()) for array in (query, key)) * d_k
@@ -288,6 +328,15 @@ class _Opening(_Arrays):
         if not largest * max(1.0, abs(scale), factor) < LARGEST:
             raise broken(f"the scores of {name} would be too large")
         return call
+
+    def _parts(self, entry: Fields, queries: int, keys: int) -> Tensor | None:
+        """The number of the part of an image that each token belongs to."""
+        if "parts" not in entry.values:
+            return None
+        parts = self._array(entry.text("parts"), 1, {torch.int32})
+        if not len(parts) == queries == keys:
+            raise broken("the parts of the image within which tokens attend do not fit them")
+        return parts
 
     def _mask(self, form: str, heads: int, queries: int, keys: int) -> Runs | None:
         if form in ("none", "causal"):

@@ -6,7 +6,7 @@ computed when its trace is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -23,6 +23,7 @@ from ..attention.trace import AttentionTrace, Instead, attend
 from ..errors import InputError, WeightsOnlyError, check_index
 from ..models.calls import Call, wide
 from ..models.image_grids import ImageGrid, Tiles, text_grids, vision_grids
+from ..models.images import small_image
 from ..models.inputs import (
     SIDES,
     TokenNumbers,
@@ -68,7 +69,9 @@ class Capture:
     calls       the attention calls, by kind, one a layer
     logits      [vocabulary] of the next token; None for models without a language-model head
     grid        (rows, columns) of the patches of an image alone; None for a text
-    tiles       the areas of an image that was read with a text; None otherwise
+    tiles       the areas of an image that was read with a text; None otherwise, and in a pass from a file
+    laid        in a pass from a file over an image with a text: what `image_grids` gives, by kind
+    image       [height, width, 3] uint8, the image that was read, small
     vectors     [tokens, d_model], the output of the last layer; None for models with a language-model head
     edits       the changes that were made in this pass; traces show the edited computation
     sides       for a pair of texts 0, 1 or -1 (special) for each token; empty for one text and if the tokenizer does not tell
@@ -88,6 +91,8 @@ class Capture:
     begun: Begun | None = None
     components: Components | None = None
     tiles: Tiles | None = None
+    laid: Mapping[Kind, tuple[ImageGrid, ...]] | None = None
+    image: NDArray[np.uint8] | None = None
 
     def __repr__(self) -> str:
         """The capture in one line."""
@@ -131,6 +136,8 @@ class Capture:
         if self.grid is not None:
             positions = np.arange(self.prefix_tokens, self.shape()[1])
             return (ImageGrid((0.0, 0.0, 1.0, 1.0), positions.reshape(self.grid)),)
+        if self.laid is not None:
+            return self.laid.get(kind, ())
         if self.tiles is None:
             return ()
         if kind == "vision":
@@ -238,26 +245,21 @@ class Capture:
         The file holds the queries, keys, values and outputs of every head in the dtype that they have, masks and biases in a
         form that grows linearly with the text, and the tokens. Of a pass with components it holds what each of them gave to
         the answer, and to the queries and keys of heads. It does not hold what another pass continues from. Raises OSError
-        where it cannot be written; what was there before then stays. Raises InputError for a pass over an image with a text:
-        the file could not say where on the image its tokens lie.
+        where it cannot be written; what was there before then stays.
 
         scores  of a pass with components: the heads whose scores can be taken apart later, named as in `Edits`: (18, 6), or a
                 layer. None: all, whose components take much more space than all else
         """
-        if self.tiles is not None:
-            raise InputError(
-                "A pass over an image with a text cannot be saved: the file has no place for where its tokens lie on the "
-                "image. Keep the image and the text, and capture them again.",
-                field="image",
-            )
         save_pass(
             path,
             self.model,
-            {kind: zip(layer_labels(self, kind), calls, strict=True) for kind, calls in self.calls.items()},
+            {kind: zip(layer_labels(self, kind), self.calls[kind], strict=True) for kind in self.kinds},
             {name: getattr(self, name) for name in ("input_ids", "target_ids", "sides", "logits", "vectors")},
             self.edits,
             self.grid,
             None if self.components is None else kept(self.components, self.calls, scores, self.logits),
+            self.image,
+            {} if self.grid is not None else {kind: grids for kind in self.kinds if (grids := self.image_grids(kind))},
         )
 
     def next_tokens(self, k: int = 5) -> list[tuple[str, float]]:
@@ -277,7 +279,7 @@ class Capture:
         if not self.input_ids:
             return (patches := self._patches(), patches)
         text, target = (token_texts(self.model.tokenizer, ids) for ids in (self.input_ids, self.target_ids))
-        return (text if self.tiles is None else self._placed(first_of(self.kinds), text)), target
+        return (self._placed(first_of(self.kinds), text) if self.image_grids(first_of(self.kinds)) else text), target
 
     def _placed(self, kind: Kind, texts: Sequence[str]) -> tuple[str, ...]:
         """These texts, with "patch <row>,<column>" for each that lies on the image; of the image as a whole, which a model
@@ -368,7 +370,7 @@ def capture(
         )
     if edits is not None and "input_ids" in inputs:
         require_patch_length(model, edits, inputs["input_ids"][0].tolist())
-    return read(model, inputs, edits, on_progress, known, components=components, tiles=tiles)
+    return read(model, inputs, edits, on_progress, known, components=components, tiles=tiles, image=image)
 
 
 def read(
@@ -380,8 +382,9 @@ def read(
     *,
     components: bool = False,
     tiles: Tiles | None = None,
+    image: ArrayLike | None = None,
 ) -> Capture:
-    """Run a model over inputs that are tensors already; the rest as in `capture`. tiles: of an image among them"""
+    """Run a model over inputs that are tensors already; the rest as in `capture`. tiles, image: of an image among them"""
     edits, plain = edits or Edits(), inputs
     known = [one for one in known if one.model.network is model.network]
     layers = None if components or edits.cut_paths else _layers_of(model, inputs, edits, known)
@@ -406,6 +409,7 @@ def read(
         begun=None if layers is None else layers.begun(plain, tuple(calls)),
         components=None if component_pass is None else component_pass.components(returned),
         tiles=tiles,
+        image=tiles.image if tiles is not None else None if image is None else small_image(image),
     )
 
 

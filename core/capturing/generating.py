@@ -144,7 +144,8 @@ class Generation:
         }
         grown = (*self.begun, *self.token_ids)[:rows]
         ids = (self.input_ids, grown) if self.model.is_encoder_decoder else (grown, ())
-        return Capture(self.model, *ids, calls, logits=last.logits, edits=self.edits, tiles=self.tiles)
+        image = None if self.tiles is None else self.tiles.image
+        return Capture(self.model, *ids, calls, logits=last.logits, edits=self.edits, tiles=self.tiles, image=image)
 
     def full_pass(self, on_progress: OnProgress | None = None) -> Capture:
         """One pass without a cache over the text of the last step, to compare with `capture_of(-1)`.

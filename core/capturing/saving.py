@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from ..models.calls import Call
+from ..models.image_grids import ImageGrid
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.recorded import RecordedModel
@@ -33,11 +34,14 @@ def save_pass(
     arrays: Mapping[str, NDArray | Sequence[int] | None],
     edits: Edits,
     grid: tuple[int, int] | None,
-    components: KeptComponents | None = None,
+    components: KeptComponents | None,
+    image: NDArray[np.uint8] | None,
+    on_image: Mapping[Kind, Sequence[ImageGrid]],
 ) -> None:
     """Write a pass to a safetensors file: every array in the dtype that it has.
 
     layers  the attention calls by kind, each with its label
+    image    small, or None; on_image: where tokens of each kind lie on it
     arrays  input_ids, target_ids, sides, logits, vectors, as in a capture; those that are empty or None are left out
     """
     file = PassFile()
@@ -46,6 +50,11 @@ def save_pass(
             _add(file, kind, label, call)
     given = {name: torch.as_tensor(np.asarray(array)) for name, array in arrays.items() if array is not None}
     file.arrays |= {name: array for name, array in given.items() if array.numel()}
+    if image is not None:
+        file.arrays["image"] = torch.tensor(image)
+    for kind, grids in on_image.items():
+        tokens = {f"grid.{kind}.{number}": grid.tokens for number, grid in enumerate(grids)}
+        file.arrays |= {name: torch.tensor(of, dtype=torch.int32) for name, of in tokens.items()}
     best = most_probable(given["logits"].numpy(), BEST) if "logits" in given else ()
     ids = {*map(int, best), *(int(token) for name in ("input_ids", "target_ids") for token in given[name])}
     description = {
@@ -61,6 +70,8 @@ def save_pass(
         "edits": list(lines_of(edits)),
         "grid": grid,
     }
+    if on_image:
+        description["on_image"] = {kind: [list(grid.area) for grid in grids] for kind, grids in on_image.items()}
     if components is not None:
         description["components"] = _add_components(file, components)
     try:
@@ -81,6 +92,8 @@ def _add(file: PassFile, kind: Kind, label: LayerLabel, call: Call) -> None:
     values: dict[str, Any] = {"scale": call.scale, "softcap": call.softcap, "label": label.words}
     arrays |= {} if call.sinks is None else {"sinks": call.sinks.flatten()}
     entry = file.add(kind, label.number, arrays, mask=mask, bias=bias, causal=call.causal, **values)
+    if call.parts is not None:
+        entry["parts"] = file.keep("parts", call.parts.int())
     if isinstance(opened := call.mask, Runs):
         entry["mask"] = file.keep("runs", torch.from_numpy(opened.runs))
     if isinstance(opened := call.bias, ByDistance):

@@ -52,11 +52,13 @@ class Tiles:
     areas  of the tiles, in the order in which they are read; one where the image is not cut
     size   (height, width) of each in pixels
     merged (rows, columns) of the merged patches, their rows and columns; None: the network cuts each tile into patches itself
+    image  [height, width, 3] uint8, the whole of it, small
     """
 
     areas: tuple[Area, ...]
     size: tuple[int, int]
     merged: tuple[int, int, int] | None = None
+    image: NDArray[np.uint8] | None = None
 
 
 def ramps(height: int, width: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

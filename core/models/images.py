@@ -21,6 +21,7 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 20_000_000
 # 48 MB in memory, and 240 MB while a transparent image is read. A file of a few bytes can announce any size.
 MAX_PIXELS = 16_000_000
+SMALL = 512  # pixels of a side, at most, of the image that a pass keeps to be looked at
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,15 @@ def pixel_values(image: ArrayLike, size: tuple[int, int], settings: ImageSetting
     pixels = torch.from_numpy(np.array(resized)).permute(2, 0, 1)[None] / 255
     mean, std = (torch.tensor(part).view(1, 3, 1, 1) for part in (settings.mean, settings.std))
     return (pixels - mean) / std
+
+
+def small_image(image: ArrayLike) -> NDArray[np.uint8]:
+    """The image as it is shown: every second, third ... pixel of one that is too large. Read-only."""
+    array = eight_bits(image)
+    step = max(1, -(-max(array.shape[:2]) // SMALL))
+    small = array[::step, ::step].copy()
+    small.setflags(write=False)
+    return small
 
 
 def eight_bits(image: ArrayLike) -> NDArray[np.uint8]:

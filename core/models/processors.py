@@ -6,6 +6,7 @@ makes of the image.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase, ProcessorMix
 from ..errors import InputError, first_line, shortened
 from .chat_templates import filled_in
 from .image_grids import Tiles, ramps, tiles_of
+from .images import small_image
 from .texts import tokenizing
 
 # Of what a processor returns: the first are all ones for a single text, the second are for training.
@@ -74,7 +76,8 @@ def processed(name: str, processor: Any, image: NDArray[np.uint8], text: str) ->
         read = _read(name, processor, image, written)
         unchanged = {"do_normalize": False, "do_rescale": False}
         positive, negative = (_read(name, processor, ramp, written, **unchanged) for ramp in ramps(*image.shape[:2]))
-    return read, tiles_of(positive, negative, getattr(processor.image_processor, "merge_size", 1))
+    tiles = tiles_of(positive, negative, getattr(processor.image_processor, "merge_size", 1))
+    return read, replace(tiles, image=small_image(image))
 
 
 def _prompt(name: str, processor: Any, text: str) -> str:

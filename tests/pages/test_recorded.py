@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core import InputError, capture, logit_attribution, score_attribution
+from core import InputError, capture, load_model, logit_attribution, score_attribution
+from tests.core.tiny_models import tiny
+from tests.core.tiny_seeing import PLACES, seeing
+from tests.pages.test_what_if import opened as opened_in_shell
 from ui import models, settings, state
 from ui.requests import ModelChoice
 
@@ -129,3 +132,37 @@ def test_why_works_on_a_file_with_components(smollm, tmp_path):
         assert f"Head 23.4 scored “·France” **{score:.2f}** above the other keys" in said(stop="1", side=side)
     assert "does not hold what components gave to the scores of head 22\\.3" in said(path="23.4>3, key 22.3")
     assert "A text cannot be read" in said(**{state.ANSWER: "Ouagadougou"})
+
+
+# --- what leads there, and images
+
+
+def links(page, file):
+    found = opened_in_shell(page, model=str(file), layer="23", head="4", query="4", key="3")
+    return {link.proto.label for link in found.get("page_link")}
+
+
+def test_links_lead_only_to_pages_that_show_the_file(file, smollm):
+    for page, known in (("heads", "All stages"), ("step_by_step", "All heads of this model")):
+        offered = links(page, file)
+        assert known in offered
+        assert not offered & {"What if", "Why this weight?", "What does the model then do?"}
+        assert not [label for label in offered if label.startswith("Why ")]
+    another = file.with_name("another.safetensors")
+    capture(smollm, TEXT, components=True).save(another, [(23, 4)])
+    assert "Why this weight?" in links("heads", another)
+    assert "What if" not in links("heads", another)
+
+
+@pytest.mark.parametrize("page", ["heads", "step_by_step"])
+def test_a_recorded_image_lies_under_the_weights(page, tmp_path):
+    file = tmp_path / "pass.safetensors"
+    for made in (
+        capture(seeing("LLaVA"), PLACES["LLaVA"], image=np.zeros((30, 50, 3), np.uint8)),
+        capture(load_model(tiny("ViT")), image=np.zeros((12, 12, 3), np.uint8)),
+    ):
+        made.save(file)
+        renamed = file.rename(tmp_path / f"{made.model.name}.safetensors")
+        app = opened_in_shell(page, model=str(renamed), **{"as": "picture", "stage": "weights", "query": "3"})
+        assert not app.error
+        assert any("lies on what is shown of the image" in caption.value for caption in app.caption)

@@ -10,7 +10,6 @@ from core import Capture
 from core.figures.heatmaps.patches import WIDTH, on_image
 from core.heads.image_sinks import TIMES, image_sinks
 from core.heads.views import SCORES, Quantity
-from core.models.images import read_image
 from core.models.modules import Kind
 from ui import state
 from ui.components import pin
@@ -18,7 +17,6 @@ from ui.markdown import plain
 from ui.views.common.pictures import show_heatmap
 from ui.views.sources.heads import RealHead
 
-WIDEST = 512  # pixels of the image that are sent
 NAMED = 3  # sinks that are named; the others are counted
 
 
@@ -35,16 +33,16 @@ def show_patches(
     name    what a value is called
     region  rows and columns of the first grid, which is then shown alone: a region is chosen instead of a query
     """
-    assert real.request.image is not None
-    image = read_image(real.request.image)
-    step = max(1, -(-max(image.shape[:2]) // WIDEST))
     grids = real.capture.image_grids(real.kind)[: 1 if region else None]
+    image = real.capture.image
+    if image is None:  # an older file
+        image = np.full((*grids[0].tokens.shape, 3), 255, np.uint8)
     is_framed = region is None and real.tokens[0] == real.tokens[1]
     for number, (grid, place) in enumerate(zip(grids, st.columns(len(grids)), strict=True)):
         found = np.argwhere(grid.tokens == query)
         patch = (int(found[0][0]), int(found[0][1])) if len(found) and is_framed else None
         chart = on_image(
-            image[::step, ::step],
+            image,
             values[grid.tokens],
             patch,
             name=name,

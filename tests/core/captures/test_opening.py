@@ -28,6 +28,7 @@ from core.notebook import bundles
 from core.record_pass import FORMAT, PassFile
 from tests.conftest import TEXTS
 from tests.core.tiny_models import number_words, tiny
+from tests.core.tiny_seeing import PLACES, seeing
 
 TEXT = "5 17 8 9 3 4 5 6"
 EDITS = Edits(
@@ -108,6 +109,71 @@ def test_a_pass_over_an_image_and_a_step_of_a_generation(file):
     image = capture(load_model(tiny("ViT")), image=np.zeros((12, 12, 3)))
     image.save(file)
     assert_the_same(image, open_capture(file))
+
+
+@pytest.mark.parametrize("name", ["Qwen2.5-VL", "Idefics 3", "LLaVA"])
+def test_a_pass_over_an_image_with_a_text_knows_where_its_tokens_lie(name, file):
+    picture = np.random.default_rng(0).integers(0, 256, (60, 1500, 3), dtype=np.uint8)
+    saved = capture(seeing(name), PLACES[name], image=picture[:, :90])
+    saved.save(file)
+    opened = open_capture(file)
+    assert_the_same(saved, opened)
+    np.testing.assert_array_equal(opened.image, picture[:, :90])
+    for kind in saved.kinds:
+        np.testing.assert_array_equal(opened.image_boxes(kind), saved.image_boxes(kind))
+        for one, other in zip(saved.image_grids(kind), opened.image_grids(kind), strict=True):
+            assert one.area == other.area
+            np.testing.assert_array_equal(one.tokens, other.tokens)
+    again = file.with_name("again.safetensors")
+    opened.save(again)
+    assert again.read_bytes() == file.read_bytes()
+    if name == "LLaVA":  # a large image is kept small
+        capture(seeing(name), PLACES[name], image=picture).save(file)
+        np.testing.assert_array_equal(open_capture(file).image, picture[::3, ::3])
+
+
+def _area(*edges):
+    return lambda _, content: content["on_image"]["self"].__setitem__(0, list(edges))
+
+
+IMAGES = {
+    "image of another shape": (lambda arrays, _: _put(arrays, "image", torch.zeros(5, 5, 4)), "holds F32"),
+    "image of four colours": (
+        lambda arrays, _: _put(arrays, "image", torch.zeros(5, 5, 4, dtype=torch.uint8)),
+        "is not red, green and blue of at most 512",
+    ),
+    "image too large": (
+        lambda arrays, _: _put(arrays, "image", torch.zeros(513, 5, 3, dtype=torch.uint8)),
+        "is not red, green and blue of at most 512",
+    ),
+    "no image": (lambda arrays, _: _put(arrays, "image", None), "does not fit the rest"),
+    "tokens twice": (lambda arrays, _: _put(arrays, "grid.self.0", arrays["grid.self.0"] * 0), "names tokens twice"),
+    "tokens beyond": (lambda arrays, _: _put(arrays, "grid.self.0", arrays["grid.self.0"] + 999), "that are not there"),
+    "no tokens": (lambda arrays, _: _put(arrays, "grid.self.0", None), "is missing"),
+    "no area": (_area(0, 0, 0, 1), "the area of"),
+    "an area in words": (_area("0", 0, 1, 1), "is not a number"),
+    "three edges": (_area(0, 0, 1), "is not a number"),
+    "an area without end": (_area(0, 0, 1, 1e9), "the area of"),
+    "another kind": (lambda _, content: content.update(on_image={"sideways": []}), "does not fit the rest"),
+    "parts of fewer": (lambda arrays, _: _put(arrays, "parts.0", arrays["parts.0"][1:].clone()), "do not fit them"),
+    "no grids": (lambda _, content: content.update(on_image={"self": []}), "is not a number"),
+}
+
+
+def _put(arrays, name, array):
+    arrays.pop(name)
+    if array is not None:
+        arrays[name] = array
+
+
+@pytest.mark.parametrize("case", IMAGES)
+def test_a_damaged_image_is_refused_in_words(case, file):
+    change, message = IMAGES[case]
+    name = "Qwen2.5-VL" if "parts" in case else "LLaVA"
+    capture(seeing(name), PLACES[name], image=np.zeros((30, 50, 3), np.uint8)).save(file)
+    with pytest.raises(InputError, match="cannot be opened") as error:
+        open_capture(changed(file, change))
+    assert message in str(error.value)
 
 
 def test_what_needs_the_model_says_so(file):

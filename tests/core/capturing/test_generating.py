@@ -380,6 +380,8 @@ def test_what_is_written_about_an_image_is_what_transformers_writes(name):
     # Each step is a pass with the image, as one without a cache is.
     written = both[1].so_far()
     whole, steps = written.full_pass(), written.capture_of(-1)
+    for one in (whole, steps):
+        np.testing.assert_array_equal(one.image, images[1])
     plain = capture(model, PLACES[name], image=images[1])
     for kind in ("self", "vision"):
         for layer in range(steps.layers(kind)):
