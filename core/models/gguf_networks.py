@@ -18,8 +18,8 @@ import numpy as np
 import torch
 import transformers
 from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
-from tokenizers import Tokenizer
-from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+from tokenizers import Regex, Tokenizer
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 from transformers import PreTrainedConfig, PreTrainedModel, TokenizersBackend
 from transformers.integrations.ggml import GGUF_CONFIG_DEFAULTS_MAPPING, GGUF_CONFIG_MAPPING
 from transformers.integrations.gguf.gguf_tokenizer_mapping import (
@@ -102,6 +102,16 @@ _LIKE_GPT2 = {
     "modern-bert",
 }
 _DIGITS_ALONE = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva"}
+
+# A file without this setting is older than it. llama.cpp then splits off punctuation, splits what is left in GPT-2's way, and
+# numbers into groups of three digits from the left, whatever the model was trained with.
+_OLD = (None, "", "default")
+_SPLITS = (
+    r"[\p{P}$+<=>^~|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    r"[0-9]{3}",
+)
 
 _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}  # ours: the file's
 
@@ -287,14 +297,20 @@ def tokenizer(file: GgufFile) -> TokenizersBackend:
     if kind not in GGUF_TOKENIZER_TYPES:
         known = ", ".join(sorted(GGUF_TOKENIZER_TYPES))
         file.refuse(f"has a tokenizer of the kind {str(kind)[:60]!r}. Kinds that can be read are {known}")
-    if kind == "gpt2" and way not in {*GGUF_PRE_TOKENIZER_SPLITS, *_LIKE_GPT2, *_DIGITS_ALONE}:
+    if kind == "gpt2" and way not in {*GGUF_PRE_TOKENIZER_SPLITS, *_LIKE_GPT2, *_DIGITS_ALONE, *_OLD}:
         file.refuse(f"splits texts in a way that is not known here (tokenizer.ggml.pre is {str(way)[:60]!r})")
     architecture, described, settings = get_gguf_tokenizer(str(file.path))
     backend, further = convert_gguf_tokenizer(architecture, described)
     backend = _without_others(backend, len(described["tokens"]))
-    if way in _DIGITS_ALONE and kind == "gpt2":
-        cut: Any = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
-        backend.pre_tokenizer = cut
+    cuts: list[Any] = []
+    if kind == "gpt2" and way in _DIGITS_ALONE:
+        cuts = [Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]
+    if kind == "gpt2" and way in _OLD:
+        cuts = [Split(Regex(split), "isolated") for split in _SPLITS]
+        cuts.append(ByteLevel(add_prefix_space=False, use_regex=False))
+    if cuts:
+        whole: Any = Sequence(cuts)
+        backend.pre_tokenizer = whole
     made = TokenizersBackend(tokenizer_object=backend, **settings, **further)
     _check_tokens(file, made, described["tokens"])
     return made

@@ -28,13 +28,13 @@ def write_gguf(
     *,
     file_type: gguf.LlamaFileType = gguf.LlamaFileType.ALL_F32,
     kind: str = "gpt2",
-    cut: str = "smollm",
+    cut: str | None = "smollm",
 ) -> Path:
     """A file with a byte-level vocabulary.
 
     settings  those of the architecture, without its name
     tensors   by llama.cpp's names: numbers, or (blocks, quantisation)
-    cut       how a text is split before tokens are merged
+    cut       how a text is split before tokens are merged; None: the file does not say it
     """
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_file_type(file_type)
@@ -45,7 +45,8 @@ def write_gguf(
         add(f"{architecture}.{name}", value)
     newline = bytes_to_unicode()[ord("\n")]
     writer.add_tokenizer_model(kind)
-    writer.add_tokenizer_pre(cut)
+    if cut is not None:
+        writer.add_tokenizer_pre(cut)
     writer.add_token_list(["<|end|>", *bytes_to_unicode().values(), 2 * newline])
     writer.add_token_types([gguf.TokenType.CONTROL, *[gguf.TokenType.NORMAL] * 257])
     writer.add_token_merges([f"{newline} {newline}"])

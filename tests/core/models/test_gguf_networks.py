@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import regex
 import torch
 import transformers as t
 from gguf import GGMLQuantizationType as Quantisation
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from core.models.gguf_files import read_gguf
+from core.models.gguf_networks import tokenizer
 from core.models.loading import load_model, model_size
-from tests.core.gguf_files import VOCABULARY, stored_as, write_gguf
+from tests.core.gguf_files import SMOLLM2, VOCABULARY, stored_as, write_gguf
+
+BYTES = bytes_to_unicode()
 
 SIZES = {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
 DECODER = SIZES | {"num_key_value_heads": 2, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
@@ -223,3 +230,33 @@ def test_the_logits_are_those_of_the_network_in_the_file(name: str, tmp_path: Pa
     assert model.name == path.stem
     assert model.size is not None
     assert model_size(path).numbers == model.size.numbers + sum(map(np.size, FILES[name][2].values()))
+
+
+def old_pieces(text: str) -> list[str]:
+    """A text as llama.cpp splits it for a file without tokenizer.ggml.pre: each expression splits the pieces so far."""
+    pieces = [text]
+    for expression in (
+        r"[\p{P}\$\+<=>\^~\|]+",
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+        r"\p{N}+",
+        r"[0-9][0-9][0-9]",
+    ):
+        pieces = [part for piece in pieces for part in regex.split(f"({expression})", piece) if part]
+    return pieces
+
+
+@pytest.mark.parametrize("cut", [None, "default"])
+def test_a_file_that_does_not_say_how_texts_are_split(cut: str | None, tmp_path: Path) -> None:
+    """It is an old one: the SmolLM2 of the wheel without that setting, and a tiny file that never had it."""
+    network = t.LlamaForCausalLM(t.LlamaConfig(**DECODER, **IDS, **theta()))
+    tensors = stored_as(network, "llama", Quantisation.Q8_0)
+    tiny = load_model(str(write_gguf(tmp_path / "old.gguf", "llama", SAID | RMS | TURNED, tensors, cut=cut))).tokenizer
+    file = read_gguf(SMOLLM2)
+    settings = {name: value for name, value in file.settings.items() if name != "tokenizer.ggml.pre"}
+    old = tokenizer(replace(file, settings=settings | ({} if cut is None else {"tokenizer.ggml.pre": cut})))
+    for made in (tiny, old):
+        backend = made.backend_tokenizer
+        for text in ("It's   12 or 1234567, isn't it?\n\n  (x<=10)…", "½ + ²₃ = ٣٤٥ 4", "日本語 ça va", "a\t\tb  "):
+            spelled = ["".join(BYTES[byte] for byte in piece.encode()) for piece in old_pieces(text)]
+            assert [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)] == spelled, text
+            assert made.decode(made(text, add_special_tokens=False)["input_ids"]) == text
