@@ -166,3 +166,4 @@ def test_a_recorded_image_lies_under_the_weights(page, tmp_path):
         app = opened_in_shell(page, model=str(renamed), **{"as": "picture", "stage": "weights", "query": "3"})
         assert not app.error
         assert any("lies on what is shown of the image" in caption.value for caption in app.caption)
+        assert not any("Text of the file: “patch" in caption.value for caption in app.caption)

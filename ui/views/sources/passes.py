@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -205,16 +206,23 @@ def _name_missing(chosen: ModelChoice) -> None:
 
 
 def _recorded_text(chosen: ModelChoice) -> TextRequest:
-    """Show the text of a recorded pass, which cannot be changed, or the size of the weights in a file."""
+    """Show the text of a recorded pass, which cannot be changed, or the size of the weights in a file.
+
+    Tokens of an image are no text.
+    """
     capture = models.opened(chosen)
     if isinstance(capture, WeightsOnly):
         (queries, keys), grid = capture.shape(), f"{capture.layers():,} layers × {capture.heads():,} heads"
         st.caption(f"From a file: {grid}, {queries:,} queries × {keys:,} keys.")
         return TextRequest(chosen, "")
-    tokens = capture.tokens(capture.kinds[0])[1]
+    is_text = np.isnan(capture.image_boxes()[:, 0])
+    tokens = [token for token, is_one in zip(capture.tokens()[1], is_text, strict=True) if is_one]
     text = ("" if any(token.startswith(" ") for token in tokens) else " ").join(tokens)
     shortened = text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…"
-    st.caption(f"Text of the file: {quoted(shortened)}. To read another text or change a head, load the model itself.")
+    of_image = "" if is_text.all() else "The file also holds an image. "
+    st.caption(
+        f"Text of the file: {quoted(shortened)}. {of_image}To read another text or change a head, load the model itself."
+    )
     return TextRequest(chosen, "")
 
 
