@@ -11,7 +11,7 @@ from core.attention.head import Head
 from core.attention.rowwise import Overview
 from core.capturing.certifying import Certificate
 from core.capturing.edits import Edits
-from core.capturing.estimates import Run, reading_operations
+from core.capturing.estimates import Run, image_bytes, reading_operations
 from core.capturing.generating import Generating
 from core.capturing.layers import LayerLabel, layer_labels
 from core.capturing.weights_only import WeightsOnly, attention_weights
@@ -22,6 +22,7 @@ from core.models.image_grids import Tiles
 from core.models.images import read_image
 from core.models.inputs import all_inputs, image_text_inputs
 from core.models.recorded import require_model
+from core.units import bytes_in_words
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
 from ui.memory import MEMORY
@@ -57,6 +58,24 @@ def all_inputs_of(request: TextRequest) -> tuple[dict, Tiles | None]:
         return inputs_of(request), None
     network = load(request.model)
     return image_text_inputs(network, image=read_image(request.image), **_text_beside(request))
+
+
+@cached(Store(16, waits=True))
+def size_with_image(request: TextRequest) -> tuple[int, int]:
+    """Tokens of the image and the text together, and the bytes that reading them takes with the result, before they are read.
+
+    Raises InputError if the memory is too small.
+    """
+    network = load(request.model)
+    inputs, _ = all_inputs_of(request)
+    tokens, needs = inputs["input_ids"].shape[1], sum(image_bytes(network, inputs))
+    if needs > MEMORY.most:
+        raise InputError(
+            f"The image and the text have {tokens:,} tokens together, and reading them needs about {bytes_in_words(needs)}; "
+            f"this host allows {bytes_in_words(MEMORY.most)}. Give a smaller image.",
+            field="image",
+        )
+    return tokens, needs
 
 
 @cached(MEMORY)

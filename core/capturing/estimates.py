@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
@@ -251,14 +251,17 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int
 
 def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
     """Bytes of the queries, keys, values and outputs of all layers, of their masks and biases, and of what they returned."""
+    return _call_bytes(model, tokens, target_tokens) + _returned_bytes(model, tokens, target_tokens)
+
+
+def _call_bytes(model: Model, tokens: int, target_tokens: int) -> int:
     config = model.text_config
     heads = config.num_attention_heads
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     rows = sum(queries * heads + keys * key_heads for queries, keys, _ in _layers(model, tokens, target_tokens))
     fused = any(name.rpartition(".")[2] in _FUSED for name, _ in model.network.named_modules())
     numbers = (3 if fused else 2) * rows * _head_size(model) + _bias_numbers(model, tokens, target_tokens)
-    of_calls = numbers * model.network.dtype.itemsize + (tokens**2 if _is_windowed(model, tokens) else 0)
-    return of_calls + _returned_bytes(model, tokens, target_tokens)
+    return numbers * model.network.dtype.itemsize + (tokens**2 if _is_windowed(model, tokens) else 0)
 
 
 def component_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
@@ -297,6 +300,33 @@ def passing_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
     if model.has_language_model_head:
         numbers += 2 * config.vocab_size * _predictions(model, tokens, target_tokens)
     return numbers * model.network.dtype.itemsize
+
+
+def image_bytes(model: Model, inputs: Mapping[str, torch.Tensor]) -> tuple[int, int]:
+    """Bytes of a pass over an image with a text: (those that are kept, further ones at its peak), before anything is computed.
+
+    inputs  from `core.models.inputs.image_text_inputs`: the processor has cut the image into tiles and patches already
+
+    The vision tower keeps the queries, keys, values and outputs of all its patches, and at its peak needs two layers' worth of
+    its stream and of the hidden layer of its MLP. Text and image tokens count as in `kept_bytes` and `passing_bytes`, with the
+    mask of models whose image tokens see each other; what layers returned is not kept.
+    """
+    tokens, pixels = inputs["input_ids"].shape[1], inputs["pixel_values"]
+    config, names = model.network.config.vision_config, [name for name, _ in model.network.named_parameters()]
+    width, inner = config.hidden_size, getattr(config, "intermediate_size", 4 * config.hidden_size)
+    if pixels.ndim == 2:  # the processor has cut it into patches
+        patches, is_fused = len(pixels), any("visual" in name and ".qkv." in name for name in names)
+    else:
+        height, side = pixels.shape[-2:], np.broadcast_to(config.patch_size, 2)
+        has_class = any(name.endswith(("class_embedding", "cls_token")) for name in names)
+        patches = pixels[..., 0, 0].numel() // 3 * (int(np.prod(np.array(height) // side)) + has_class)
+        is_fused = False
+    layers = list(model.kinds.values()).count("vision")
+    size = model.network.dtype.itemsize
+    kept = layers * patches * width * (6 if is_fused else 4) * size
+    mask = tokens**2 if "token_type_ids" in inputs else 0
+    passing = 2 * patches * (width + inner) * size + 3 * pixels.nbytes
+    return kept + mask + _call_bytes(model, tokens, 1), max(passing, passing_bytes(model, tokens))
 
 
 # --- the parts of a model

@@ -34,7 +34,8 @@ from tests.core.tiny_seeing import save_seeing
 from tests.source_files import ROOT
 from ui import passes as cached_passes
 from ui import state
-from ui.memory import Memory
+from ui.memory import MEMORY, Memory
+from ui.requests import ModelChoice, TextRequest
 from ui.views.patches import drawn_region
 
 TEXT = "5 17 8 5 17 8 9 40 3 21"
@@ -371,7 +372,7 @@ def test_the_token_that_comes_next_has_its_number_where_the_tokenizer_has_no_nam
     assert f"“{token}” is written after" in read(app.markdown)
 
 
-def test_an_image_with_a_text(tmp_path):
+def test_an_image_with_a_text(tmp_path, monkeypatch):
     """Heads and Step by step lay a row of weights over the image, in the place that its tokens say; What if changes heads."""
     save_seeing("LLaVA", tmp_path)
     model, image = load_model(tmp_path), png()
@@ -389,6 +390,14 @@ def test_an_image_with_a_text(tmp_path):
         )
     app = opened("what_if", str(tmp_path), "5 17 8", image, edit="mute 1.3")
     assert not app.exception
+    # What reading takes is known before it is read, and refused where the host has no room for it.
+    tokens, needs = cached_passes.size_with_image(TextRequest(ModelChoice(str(tmp_path)), "5 17 8", image=image))
+    assert tokens == len(taken.input_ids)
+    assert needs > taken.nbytes
+    monkeypatch.setattr(MEMORY, "most", needs - 1)
+    (error,) = opened("heads", str(tmp_path), "5 17 8 9", image).error
+    assert f"The image and the text have {tokens + 1} tokens together, and reading them needs about" in error.value
+    monkeypatch.undo()
     # A region that was drawn, also beyond the edge of the picture, is hidden from both parts of the model.
     cell = {"patch_row": range(2, 4), "patch_column": range(4, 99)}
     assert drawn_region(cell, grid.tokens.shape) == (range(2, 4), range(4, 6))

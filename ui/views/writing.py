@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from core.capturing.estimates import kept_bytes
+from core.capturing.estimates import image_bytes, kept_bytes
 from core.capturing.generating import Generating, Generation
 from core.heads.likeness import weight_differences
 from core.models.inputs import all_inputs, chat_ids
@@ -83,6 +83,8 @@ def written_after(request: WritingRequest) -> Writing:
     tokens, target = (read, MAX_NEW_TOKENS) if network.is_encoder_decoder else (read + MAX_NEW_TOKENS, 1)
     logits = 4 * MAX_NEW_TOKENS * network.network.config.get_text_config().vocab_size
     nbytes = 2 * kept_bytes(network, tokens, target_tokens=target) + logits
+    if tiles is not None:
+        nbytes += sum(image_bytes(network, inputs))
     MEMORY.check(nbytes)
     return Writing(generating, nbytes)
 

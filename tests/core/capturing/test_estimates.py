@@ -15,6 +15,7 @@ from core.capturing.estimates import (
     Speeds,
     component_bytes,
     estimate,
+    image_bytes,
     in_words,
     kept_bytes,
     measuring_operations,
@@ -24,8 +25,9 @@ from core.capturing.estimates import (
     try_out,
 )
 from core.errors import InputError
-from core.models.inputs import run
+from core.models.inputs import image_text_inputs, run
 from tests.core.tiny_models import TINY, tiny
+from tests.core.tiny_seeing import PLACES, SEEING, seeing
 
 TEXT_MODELS = sorted(set(TINY) - {"ViT"})
 
@@ -78,6 +80,17 @@ def test_every_architecture_keeps_what_was_estimated(name, tokens):
     model = load_model(tiny(name))
     kept = really_kept(capture(model, input_ids=some_ids(model, tokens)))
     assert kept_bytes(model, tokens) == pytest.approx(kept, rel=0.01)
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_an_image_keeps_what_was_estimated(name):
+    model = seeing(name)
+    image = np.random.default_rng(0).integers(0, 256, (60, 100, 3), dtype=np.uint8)
+    inputs, _ = image_text_inputs(model, PLACES[name], image)
+    kept, passing = image_bytes(model, inputs)
+    taken = capture(model, PLACES[name], image=image)
+    assert kept == really_kept(taken)
+    assert 0.5 < peak(lambda: capture(model, PLACES[name], image=image)) / (kept + passing) < 1.5
 
 
 def test_a_target_is_kept_as_well(minilm):

@@ -299,7 +299,13 @@ def run_pass(
     """
     task = passes.with_components.task(request) if components else passes.captured.task(request, near=near)
     layers = 1 if task.is_known else (model.attention_calls if request.image is None else len(model.kinds)) or 1
-    if task.is_known or request.image is not None or request.model.is_recorded:  # which never takes long
+    if request.image is not None and model.takes_images:
+        tokens, needs = passes.size_with_image(passes.unedited(request))
+        if max_tokens is not None and tokens > max_tokens:
+            why = f"With this image the text has {tokens:,} tokens; at most {max_tokens:,} are shown here."
+            raise InputError(f"{why} Give a smaller image.", field="image")
+        capture = run(task, f"Reading the image, {tokens:,} tokens", layers, needs=needs)
+    elif task.is_known or request.image is not None or request.model.is_recorded:  # which never takes long
         capture = run(task, "Reading the image", layers)
     elif not _is_written(request, model, max_tokens):
         return None
@@ -312,9 +318,6 @@ def run_pass(
         return None
     _say_written(request, model)
     for ids, field in ((capture.input_ids, "text"), (capture.target_ids, "target")):
-        if max_tokens is not None and len(ids) > max_tokens and request.image is not None:
-            why = f"With this image the text has {len(ids):,} tokens; at most {max_tokens:,} are shown here."
-            raise InputError(f"{why} Give a smaller image.", field="image")
         if max_tokens is not None and len(ids) > max_tokens:
             raise TooLongError(len(ids), max_tokens, field)
     return capture
