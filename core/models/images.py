@@ -74,6 +74,11 @@ def read_image(data: bytes) -> NDArray[np.uint8]:
         width, height = opened.size
         if width * height <= MAX_PIXELS:
             return np.asarray(_on_white(ImageOps.exif_transpose(opened)))
+    except Image.DecompressionBombError as error:  # Pillow's own limit, which is higher
+        raise InputError(
+            f"The image has far too many pixels; at most {MAX_PIXELS // 1_000_000} million are read. Make it smaller.",
+            field="image",
+        ) from error
     except Exception as error:  # damaged files fail in many ways, and Pillow's own errors share no parent
         raise InputError(
             "This file is no image that can be read: it is damaged or not PNG, JPEG or WebP. Choose another one.",

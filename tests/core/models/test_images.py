@@ -136,6 +136,11 @@ def test_decompression_bombs_are_refused_before_they_are_opened(width, height, m
 def test_the_limits_are_named(monkeypatch):
     with pytest.raises(InputError, match=r"4,001 × 4,000 pixels; at most 16 million"):
         read_image(png_that_claims(4001, 4000))
+    with pytest.raises(InputError, match="far too many pixels; at most 16 million"):
+        read_image(png_that_claims(60_000, 60_000))
+    webp = bytes.fromhex("524946461c000000574542505650384c0f0000002fc7f2b10c0710fd8ffe0722a2ff0100")
+    with pytest.raises(InputError, match="13,000 × 13,000 pixels"):  # in 36 bytes, which would be half a gigabyte
+        read_image(webp)
     monkeypatch.setattr(images, "MAX_BYTES", 1_000_000)
     with pytest.raises(InputError, match="2 MB; at most 1 MB"):
         read_image(b"x" * 2_000_000)
