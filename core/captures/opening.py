@@ -42,6 +42,7 @@ from ..record_pass import FORMAT, VERSION
 MAX_HEADER = 32 * 2**20  # bytes of the names, shapes and description
 MAX_LISTS = 1_000_000
 MAX_LAYERS, MAX_EDITS, MAX_WORDS, MAX_COMPONENTS, MAX_GRIDS = 10_000, 10_000, 200_000, 200_000, 1_000
+MAX_GIVEN = 2_000_000  # vectors that components gave, each one for all tokens
 LARGEST = 1e30  # no number of a file may be larger: products of a few such numbers are not finite
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _NAMES = {"F16", "BF16", "F32", "F64", "I8", "I32", "I64"}  # dtypes as safetensors calls them
@@ -278,7 +279,7 @@ class _Opening(_Arrays):
         for number, area in enumerate(areas if isinstance(areas, list) and 0 < len(areas) <= MAX_GRIDS else [None]):
             name = f"grid.{kind}.{number}"
             tokens = self._array(name, 2, {torch.int32})
-            own = {*tokens.flatten().tolist()}
+            own = {*tokens.flatten()[: keys + 1].tolist()}
             if len(own) < tokens.numel() or own & taken or min(own) < 0 or max(own) >= keys:
                 raise broken(f"its {_called(name)} names tokens twice, or some that are not there")
             taken |= own
@@ -414,6 +415,8 @@ class _Components(_Arrays):
         if len({part.name for part in listed}) < len(listed):
             raise broken("it names a component twice")
         whole = self._array(f"components.{FINAL}.whole", 2, {capture.layer_call(0).query.dtype})
+        if sum(array.numel() for name, array in self._arrays.items() if name.endswith(".parts")) > MAX_GIVEN:
+            raise broken(f"its components gave to more than {MAX_GIVEN:,} vectors")
         vectors = {FINAL: self._given(FINAL, len(listed), whole)}
         for kind, calls in capture.calls.items():
             for layer, call in enumerate(calls):

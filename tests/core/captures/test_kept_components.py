@@ -17,6 +17,7 @@ from core import (
     open_capture,
     score_attribution,
 )
+from core.captures import opening
 from core.captures.__main__ import main
 from core.heads.attribution import contributions_by_key, direct_contributions, logit
 from core.heads.paths import follow, read_hops
@@ -223,3 +224,10 @@ def test_damaged_components_are_refused_in_words(case, file):
         open_capture(changed(file, change))
     assert error.value.field == "file"
     assert message in str(error.value)
+
+
+def test_more_vectors_than_python_can_list_are_refused(file, monkeypatch):
+    taken("Llama").save(file)
+    monkeypatch.setattr(opening, "MAX_GIVEN", 10)
+    with pytest.raises(InputError, match="to more than 10 vectors"):
+        open_capture(file)
