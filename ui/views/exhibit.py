@@ -86,7 +86,7 @@ def _show(exhibit: Exhibit) -> None:
             if certificate is not None:
                 st.markdown(f"**{plain(name)}**, computed again from the exhibit")
                 show_certificate(certificate)
-        with st.expander("Provenance", expanded=not exhibit.drawings):
+        with st.expander("What the file says of itself", expanded=not exhibit.drawings):
             for note in exhibit.about.items():
                 name, text = (plain(visible(shortened(words, LONGEST))) for words in note)  # each in one line
                 st.caption(f"**{name}** {text}")
