@@ -39,18 +39,12 @@ class ByMetric:
     on: Literal["text", "random"]
     remarks: tuple[str, ...]
 
-    @property
-    def words(self) -> str:
-        """What the numbers say, in a line."""
-        return self.metric.words
-
 
 @dataclass(frozen=True)
 class ByPair:
     """The pair is the chosen one."""
 
     remarks: ClassVar[tuple[str, ...]] = ()
-    words: ClassVar[str] = "How much one token looks at another."
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,6 @@ class ByPattern:
     pattern: str
     detail: str
     remarks: tuple[str, ...]
-    words: ClassVar[str] = "How much of the attention lies in a pattern, corrected for chance: 1 is all of it."
 
 
 @dataclass(frozen=True)
@@ -68,7 +61,6 @@ class ByContribution:
     """To the logit of the most probable next token."""
 
     remarks: ClassVar[tuple[str, ...]] = ()
-    words: ClassVar[str] = "What each head itself adds to the logit of the most probable next token."
 
 
 @dataclass(frozen=True)

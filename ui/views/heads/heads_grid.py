@@ -62,13 +62,12 @@ def measure(head: AnyHead) -> pd.DataFrame | None:
 
 
 def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
-    """Show the heading of the grid and its menu with a line of explanation; return what they choose."""
+    """Show the heading of the grid and its menu; return what they choose."""
     model = head.capture.model
     with st.container(gap="xsmall"):
-        with st.container(horizontal=True, vertical_alignment="bottom"):
+        with st.container(horizontal=True):  # as the heading beside it, at one height
             st.subheader("All heads by", anchor=False, width="content")
-            explained = st.container(width="stretch")
-        wanted = heads_by(
+        return heads_by(
             _offered(head, measured),
             most_telling(measured, known_probe(head)),
             predicts=missing(model, QUERIES_AND_KEYS, NEXT_TOKENS) is None
@@ -80,8 +79,6 @@ def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
             probes=missing(model, QUERIES_AND_KEYS, TEXTS) is None and head.kind == "self",
             deepest=head.grid[0] - 1,
         )
-    explained.caption(wanted.by.words)
-    return wanted
 
 
 def show_findings(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tuple[int, int] | None) -> None:
@@ -209,7 +206,7 @@ def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking |
     metric = by.metric
     if by.on == "text":
         read = "text" if head.kind != "vision" and TEXTS.is_met(head.capture.model) else "image"
-        caption = f"Mean over the queries of this {read}; spread: their standard deviation."
+        caption = f"{metric.words} Mean over the queries of this {read}; spread: their standard deviation."
         if read == "image":
             caption += " Its tokens stand in the order of its patches, row by row: so do “previous”, “next” and “near”."
         notes = {"spread": _grid(head, measured, f"{metric.name}_spread")}
@@ -219,7 +216,7 @@ def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking |
         return None
     notes = {"±": _grid(head, probed, f"{metric.name}_error")}
     caption = (
-        f"Measured on {results.probe_length(head.request.model)} random tokens read twice, with seeds "
+        f"{metric.words} Measured on {results.probe_length(head.request.model)} random tokens read twice, with seeds "
         f"{', '.join(map(str, results.PROBE_SEEDS))}; ± is the standard error of the mean over these seeds."
     )
     if metric.name in SCORES:
