@@ -110,6 +110,21 @@ class RowwiseMatrix(ABC):
         return Overview({name: pooling.pooled() for name, pooling in poolings.items()}, row_numbers)
 
 
+@dataclass(frozen=True, eq=False)
+class Whole(RowwiseMatrix):
+    """A matrix that is there as a whole: its finite numbers [rows, columns]."""
+
+    values: NDArray[np.floating]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.values.shape
+        return rows, columns
+
+    def band(self, rows: range) -> Band:
+        return Band(rows.start, {"values": Entries(self.values[rows.start : rows.stop], np.ones((1, 1), np.bool_))})
+
+
 def sweep(
     bands: Iterable[Band], shape: tuple[int, int], max_cells: int, start: tuple[int, int] = (0, 0)
 ) -> tuple[dict[str, Pooling], dict[str, NDArray]]:

@@ -437,3 +437,13 @@ def test_an_image_with_a_text(tmp_path, monkeypatch):
     for view in ("matter", "patch"):
         app = opened("what_if", str(tmp_path), "5 17 8", image, view=view)
         assert [one.value for one in app.info if "texts alone" in one.value]
+
+
+def test_long_weights_are_pooled_and_exact_near_the_chosen_pair(tmp_path):
+    weights = np.random.default_rng(0).dirichlet(np.full(300, 0.1), (1, 2, 300)).astype(np.float32)
+    file = tmp_path / "attentions.npz"
+    np.savez(file, attentions=weights)
+    app = opened("heads", str(file), head=1, query=200, key=10)
+    blocks = weights[0, 1].reshape(150, 2, 150, 2).max(axis=(1, 3))
+    np.testing.assert_array_equal(values(app, SHOWN), blocks)
+    np.testing.assert_array_equal(values(app, "loupe"), weights[0, 1, 184:216, 0:32])

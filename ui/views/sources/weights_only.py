@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention.arrays import row_notes
+from core.attention.rowwise import Overview, Whole
 from core.capturing.weights_only import WeightsOnly
-from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis, pooled_heatmap
 from core.models.recorded import RecordedModel
 from ui.calls import call, result
 from ui.components import pin
-from ui.controls.pinned import pinned
+from ui.controls.pinned import Tokens, pinned
 from ui.markdown import plain, quoted
+from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_heatmap
 from ui.views.needs import QUERIES_AND_KEYS
 from ui.views.sources.heads import ChosenHead
@@ -61,7 +65,15 @@ def show_weights(
         if sums is not None and sums.is_off:
             st.caption(f"The rows of this head sum to {sums.in_words}, not 1.")
         st.caption("No certificate: there is nothing to compare with.")
-    rows, columns = Axis("query", query_tokens, query), Axis("key", key_tokens, key)
+    matrix, draw = Whole(weights), partial(_draw, exposed.tokens(), cell)
     with picture:
-        chart = heatmap(weights, rows, columns, name="weight", scale="share", height=height, width=520)
-        show_heatmap(chart, "exposed weights", "Weights: heatmap of queries by keys.", title="Weights")
+        draw("exposed weights", "Weights", height, matrix.overview())
+        show_magnified(matrix, cell, partial(draw, "loupe", "Weights near the chosen pair", 460))
+
+
+def _draw(tokens: Tokens, cell: tuple[int, int], name: str, title: str, height: int, drawn: Overview) -> None:
+    cells = drawn.first
+    sides = zip(("query", "key"), tokens, cells.start, cells.shape, cell, strict=True)
+    axes = [Axis(side, of[first : first + count], at - first, start=first) for side, of, first, count, at in sides]
+    chart = pooled_heatmap(cells, *axes, name="weight", scale="share", height=height, width=520)
+    show_heatmap(chart, name, f"{title}: heatmap of queries by keys.", title=title)
