@@ -31,7 +31,7 @@ from core.capturing.edits import Edits
 
 Value = TypeVar("Value")
 
-NOT_SAID = {"on_progress", "report", "look_in", "known"}  # arguments that do not change what is computed
+NOT_SAID = {"on_progress", "report", "look_in", "known", "max_bytes"}  # arguments that do not change what is computed
 NUMPY = (("numpy", "np"),)
 MOST_NUMBERS = 1_024  # in an array that is written as a literal
 LONG = 24  # characters: a longer text is a variable

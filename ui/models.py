@@ -64,7 +64,7 @@ def opened(choice: ModelChoice) -> Capture | WeightsOnly:
         name = choice.name.strip()
         file = name if choice.contents is None else uploaded(name, choice.contents)
         if name.lower().endswith(".npz"):
-            return call(open_weights, file, Path(name).name)
+            return call(open_weights, file, Path(name).name, max_bytes=int(MEMORY.most) // 8)
         return call(open_capture, file)
     except InputError as error:
         error.field = "model"

@@ -172,20 +172,22 @@ def attention_weights(
     return WeightsOnly(model, tuple(inputs["input_ids"][0].tolist()), _run(model, inputs))
 
 
-def open_weights(file: str | Path | bytes, name: str = "") -> WeightsOnly:
+def open_weights(file: str | Path | bytes, name: str = "", *, max_bytes: int | None = None) -> WeightsOnly:
     """The weights in an NPZ file that another program has written, without a model; docs/arrays.md describes the file.
 
-    file  its path, or its contents
-    name  of the file, if its contents are given
+    file       its path, or its contents
+    name       of the file, if its contents are given
+    max_bytes  of the weights of all heads, if that is less than MAX_BYTES
 
     Equal tokens count as one number of a vocabulary. Raises InputError for a file as `attention_arrays` does, which names the
-    layer and the head of a number that is no weight, and for more than MAX_BYTES (field "file").
+    layer and the head of a number that is no weight, and for more bytes (field "file").
     """
-    arrays = attention_arrays(file, max_bytes=MAX_BYTES)
+    most = min(MAX_BYTES, max_bytes or MAX_BYTES)
+    arrays = attention_arrays(file, max_bytes=most)
     shape = arrays.layers(), arrays.heads(), *arrays.shape
-    if (needed := prod(shape) * arrays.dtype.itemsize) > MAX_BYTES:
+    if (needed := prod(shape) * arrays.dtype.itemsize) > most:
         raise InputError(
-            f"The weights of all heads take {needed:,} bytes; at most {MAX_BYTES:,} are read. Give fewer layers or tokens.",
+            f"The weights of all heads take {needed:,} bytes; at most {most:,} are read. Give fewer layers or tokens.",
             field="file",
         )
     layers = np.empty(shape, arrays.dtype)

@@ -235,11 +235,13 @@ def test_rows_of_nothing_leave_the_metrics_of_other_rows():
     assert head_metrics(opened)["entropy"].item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_other_keys_than_queries_and_files_that_are_too_large(monkeypatch):
+def test_other_keys_than_queries_and_files_that_are_too_large():
     opened = open_weights(npz(np.full((2, 3, 4, 5), 0.2)))
     assert (opened.kinds, opened.shape()) == (("cross",), (4, 5))
     assert np.isfinite(head_metrics(opened)["entropy"]).all()
-    monkeypatch.setattr(weights_only, "MAX_BYTES", 2_000)
-    with pytest.raises(InputError, match="weights of all heads take 2,048 bytes") as error:
-        open_weights(npz(np.full((1, 8, 8, 8), 1 / 8, np.uint8)))
+    large = npz(np.full((1, 8, 8, 8), 1, np.uint8))
+    with pytest.raises(InputError, match="weights of all heads take 2,048 bytes; at most 2,000") as error:
+        open_weights(large, max_bytes=2_000)
     assert error.value.field == "file"
+    with pytest.raises(InputError, match=r"there are \d+ bytes to read; at most 500"):
+        open_weights(large, max_bytes=500)
