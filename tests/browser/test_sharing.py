@@ -129,21 +129,22 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(
     assert app.picture(AS_IT_IS).values.shape == trace.shape
 
 
-@pytest.fixture
-def column(visit: Callable[..., App]) -> App:
-    """Share, with a picture as wide as a column of print and nothing above it."""
+def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_the_same_in_every_form(
+    visit: Callable[..., App], minilm, folder
+):
+    """Only this test finds a PDF, SVG or PNG whose size, origin or letters other programs do not see, or that another program
+    draws otherwise than the browser draws the picture."""
     app = share(visit(f"/step_by_step?text={SHORT}"))
     app.press(state.SHARED_WIDTH, "85 mm").idle()
     for words in ("Title", "Model and text"):
         app.toggle(state.WORDS_ABOVE, words).idle()
-    return app
-
-
-def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_keeps_its_origin(column: App, minilm, folder):
-    """Only this test finds a PDF, SVG or PNG whose size or origin other programs do not see."""
-    document = PdfDocument(saved(column, "PDF", folder))
-    svg = ElementTree.parse(saved(column, "SVG", folder)).getroot()
-    png = Image.open(saved(column, "PNG", folder))
+    asked: list[str] = []
+    app.page.on("request", lambda request: asked.append(request.url))
+    png = Image.open(saved(app, "PNG", folder))
+    assert not [url for url in asked if "pdf" in url]  # half a megabyte for those who want PDF
+    document = PdfDocument(saved(app, "PDF", folder))
+    assert sum("pdf" in url for url in asked) == 2
+    svg = ElementTree.parse(saved(app, "SVG", folder)).getroot()
 
     millimetres = [side / 72 * 25.4 for side in document[0].get_size()]
     assert millimetres[0] == pytest.approx(85, abs=0.01)
@@ -151,32 +152,22 @@ def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_keeps_its_origin(colu
     assert float(svg.get("height").removesuffix("mm")) == pytest.approx(millimetres[1], abs=0.1)
     assert png.info["dpi"] == pytest.approx((600, 600), abs=1)
     assert [side / 600 * 25.4 for side in png.size] == pytest.approx(millimetres, abs=0.2)
-
     in_svg = svg.find("{http://www.w3.org/2000/svg}metadata").text
     for about in (document.get_metadata_dict()["Subject"], in_svg, png.info["about"]):
         assert json.loads(about)["revision"] == minilm.revision
         assert json.loads(about)["text"] == SHORT
 
-
-def test_a_pdf_has_its_letters_as_text_and_looks_like_the_png(column: App, folder):
-    """Only this test finds a PDF that another program draws otherwise than the browser draws the picture."""
-    asked: list[str] = []
-    column.page.on("request", lambda request: asked.append(request.url))
-    png = Image.open(saved(column, "PNG", folder)).convert("RGB")
-    assert not [url for url in asked if "pdf" in url]  # half a megabyte for those who want PDF
-    page = PdfDocument(saved(column, "PDF", folder))[0]
-    assert sum("pdf" in url for url in asked) == 2
+    page = document[0]
     words = page.get_textpage().get_text_range()
-    svg = ElementTree.parse(saved(column, "SVG", folder)).getroot()
     labels = ["".join(text.itertext()) for text in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert len(labels) > 10
     assert [label for label in labels if label.isascii() and label not in words] == []
     assert "query" in words
     assert "all-MiniLM" not in words
+    printed = np.asarray(png.convert("RGB"))
     drawn = page.render(scale=png.width / page.get_width()).to_pil().convert("RGB").resize(png.size)
-    apart = np.abs(np.asarray(drawn, float) - np.asarray(png, float)).max(axis=2) > 48
-    assert apart.mean() < 0.04  # letters of another font
-    assert (np.asarray(png).min(axis=2) < 128).mean() > 0.1  # there is something to be seen
+    assert (np.abs(np.asarray(drawn, float) - printed).max(axis=2) > 48).mean() < 0.04  # letters of another font
+    assert (printed.min(axis=2) < 128).mean() > 0.1  # there is something to be seen
     images = list(page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE]))
     assert images
     for image in images:

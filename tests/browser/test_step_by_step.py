@@ -44,23 +44,6 @@ def test_opening_shows_a_finished_picture_without_a_click(app, minilm, opening):
     app.unfold("Provenance").page.get_by_text(minilm.revision).wait_for()
 
 
-def test_sentence_layer_head_and_model_change_what_is_drawn(app, minilm, smollm, opening):
-    app.choose(state.HEAD_BOX, "Head 0.3")
-    app.shows_trace(opening.trace(0, 3))
-    app.write(state.TEXT, TWICE)
-    app.shows_trace(capture(minilm, TWICE).trace(0, 3)).idle()
-    for axis in "xy":  # a word twice has two rows and two columns
-        labels = app.tokens(AS_IT_IS, axis)
-        assert (labels.count("the"), labels.count("cat")) == (2, 2)
-    assert app.picture(AS_IT_IS).values.shape == (8, 8)
-    app.choose(state.MODEL, "SmolLM2-135M-Instruct")
-    app.shows_trace(capture(smollm, TWICE).trace(0, 3)).idle()
-    assert "Writes texts." in app.page.locator("body").inner_text()
-    app.write(state.TEXT, FRANCE).idle().choose(state.HEAD_BOX, "Head 23.4")  # its last query chooses the next token
-    app.shows_trace(capture(smollm, FRANCE).trace(23, 4)).idle()
-    assert (app.value(state.QUERY), app.value(state.KEY)) == ("·is (4), suggested", "·France (3), suggested")
-
-
 def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_path, monkeypatch, request):
     """Only this test finds progress of a real conversion that is below what a phone shows."""
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))

@@ -1,6 +1,7 @@
 """Step by step without a browser: what its fields draw, and what a stop of the tour says whose model is not there."""
 
 import json
+import re
 from importlib.util import find_spec
 
 import numpy as np
@@ -115,3 +116,26 @@ def test_mask_and_scaling_with_the_original_beside():
     ranges = [figure(app, name).data[0]["zmax"] for name in (AS_IT_IS, CHANGED)]
     assert ranges[0] == pytest.approx(ranges[1])
     shows_trace(changed(app, **{state.SCALING: True}), trace.changed(mask=both.mask))
+
+
+def test_sentence_layer_head_and_model_change_what_is_drawn():
+    read, writes = (models.load(name) for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"))
+    app = changed(opened(), **{state.HEAD_BOX: "0.3"})
+    shows_trace(app, capture(read, SENTENCE).trace(0, 3))
+    twice = "the cat saw the other cat"
+    shows_trace(changed(app, **{state.TEXT: twice}), capture(read, twice).trace(0, 3))
+    picture = figure(app, AS_IT_IS)
+    assert picture.values.shape == (8, 8)
+    for axis in ("xaxis", "yaxis"):  # a word twice has two rows and two columns
+        labels = [re.sub("<.*?>", "", label) for label in picture.layout[axis]["ticktext"]]
+        assert (labels.count("the"), labels.count("cat")) == (2, 2)
+    shows_trace(changed(app, **{state.MODEL: writes.name}), capture(writes, twice).trace(0, 3))
+    assert any("Writes texts." in part.value for part in (*app.markdown, *app.caption))
+    france = "The capital of France is"
+    changed(app, **{state.TEXT: france, state.HEAD_BOX: "23.4"})  # its last query chooses the next token
+    shows_trace(app, capture(writes, france).trace(23, 4))
+    boxes = [app.get_by_key(key) for key in (state.QUERY, state.KEY)]
+    assert [(box.value, box.placeholder) for box in boxes] == [
+        (None, "·is (4), suggested"),
+        (None, "·France (3), suggested"),
+    ]
