@@ -20,6 +20,11 @@ Trace = dict[str, Any]  # of Plotly, with its type
 Layout = dict[str, Any]
 
 
+def scatter(x: Any, y: Any, mode: str, **look: Any) -> Trace:
+    """Return dots, lines or texts (Plotly's `mode`) at these places."""
+    return {"type": "scatter", "x": x, "y": y, "mode": mode, **look}
+
+
 class Strongest(NamedTuple):
     """The strongest values of a figure: rows of text under headings, and a sentence that says what is left out."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled, pool
-from ..chart import Chart, Trace
+from ..chart import Chart, Trace, scatter
 from ..labels import MAX_LABELS
 from ..palette import ALLOWED, FORBIDDEN, INK, PIN, colour_range, colours_of, largest, text_on
 from ..theme import enlarged, letters, smallest_letters, template, thick
@@ -107,7 +107,7 @@ def pooled_heatmap(
         traces += _printed(drawn.values, colours, room)
     if not legend_lines and rows.pinned is columns.pinned is None:
         # Axes with nothing on them show no labels.
-        traces.append({"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"})
+        traces.append(scatter([None], [None], "markers", hoverinfo="skip"))
     margins["t"] = enlarged(LEGEND) * legend_lines or enlarged(8)
     ground = over_cells(*map(range, drawn.shape), fillcolor=FORBIDDEN, line={"width": 0}, layer="below")
     thin = {"line": {"color": PIN, "width": thick(1)}, "opacity": 0.6}
@@ -239,8 +239,8 @@ def _printed(values: NDArray[np.floating], colours: dict[str, Any], room: float)
 def printed_in(cells: NDArray[np.bool_], texts: Sequence[str], font: dict[str, Any]) -> Trace:
     """Texts in some cells of an exact heatmap: those where `cells` [rows, columns] is True, row by row."""
     rows, columns = np.nonzero(cells)
-    look = {"mode": "text", "textfont": font, "showlegend": False, "hoverinfo": "skip"}
-    return {"type": "scatter", "x": columns, "y": rows, "xaxis": "x2", "yaxis": "y2", "text": texts, **look}
+    look = {"textfont": font, "showlegend": False, "hoverinfo": "skip"}
+    return scatter(columns, rows, "text", xaxis="x2", yaxis="y2", text=texts, **look)
 
 
 def _masked(
@@ -273,25 +273,19 @@ def _masked(
 
 def legend_entry(name: str, colour: str) -> Trace:
     """An entry of the legend for a plain colour: a point without a position."""
-    look = {"mode": "markers", "marker": {"symbol": "square", "size": enlarged(11), "color": colour}}
-    return {"type": "scatter", "x": [None], "y": [None], "name": name, "hoverinfo": "skip", **look}
+    square = {"symbol": "square", "size": enlarged(11), "color": colour}
+    return scatter([None], [None], "markers", name=name, hoverinfo="skip", marker=square)
 
 
 def _gaps(shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int], name: str) -> Trace:
     """Hatching over missing rows and columns, with its entry in the legend."""
     boxes = [(-0.5, shape[1] - 0.5, start - 0.5, stop - 0.5) for start, stop in _runs(rows)]
     boxes += [(start - 0.5, stop - 0.5, -0.5, shape[0] - 0.5) for start, stop in _runs(columns)]
-    return {
-        "type": "scatter",
-        "x": [at for left, right, _, _ in boxes for at in (left, right, right, left, None)],
-        "y": [at for _, _, top, bottom in boxes for at in (top, top, bottom, bottom, None)],
-        "mode": "lines",
-        "line": {"width": 0},
-        "fill": "toself",
-        "fillpattern": {"shape": "/", "size": 6, "solidity": 0.25, "fgcolor": INK, "bgcolor": "rgba(0, 0, 0, 0)"},
-        "name": name,
-        "hoverinfo": "skip",
-    }
+    x = [at for left, right, _, _ in boxes for at in (left, right, right, left, None)]
+    y = [at for _, _, top, bottom in boxes for at in (top, top, bottom, bottom, None)]
+    hatched = {"shape": "/", "size": 6, "solidity": 0.25, "fgcolor": INK, "bgcolor": "rgba(0, 0, 0, 0)"}
+    look = {"line": {"width": 0}, "fill": "toself", "fillpattern": hatched, "hoverinfo": "skip"}
+    return scatter(x, y, "lines", name=name, **look)
 
 
 def _runs(places: Sequence[int]) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..chart import Chart, Trace
+from ..chart import Chart, Trace, scatter
 from ..palette import ABOVE, BELOW, INK, PIN
 from ..theme import PLAIN_AXIS, enlarged, letters, plain_layout, thick
 from ..values import bar_values, head_values
@@ -49,15 +49,8 @@ def distribution_bars(
         "hovertemplate": "%{customdata}: <b>%{y:.3%}</b> of the queries<extra></extra>",
         "textposition": "none",
     }
-    middle = {
-        "type": "scatter",
-        "x": [mean],
-        "y": [_THIS],
-        "yaxis": "y2",
-        "mode": "markers",
-        "marker": {"symbol": "diamond", "size": enlarged(10), "color": ABOVE, "opacity": 1},
-        "hoverinfo": "skip",
-    }
+    diamond = {"symbol": "diamond", "size": enlarged(10), "color": ABOVE, "opacity": 1}
+    middle = scatter([mean], [_THIS], "markers", yaxis="y2", marker=diamond, hoverinfo="skip")
     end = max(edges[-1], float(np.nanmax(means, initial=0.0)))
     drawn = np.where(shares > 0, shares, np.nan)
     queries = bar_values(ranges, {"": drawn}, heading=label, value="share of queries")
@@ -69,21 +62,11 @@ def _dots(means: NDArray[np.floating], chosen: tuple[int, int]) -> Trace:
     """A tick for the mean of each head, a larger one for the chosen head."""
     heads = np.argwhere(np.isfinite(means))
     is_chosen = (heads == chosen).all(axis=1)
-    return {
-        "type": "scatter",
-        "x": means[tuple(heads.T)],
-        "y": np.full(len(heads), _ALL),
-        "yaxis": "y2",
-        "mode": "markers",
-        "name": "mean",
-        "marker": {
-            "symbol": "line-ns",
-            "size": np.where(is_chosen, enlarged(18), enlarged(12)),
-            "line": {"width": np.where(is_chosen, thick(4), thick(1.5)), "color": np.where(is_chosen, PIN, INK)},
-        },
-        "customdata": heads.tolist(),
-        "hovertemplate": "head %{customdata[0]}.%{customdata[1]}: mean <b>%{x:.4g}</b><extra></extra>",
-    }
+    line = {"width": np.where(is_chosen, thick(4), thick(1.5)), "color": np.where(is_chosen, PIN, INK)}
+    tick = {"symbol": "line-ns", "size": np.where(is_chosen, enlarged(18), enlarged(12)), "line": line}
+    pointing = "head %{customdata[0]}.%{customdata[1]}: mean <b>%{x:.4g}</b><extra></extra>"
+    of = {"name": "mean", "customdata": heads.tolist(), "hovertemplate": pointing}
+    return scatter(means[tuple(heads.T)], np.full(len(heads), _ALL), "markers", yaxis="y2", marker=tick, **of)
 
 
 def _layout(label: str, end: float, quartiles: Sequence[float]) -> dict[str, Any]:

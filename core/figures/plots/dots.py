@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..chart import Chart, Trace
+from ..chart import Chart, Trace, scatter
 from ..palette import INK, PIN, SERIES
 from ..theme import enlarged, letters, plain_layout, thick
 from ..values import farthest, head_values
 
+HEIGHT = 380  # pixels
 NAMED = 3  # dots along each axis that have the names of their heads
 
 
@@ -24,7 +25,7 @@ def dots(
     levels: Mapping[str, float] | None = None,
     marked: tuple[int, int] | None = None,
     log_y: bool = False,
-    height: int = 380,
+    height: int = HEIGHT,
 ) -> Chart:
     """Draw numbers [layers, heads] of several groups as dots, the groups side by side above each layer.
 
@@ -36,30 +37,13 @@ def dots(
         shift = 0.6 * ((place + 0.5) / len(groups) - 0.5)  # the groups share the middle of the layer's width
         heads = np.indices(values.shape).reshape(2, -1).T  # (layer, head) of each
         is_marked = (heads == (marked or (-1, -1))).all(axis=1)
-        traces.append(
-            {
-                "type": "scatter",
-                "x": heads[:, 0] + shift,
-                "y": values.ravel(),
-                "name": name,
-                "mode": "markers",
-                "marker": _marker(colour, is_marked),
-                "customdata": heads.tolist(),
-                "hovertemplate": f"head %{{customdata[0]}}.%{{customdata[1]}}: {name} <b>%{{y:.4g}}</b><extra></extra>",
-            }
-        )
+        pointing = f"head %{{customdata[0]}}.%{{customdata[1]}}: {name} <b>%{{y:.4g}}</b><extra></extra>"
+        look = {"marker": _marker(colour, is_marked), "customdata": heads.tolist(), "hovertemplate": pointing}
+        traces.append(scatter(heads[:, 0] + shift, values.ravel(), "markers", name=name, **look))
         if levels is not None and name in levels:
-            traces.append(
-                {
-                    "type": "scatter",
-                    "x": [-0.5, len(values) - 0.5],
-                    "y": [levels[name]] * 2,
-                    "mode": "lines",
-                    "line": {"color": colour, "width": thick(2), "dash": "dash"},
-                    "showlegend": False,
-                    "hoverinfo": "skip",
-                }
-            )
+            ends, dashed = [-0.5, len(values) - 0.5], {"color": colour, "width": thick(2), "dash": "dash"}
+            level = scatter(ends, [levels[name]] * 2, "lines", line=dashed, showlegend=False, hoverinfo="skip")
+            traces.append(level)
     layout = plain_layout(height)
     layout["xaxis"] |= {"title": {"text": "layer"}, "nticks": 8, "tickformat": "d"}
     layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
@@ -73,7 +57,6 @@ def dots_against(
     *,
     names: tuple[str, str],
     marked: tuple[int, int],
-    height: int = 380,
 ) -> Chart:
     """Draw each head as a dot by two numbers, both [layers, heads]; one where either is NaN is left out.
 
@@ -85,21 +68,12 @@ def dots_against(
     is_marked = (heads == marked).all(axis=1)
     named = {*farthest(across, NAMED), *farthest(along, NAMED), *np.flatnonzero(is_marked).tolist()}
     texts = ["{}.{}".format(*head) if place in named else "" for place, head in enumerate(heads.tolist())]
-    dot: Trace = {
-        "type": "scatter",
-        "x": across,
-        "y": along,
-        "mode": "markers+text",
-        "text": texts,
-        "textposition": "top center",
-        "textfont": {"size": letters(12)},
-        "cliponaxis": False,
-        "marker": _marker(SERIES[0], is_marked),
-        "customdata": heads.tolist(),
-        "hovertemplate": "head %{customdata[0]}.%{customdata[1]}<br>"
-        f"{names[0]} <b>%{{x:.4g}}</b><br>{names[1]} <b>%{{y:.4g}}</b><extra></extra>",
-    }
-    layout = plain_layout(height)
+    pointing = f"{names[0]} <b>%{{x:.4g}}</b><br>{names[1]} <b>%{{y:.4g}}</b><extra></extra>"
+    words = {"text": texts, "textposition": "top center", "textfont": {"size": letters(12)}, "cliponaxis": False}
+    look = {"marker": _marker(SERIES[0], is_marked), "customdata": heads.tolist()}
+    look |= {"hovertemplate": f"head %{{customdata[0]}}.%{{customdata[1]}}<br>{pointing}"}
+    dot = scatter(across, along, "markers+text", **words, **look)
+    layout = plain_layout(HEIGHT)
     layout["showlegend"] = False
     layout["xaxis"] |= {"title": {"text": names[0]}, "nticks": 8, "zeroline": True, "zerolinecolor": INK}
     layout["yaxis"] |= {"title": {"text": names[1]}}

@@ -10,7 +10,7 @@ from textwrap import wrap
 import numpy as np
 from numpy.typing import NDArray
 
-from ..chart import Chart
+from ..chart import Chart, scatter
 from ..palette import PIN, SERIES
 from ..theme import PLAIN_AXIS, enlarged, letters, plain_layout, thick
 from ..values import bar_values
@@ -40,23 +40,14 @@ def head_map(
     for number, colour, mark in zip(map(int, numbers), cycle(SERIES), cycle(MARKS), strict=False):
         inside = np.flatnonzero(cluster == number).tolist()
         name = "<br>".join(html.escape(line, quote=False) for line in wrap(words[number], LINE))
-        traces.append(
-            {
-                "type": "scatter",
-                "x": x[inside],
-                "y": y[inside],
-                "mode": "markers",
-                "name": name,
-                "marker": {"color": colour, "symbol": mark, "size": enlarged(11)},
-                "customdata": [list(heads[place]) for place in inside],
-                "hovertemplate": f"head <b>%{{customdata[0]}}.%{{customdata[1]}}</b><br>{name}<extra></extra>",
-            }
-        )
+        pointing = f"head <b>%{{customdata[0]}}.%{{customdata[1]}}</b><br>{name}<extra></extra>"
+        of = {"customdata": [list(heads[place]) for place in inside], "hovertemplate": pointing}
+        look = {"color": colour, "symbol": mark, "size": enlarged(11)}
+        traces.append(scatter(x[inside], y[inside], "markers", name=name, marker=look, **of))
     if chosen in heads:
         at = [heads.index(chosen)]
         ring = {"symbol": "circle-open", "size": enlarged(22), "color": PIN, "line": {"width": thick(3)}}
-        look = {"mode": "markers", "marker": ring, "showlegend": False, "hoverinfo": "skip"}
-        traces.append({"type": "scatter", "x": x[at], "y": y[at], **look})
+        traces.append(scatter(x[at], y[at], "markers", marker=ring, showlegend=False, hoverinfo="skip"))
     layout = plain_layout(height)
     layout["showlegend"] = True
     layout["margin"] |= {"t": 8, "l": 8, "r": 8}

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..chart import Chart, Layout
+from ..chart import Chart, Layout, scatter
 from ..palette import SERIES
 from ..theme import enlarged, plain_layout, thick
 from ..values import Values, floats
@@ -46,17 +46,16 @@ def lines(
     """
     width = thick(1.2)
     traces = [
-        {
-            "type": "scatter",
-            "x": np.asarray(curve.x),
-            "y": np.asarray(curve.y),
-            "name": curve.name,
-            "mode": "markers+lines" if curve.kind == "measured" else "lines",
-            "line": {"color": colour, "width": thick(2), "dash": "dash" if curve.kind == "theory" else "solid"},
-            "marker": {"size": enlarged(8), "color": colour},
-            "error_y": None if curve.error is None else {"array": curve.error, "color": colour, "thickness": width},
-            "hovertemplate": "%{y:.5g}",
-        }
+        scatter(
+            np.asarray(curve.x),
+            np.asarray(curve.y),
+            "markers+lines" if curve.kind == "measured" else "lines",
+            name=curve.name,
+            line={"color": colour, "width": thick(2), "dash": "dash" if curve.kind == "theory" else "solid"},
+            marker={"size": enlarged(8), "color": colour},
+            error_y=None if curve.error is None else {"array": curve.error, "color": colour, "thickness": width},
+            hovertemplate="%{y:.5g}",
+        )
         for curve, colour in zip(series, cycle(SERIES), strict=False)
     ]
     layout = plain_layout(height) | {"hovermode": "x unified", "showlegend": len(series) > 1}

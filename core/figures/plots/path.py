@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..chart import Chart
+from ..chart import Chart, scatter
 from ..labels import escaped
 from ..palette import ABOVE, BELOW, INK, PIN
 from ..theme import enlarged, letters, plain_layout, thick
@@ -29,7 +29,7 @@ class Node(NamedTuple):
     share: float = 0.0
 
 
-def path_chart(nodes: Sequence[Node], chosen: int, *, height: int = HEIGHT) -> Chart:
+def path_chart(nodes: Sequence[Node], chosen: int) -> Chart:
     """Draw the stops from left to right, the answer first. A line is as thick as the share that it hands on.
 
     chosen  the number of the stop with a ring
@@ -45,20 +45,10 @@ def path_chart(nodes: Sequence[Node], chosen: int, *, height: int = HEIGHT) -> C
         words.append(_words(f"<b>{escaped(node.name)}</b>", place, 26, "bottom"))
         if node.below:
             words.append(_words(escaped(node.below), place, -12, "top"))
-    dots = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": places,
-        "y": [0] * len(places),
-        "marker": {
-            "size": enlarged(15),
-            "color": INK,
-            "opacity": 1,
-            "line": {"color": PIN, "width": [thick(3) if place == chosen else 0 for place in places]},
-        },
-        "hoverinfo": "skip",
-    }
-    layout = plain_layout(height) | {"shapes": lines, "annotations": words, "showlegend": False}
+    ring = {"color": PIN, "width": [thick(3) if place == chosen else 0 for place in places]}
+    look = {"size": enlarged(15), "color": INK, "opacity": 1, "line": ring}
+    dots = scatter(places, [0] * len(places), "markers", marker=look, hoverinfo="skip")
+    layout = plain_layout(HEIGHT) | {"shapes": lines, "annotations": words, "showlegend": False}
     layout["margin"] = {"l": 8, "r": 8, "t": 4, "b": 4}
     layout["xaxis"] = {"range": [-0.6, max(len(nodes), 2) - 0.4], "visible": False}
     layout["yaxis"] = {"range": [-1, 1], "visible": False}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..chart import Chart, Trace
+from ..chart import Chart, Trace, scatter
 from ..labels import escaped, short
 from ..palette import ABOVE, ALLOWED, BELOW, GRID, INK, PIN
 from ..theme import enlarged, plain_layout, thick
@@ -62,24 +62,15 @@ def plane(
 
 def _arrow(tip: Points, colour: str, width: float) -> dict[str, Any]:
     """An arrow from 0 to this point."""
-    places = {
-        "x": float(tip[0]),
-        "y": float(tip[1]),
-        "ax": 0,
-        "ay": 0,
-        "xref": "x",
-        "yref": "y",
-        "axref": "x",
-        "ayref": "y",
-    }
+    places = {"x": float(tip[0]), "y": float(tip[1]), "ax": 0, "ay": 0}
+    places |= {"xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
     look = {"showarrow": True, "arrowhead": 2, "arrowsize": 1.1, "arrowwidth": thick(width), "arrowcolor": colour}
     return places | look | {"text": ""}
 
 
 def _legend(name: str, colour: str) -> Trace:
     """The entry of the legend for arrows of this colour."""
-    look = {"mode": "lines", "line": {"color": colour, "width": thick(3)}}
-    return {"type": "scatter", "x": [None], "y": [None], "name": name, **look}
+    return scatter([None], [None], "lines", name=name, line={"color": colour, "width": thick(3)})
 
 
 def _key_names(keys: Points, names: Sequence[str], scores: Points, labelled: Collection[int]) -> Trace:
@@ -92,14 +83,8 @@ def _key_names(keys: Points, names: Sequence[str], scores: Points, labelled: Col
 
 def _names(points: Points, texts: Sequence[str], hover: Sequence[str]) -> Trace:
     """Names beyond the tips of arrows."""
-    look = {
-        "mode": "text",
-        "showlegend": False,
-        "cliponaxis": False,
-        "textposition": [_beyond(point) for point in points],
-    }
-    words = {"text": texts, "hovertext": hover, "hoverinfo": "text"}
-    return {"type": "scatter", "x": points[:, 0], "y": points[:, 1], **words, **look}
+    look = {"showlegend": False, "cliponaxis": False, "textposition": [_beyond(point) for point in points]}
+    return scatter(points[:, 0], points[:, 1], "text", text=texts, hovertext=hover, hoverinfo="text", **look)
 
 
 def _values(points: Points, names: Sequence[str]) -> list[Trace]:
@@ -107,45 +92,29 @@ def _values(points: Points, names: Sequence[str]) -> list[Trace]:
     middle = points.mean(axis=0)
     around = points[np.argsort(np.arctan2(*(points - middle).T[::-1]))]
     line = {"color": VALUE, "width": thick(1), "dash": "dot"}
-    area = {
-        "type": "scatter",
-        "x": [*around[:, 0], around[0, 0]],
-        "y": [*around[:, 1], around[0, 1]],
-        "mode": "lines",
-        "line": line,
-        "fill": "toself",
-        "fillcolor": AREA,
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }
-    squares = {
-        "type": "scatter",
-        "x": points[:, 0],
-        "y": points[:, 1],
-        "mode": "markers+text",
-        "name": "value",
-        "marker": {"symbol": "square", "size": enlarged(11), "color": VALUE},
-        "text": [f"<i>v</i> {escaped(name)}" for name in names],
-        "textposition": ["top center" if point[1] > middle[1] else "bottom center" for point in points],  # narrower
-        "hovertext": [f"value <b>{escaped(name)}</b>" for name in names],
-        "hoverinfo": "text",
-        "cliponaxis": False,
-    }
+    look = {"line": line, "fill": "toself", "fillcolor": AREA, "showlegend": False, "hoverinfo": "skip"}
+    x, y = np.vstack([around, around[:1]]).T
+    area = scatter(x, y, "lines", **look)
+    squares = scatter(
+        points[:, 0],
+        points[:, 1],
+        "markers+text",
+        name="value",
+        marker={"symbol": "square", "size": enlarged(11), "color": VALUE},
+        text=[f"<i>v</i> {escaped(name)}" for name in names],
+        textposition=["top center" if point[1] > middle[1] else "bottom center" for point in points],  # narrower
+        hovertext=[f"value <b>{escaped(name)}</b>" for name in names],
+        hoverinfo="text",
+        cliponaxis=False,
+    )
     return [area, squares]
 
 
 def _output(name: str, point: Points, *, hollow: bool) -> Trace:
     symbol = "diamond-open" if hollow else "diamond"
     look = {"symbol": symbol, "size": enlarged(14), "color": OUTPUT, "line": {"width": thick(2) if hollow else 0}}
-    return {
-        "type": "scatter",
-        "x": [point[0]],
-        "y": [point[1]],
-        "mode": "markers",
-        "name": name,
-        "marker": look,
-        "hovertemplate": f"{name} <b>(%{{x:.3g}}, %{{y:.3g}})</b><extra></extra>",
-    }
+    pointing = f"{name} <b>(%{{x:.3g}}, %{{y:.3g}})</b><extra></extra>"
+    return scatter([point[0]], [point[1]], "markers", name=name, marker=look, hovertemplate=pointing)
 
 
 def _beyond(direction: Points) -> str:

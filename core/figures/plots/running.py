@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..chart import Chart
+from ..chart import Chart, scatter
 from ..labels import MAX_LABELS, axis_labels, short, thinned
 from ..palette import ABOVE, BELOW, FORBIDDEN, TOTAL
 from ..theme import letters, plain_layout, thick
@@ -30,15 +30,8 @@ def running(scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[in
     bars = bar_trace(keys, known, "score", colours, hover=".5g", names_group=False)
     edges = np.array([0, *ends]) - 0.5
     highest = np.where(np.isfinite(maximum), maximum, np.nan)
-    steps = {
-        "type": "scatter",
-        "x": edges,
-        "y": [*highest, highest[-1]],
-        "mode": "lines",
-        "line": {"shape": "hv", "color": ABOVE, "width": thick(3)},
-        "name": "largest so far, m",
-        "hoverinfo": "skip",
-    }
+    line = {"shape": "hv", "color": ABOVE, "width": thick(3)}
+    steps = scatter(edges, [*highest, highest[-1]], "lines", line=line, name="largest so far, m", hoverinfo="skip")
     layout = plain_layout(230) | {"showlegend": True, "bargap": 0.15}
     places = thinned(len(keys), max_labels=MAX_LABELS * 14 // letters(14))
     labels = axis_labels([keys[place] for place in places])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..chart import Chart, Layout
+from ..chart import Chart, Layout, scatter
 from ..palette import ABOVE, BELOW, INK
 from ..theme import enlarged, template, thick
 
@@ -38,7 +38,7 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool) -> Chart:
         start = HEIGHTS[origin] + (inlet - 2) * 0.2
         name = {"x": 5.3, "y": (start + inlet) / 2 + 0.33, "text": f"<b>{letter}</b>"}
         layout["annotations"] += [arrow | {"y": inlet, "ay": start, "arrowcolor": colour}, name]
-    nothing = {"type": "scatter", "x": [None], "y": [None], "showlegend": False, "hoverinfo": "skip"}
+    nothing = scatter([None], [None], "markers", showlegend=False, hoverinfo="skip")
     return Chart([nothing], layout)  # without any trace there are no axes
 
 
