@@ -245,7 +245,8 @@ class Capture:
         The file holds the queries, keys, values and outputs of every head in the dtype that they have, masks and biases in a
         form that grows linearly with the text, and the tokens. Of a pass with components it holds what each of them gave to
         the answer, and to the queries and keys of heads. It does not hold what another pass continues from. Raises OSError
-        where it cannot be written; what was there before then stays.
+        where it cannot be written; what was there before then stays. Raises InputError (field "scores") for more components
+        than a file holds.
 
         scores  of a pass with components: the heads whose scores can be taken apart later, named as in `Edits`: (18, 6), or a
                 layer. None: all, whose components take much more space than all else

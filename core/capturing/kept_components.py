@@ -29,9 +29,9 @@ from .places import EVERYWHERE, Side, place_of
 from .sampling import most_probable
 
 FINAL = "final"
-LOOSER = (
-    8  # more rounding is allowed than in a number: what is added up to a vector are products over all of the stream
-)
+MOST_BYTES = 4_000_000_000  # of scores in a file, if every component came before every head; about half of them do
+# More rounding is allowed than in a number: what is added up to a vector are products over all of the stream.
+LOOSER = 8
 
 
 def name_of(kind: Kind, layer: int, side: Side, head: int) -> str:
@@ -141,12 +141,22 @@ def kept(
 
     scores  the heads whose scores can be taken apart later, as `Edits` names heads; None: all
     logits  [vocabulary] of the pass; None for a model that gives vectors
+
+    Raises InputError (field "scores") for more heads than a file can hold.
     """
     if isinstance(components, KeptComponents):
         return components
     final = components.final[0] if logits is None else components.final[0, -1:]
     given = dict(zip([FINAL], Given.each_of(components, final[None]), strict=True))
-    for kind, layer, heads in _heads(calls, scores):
+    chosen = [*_heads(calls, scores)]
+    size = len(components.each) * sum(_score_bytes(calls[kind][layer], heads) for kind, layer, heads in chosen)
+    if size > MOST_BYTES:
+        raise InputError(
+            f"The scores of these {sum(len(heads) for *_, heads in chosen):,} heads take up to {size / 1e9:,.1f} GB with what "
+            f"components gave to them; a file holds at most {MOST_BYTES / 1e9:.0f} GB. Name heads: scores=[(5, 1)].",
+            field="scores",
+        )
+    for kind, layer, heads in chosen:
         group = calls[kind][layer].group
         reads = {head: components.read(kind, layer, head, group) for head in heads}
         by_side: dict[Side, dict[int, Tensor]] = {
@@ -162,6 +172,12 @@ def kept(
     if readout is not None and logits is not None:
         readout = readout.of_tokens(most_probable(logits, BEST))
     return KeptComponents.of([replace(part, places=()) for part in components.each], given, readout)
+
+
+def _score_bytes(call: Call, heads: Sequence[int]) -> int:
+    """Bytes of the queries and keys of some heads, in float32."""
+    keys = {head // call.group for head in heads}
+    return 4 * (len(heads) * call.query[0, 0].numel() + len(keys) * call.key[0, 0].numel())
 
 
 def _heads(calls: Mapping[Kind, Sequence[Call]], scores: Iterable[Any] | None) -> Iterator[tuple[Kind, int, list[int]]]:

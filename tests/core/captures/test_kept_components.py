@@ -19,6 +19,7 @@ from core import (
 )
 from core.captures import opening
 from core.captures.__main__ import main
+from core.capturing import kept_components
 from core.heads.attribution import contributions_by_key, direct_contributions, logit
 from core.heads.paths import follow, read_hops
 from tests.core.captures.test_opening import TEXT, changed
@@ -119,6 +120,15 @@ def test_scores_of_chosen_heads_and_what_the_file_does_not_hold(file):
     for places in ([(9, 0)], [(0, 9)]):
         with pytest.raises(InputError, match="There is no"):
             saved.save(file, places)
+
+
+def test_scores_of_more_heads_than_a_file_holds_are_refused(file, monkeypatch):
+    passed = taken("Llama")
+    monkeypatch.setattr(kept_components, "MOST_BYTES", 10_000)
+    with pytest.raises(InputError, match=r"scores of these 8 heads .* Name heads"):
+        passed.save(file)
+    assert not file.exists()
+    passed.save(file, scores=[(1, 2)])
 
 
 def test_a_head_into_which_a_path_is_cut_is_left_out(file):
