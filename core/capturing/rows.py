@@ -77,7 +77,8 @@ class Rows:
     @cached_property
     def shared_keys(self) -> int:
         """How many of the first keys all of these queries may attend to, so that no score there is -inf."""
-        closed = (~self.allowed.all(dim=1)).any(dim=0).nonzero()
+        open_to_all = self.allowed.view(torch.uint8).amin(dim=(0, 1))  # as `all`, which takes four times as long
+        closed = (open_to_all == 0).nonzero()
         return int(closed[0]) if len(closed) else self.allowed.shape[2]
 
     @cached_property
@@ -240,9 +241,10 @@ def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor |
         allowed = (own[rows.start : rows.stop, None] == own)[None]
     elif call.mask is None:
         reach = min(rows.stop, keys) if call.causal else keys
-        query, key = torch.arange(rows.start, rows.stop, device=device)[:, None], torch.arange(reach, device=device)
-        allowed = key <= (query if call.causal else reach)
-        return allowed.expand(1, len(rows), reach), None if bias is None else bias[..., :reach]
+        allowed = torch.ones(1, len(rows), reach, dtype=torch.bool, device=device)
+        if call.causal:
+            allowed.tril_(rows.start)
+        return allowed, None if bias is None else bias[..., :reach]
     else:
         allowed, rest = split_mask(_rows_of(call.mask, heads, rows, keys), call.mask.dtype)
         if rest is not None:

@@ -146,7 +146,7 @@ class Block:
         weights.index_copy_(2, resting, on_resting)
         allowed = self.rows.allowed & others
         allowed.diagonal(self.rows.start, 1, 2).zero_()
-        return torch.where(allowed.any(-1), largest, torch.nan)
+        return torch.where(allowed.sum(-1) > 0, largest, torch.nan)  # a sum is three times as fast as `any`
 
     @cached_property
     def entropy(self) -> Tensor:
@@ -193,11 +193,10 @@ class Block:
     @property
     def distance(self) -> Tensor:
         """Σ w |q - k|."""
-        weights, start = self.weights, self.rows.start
-        query = torch.arange(weights.shape[1], dtype=weights.dtype)
-        later = torch.arange(weights.shape[2] - start, dtype=weights.dtype)
+        weights = self.weights[..., self.rows.start :]
+        query, later = (torch.arange(length, dtype=weights.dtype) for length in weights.shape[1:])
         # Σ w |q - k| = Σ w (q - k) + 2 Σ over k > q of w (k - q), which are few keys where looking ahead is masked.
-        ahead = (weights[..., start:] * (later - query[:, None]).clamp_min(0)).sum(-1)
+        ahead = (weights * (later - query[:, None]).clamp_min(0)).sum(-1)
         return query * self.sums.total - self.sums.positions + 2 * ahead
 
     @cached_property
@@ -219,19 +218,26 @@ class Occurrences:
     def shares(self, weights: Tensor, start: int) -> tuple[Tensor, Tensor]:
         """The weight [heads, rows] on earlier copies of each query's token, and on what followed them before the query; NaN
         for queries that have none of these."""
+        on_copies, on_followers = (weights.new_full(weights.shape[:2], torch.nan) for _ in range(2))
         count = self._count[start : start + weights.shape[1]]
-        row = np.repeat(np.arange(len(count)), count)
-        within = np.arange(len(row)) - (count.cumsum() - count)[row]
-        copy = self._order[self._first[start : start + len(count)][row] + within]
-        followed = copy + 1 < start + row  # by another token than the query itself
-        return _summed(weights, row, copy), _summed(weights, row[followed], copy[followed] + 1)
+        with_copies = np.flatnonzero(count)
+        if len(with_copies):
+            row, first = np.repeat(np.arange(len(count)), count), count.cumsum() - count
+            copy = self._order[self._first[start : start + len(count)][row] + np.arange(len(row)) - first[row]]
+            begins, is_other = first[with_copies], copy + 1 < start + row  # what follows may be the query itself
+            on_copies[:, with_copies] = _summed(_weights_on(weights, row, copy), begins)
+            sums = _summed(_weights_on(weights, row, copy + 1) * torch.from_numpy(is_other), begins)
+            any_other = torch.from_numpy(np.logical_or.reduceat(is_other, begins))
+            on_followers[:, with_copies] = torch.where(any_other, sums, torch.nan)
+        return on_copies, on_followers
 
 
-def _summed(weights: Tensor, row: NDArray[np.integer], key: NDArray[np.integer]) -> Tensor:
-    """The weights at these places summed by row: [heads, rows], NaN for rows without any. row: rising"""
-    sums = weights.new_full(weights.shape[:2], torch.nan)
-    if len(row):
-        first = np.flatnonzero(np.diff(row, prepend=-1))
-        there = weights[:, torch.from_numpy(row), torch.from_numpy(key)].numpy(force=True)
-        sums[:, row[first]] = torch.from_numpy(np.add.reduceat(there, first, axis=1))
-    return sums
+def _weights_on(weights: Tensor, row: NDArray[np.integer], key: NDArray[np.integer]) -> Tensor:
+    """The weights on pairs: [heads, pairs]; 0 behind the last key that a row may attend to."""
+    last = weights.shape[2] - 1
+    return weights[:, torch.from_numpy(row), torch.from_numpy(key.clip(max=last))] * torch.from_numpy(key <= last)
+
+
+def _summed(values: Tensor, begins: NDArray[np.integer]) -> Tensor:
+    """[heads, values] summed from each of `begins` to the next: [heads, begins]."""
+    return torch.from_numpy(np.add.reduceat(values.numpy(force=True), begins, axis=1))

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from core import capture, load_model
-from core.capturing.rows import Rows
+from core import Edits, capture, load_model
+from core.capturing.rows import Rows, row_blocks
 from core.capturing.weights_only import WeightRows, attention_weights
 from core.heads.metrics import METRICS, NAMES, Metric, head_metrics, in_words, measure, most_telling, nameable_keys
 from core.heads.probing import probe_heads
-from core.heads.quantities import Text
+from core.heads.quantities import Text, text_of
 from tests.conftest import TEXTS
 from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
 
@@ -279,6 +279,28 @@ def plain(taken, layer, head):
         "largest_spread": weights.max(axis=1).std(),
         "locality": (weights * (np.abs(places[:, None] - places) <= 5)).sum(axis=1).mean(),
     }
+
+
+@pytest.mark.parametrize("blocked", [{6, 7, 8}, {3, 4, 5, 6, 7, 8}])
+def test_a_text_whose_last_keys_nobody_may_attend_to(blocked):
+    """The rows of such a pass end before the queries do; every pair behind their end has a weight of 0."""
+    ids = [5, 6, 7, 5, 6, 5, 5, 6, 5]
+    taken = capture(load_model(tiny("Llama")), input_ids=ids, edits=Edits(block_keys=blocked))
+    text = text_of(taken, "self")
+    for cells in (2**19, 40):
+        values, _ = measure(row_blocks(taken.calls["self"][0], cells=cells), text, len(ids))
+        for head in range(taken.heads()):
+            expected = plain(taken, 0, head)
+            weights = taken.trace(0, head).weights
+            shares = {
+                "duplicate": [[k for k in range(q) if ids[k] == ids[q]] for q in range(len(ids))],
+                "induction": [[k for k in range(1, q) if ids[k - 1] == ids[q]] for q in range(len(ids))],
+            }
+            for name, keys in shares.items():
+                expected[name] = np.nanmean([weights[q, k].sum() if k else np.nan for q, k in enumerate(keys)])
+            measured = dict(zip(NAMES, np.nanmean(values[:, head].numpy(), axis=1), strict=True))
+            for name in expected.keys() - {"largest_spread"}:
+                assert measured[name] == pytest.approx(expected[name], abs=1e-6), (cells, head, name)
 
 
 @pytest.mark.parametrize("model", ["minilm", "smollm"])
