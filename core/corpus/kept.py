@@ -8,6 +8,7 @@ Queries are the rows of structured arrays, whose fields are named below.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,12 @@ def rows_of(dtype: np.dtype, **fields: ArrayLike) -> NDArray[np.void]:
     for name in dtype.names or ():
         rows[name] = fields[name]
     return rows
+
+
+def _joined(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+    """Rows of one kind one after another, copied as bytes: field by field NumPy takes twice as long."""
+    dtype = parts[0].dtype
+    return np.concatenate([rows.view(f"V{dtype.itemsize}") for rows in parts]).view(dtype)
 
 
 def draws(passage: int, queries: int) -> NDArray[np.uint64]:
@@ -94,7 +101,7 @@ class SampleSoFar(_KeptSoFar):
     def _prune(self) -> None:
         if len(self._held) > 1:
             draw = np.concatenate([rows["draw"] for rows in self._held])
-            self._held = [np.concatenate(self._held)[np.argsort(draw, kind="stable")[: self._most]]]
+            self._held = [_joined(self._held)[np.argsort(draw, kind="stable")[: self._most]]]
         self._count = len(self._held[0])
         if 0 < self._count == self._most:
             self._last = self._held[0]["draw"][-1]
@@ -127,7 +134,7 @@ class StrongestSoFar(_KeptSoFar):
         self.extend(rows_of(self._held[0].dtype, **fields))
 
     def _prune(self) -> None:
-        rows = np.concatenate(self._held)
+        rows = _joined(self._held)
         group = rows["head"] * self._score.shape[1] + rows["metric"]
         order = np.lexsort((rows["draw"], -rows["score"], group))
         group = group[order]

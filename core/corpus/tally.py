@@ -294,8 +294,12 @@ def _some(places: Sequence[int]) -> Some:
 
 def _between(weights: Tensor, of_query: Tensor, of_key: Tensor) -> NDArray[np.float64]:
     """[heads, C, C]: sums of weights [heads, queries, keys] by the classes [queries, C] and [keys, C]."""
-    dtype = weights.dtype
-    return (of_query.to(dtype).T @ (weights @ of_key.to(dtype))).double().numpy(force=True)
+    dtype, (heads, queries, keys) = weights.dtype, weights.shape
+    onto = (
+        of_key.to(dtype).T @ weights.reshape(-1, keys).T
+    )  # four times as fast as `weights @ of_key`, which is its transpose
+    sums = onto.reshape(-1, heads, queries) @ of_query.to(dtype)
+    return sums.permute(1, 2, 0).double().numpy(force=True)
 
 
 def _along(weights: Tensor, ranges: Tensor) -> NDArray[np.float64]:
