@@ -141,7 +141,7 @@ class Settings:
         "The folder of finished corpus runs, beside app.py or with its whole path; visitors read passages of the texts in "
         "it. none: there is no such folder.",
     )
-    upload_mb: int = _setting(20, _whole(1, 1_000), "The largest file that may be uploaded, in megabytes.")
+    upload_mb: int = _setting(200, _whole(1, 1_000), "The largest file that may be uploaded, in megabytes.")
     seconds: int | None = _setting(
         None,
         _or_none(_whole(1, 86_400)),
