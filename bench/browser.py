@@ -403,7 +403,7 @@ def measure_corpus(browser: Browser, server: Server) -> None:
 def walk_corpus(app: App, run: str, process: psutil.Process) -> tuple[dict[str, float], float]:
     """Seconds of each, and the megabytes of the server once the run is open."""
     asked = urlencode({"run": run, "metric": "previous", "layer": 0, "head": 0, "kept": "spread"})
-    first, looks = f".st-key-{state.example(0)}", f".st-key-{state.picture('looks')}"
+    first, looks = f".st-key-{state.one_of(state.SHADED, 0)}", f".st-key-{state.picture('looks')}"
     opening = until_other(app.page, first, lambda: app.page.goto(f"{app.server.address}/corpus?{asked}"))
     app.idle()
     opened = process.memory_info().rss / 1e6

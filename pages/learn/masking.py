@@ -5,26 +5,27 @@ from collections.abc import Sequence
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, attend
 from core.attention import masks as m
 from core.attention.sources import Matrices
 from core.figures.chart import Chart
 from core.figures.heatmaps.additive import additive_mask
-from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
+from core.figures.heatmaps.heatmap import WIDTH, Axis
 from core.figures.plots.bars import bar_panels
 from core.figures.theme import enlarged
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 from core.notebook.figures import stage_figure
 from ui import presenting, state
 from ui.calls import attribute, call, result, result_of
-from ui.controls.fields import menu, token_picker, whole_slider
+from ui.controls.fields import menu, slider, token_picker
 from ui.controls.mask_choice import pick_mask
-from ui.controls.toy import sentence_knob
 from ui.markdown import plain, quoted
-from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.common.tables import numbers, table
-from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
+from ui.views.common import numbers, show_chart, show_heatmap, table
+from ui.views.lesson import Experiment, Lesson, real_head, sentence_knob, weights_chart
+
+lesson = Lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.")
 
 SENTENCE = "The cat sat. A dog ran."
 HEIGHT, TOP = 330, 40  # pixels: pictures in one line, and the room above each for a legend
@@ -37,6 +38,11 @@ def toy(words: Matrices, mask: NDArray[np.bool_] | None) -> AttentionTrace:
     return call(attend, words.query, words.key, words.value, mask=mask)
 
 
+@lesson.free_experiment(
+    "patterns",
+    "Patterns",
+    "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
+)
 def patterns(experiment: Experiment) -> None:
     text, choice = st.columns([3, 6])
     with text:
@@ -48,15 +54,19 @@ def patterns(experiment: Experiment) -> None:
     show_three("**M**: click a cell to flip it", trace, toy(words, None), words.query_tokens, words.key_tokens)
     st.markdown(experiment.words)
     nothing = int(trace.empty_rows.sum())
-    with presenting.told():
-        st.markdown(
-            f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend."
-            + (f" Queries that may look at nothing: {nothing}. Their weights are all 0." if nothing else "")
-        )
+    presenting.tell(
+        f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend."
+        + (f" Queries that may look at nothing: {nothing}. Their weights are all 0." if nothing else "")
+    )
 
 
-def why_not_0(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "zero",
+    "Why not 0",
+    "0 is a score like any other: e^0 = 1. Forbidden keys with a score of 0 keep a share and take it from the others. "
+    "Only −∞ gives a weight of exactly 0.",
+)
+def why_not_0(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         words = sentence_knob(SENTENCE)
         count = len(words.query_tokens)
@@ -79,12 +89,17 @@ def why_not_0(experiment: Experiment) -> None:
         )
 
 
-def nothing_left(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "empty",
+    "Nothing left",
+    "With padding before the text and a causal mask, the first queries may look at nothing. Headlight makes their weights "
+    "0. Elsewhere −∞ − (−∞) is NaN, or the lowest number instead of −∞ gives a uniform row: an average of padding.",
+)
+def nothing_left(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         words = sentence_knob(SENTENCE)
         count = len(words.key_tokens)
-        padded = whole_slider("Padded at the start", state.PADDED, 2, 1, 8)
+        padded = slider("Padded at the start", state.PADDED, 2, 1, 8, 1)
     kept = call(m.padding, np.arange(count) >= padded)
     mask = call(m.grid, call(m.both, m.causal, kept), count, count)
     trace = result(toy(words, mask))
@@ -103,11 +118,11 @@ def nothing_left(experiment: Experiment) -> None:
         )
 
 
+@lesson.in_a_model("The mask that the model used in this layer.")
 def in_a_model(experiment: Experiment) -> None:
-    chosen = real_head()
-    if chosen is None:
+    scene = real_head()
+    if scene is None:
         return
-    _, scene = chosen
     trace = scene.trace
     without = trace.changed(mask=np.ones(trace.shape, dtype=bool))
     result_of(weight_on_forbidden, trace)
@@ -120,8 +135,7 @@ def in_a_model(experiment: Experiment) -> None:
     else:
         leaked = weight_on_forbidden(trace).mean()
         sentences += f" Without it, **{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
-    with presenting.told():
-        st.markdown(sentences)
+    presenting.tell(sentences)
 
 
 def show_three(
@@ -135,8 +149,8 @@ def show_three(
     first, second, third = st.columns(3)
     headings = (heading, "**Weights without it**", "**Weights with it**")
     for column, words in zip((first, second, third), headings, strict=True):
-        with column, presenting.told():
-            st.markdown(words)
+        with column:
+            presenting.tell(words)
     with first:
         chart = additive_mask(m.additive(trace.mask), query_tokens, key_tokens, height=HEIGHT, width=ONE_OF_THREE)
         _show(chart, "mask", "Which keys each query may attend to.")
@@ -154,18 +168,8 @@ def show_weights(
     height: int,
     width: int = WIDTH,
 ) -> None:
-    chart = heatmap(
-        trace.weights,
-        Axis("query", query_tokens),
-        Axis("key", key_tokens),
-        name="weight",
-        scale="share",
-        limit=1,
-        forbidden=~trace.mask,
-        height=height,
-        width=width,
-        printed=8,
-    )
+    axes = Axis("query", query_tokens), Axis("key", key_tokens)
+    chart = weights_chart(trace, *axes, limit=1, height=height, width=width, printed=8)
     _show(chart, f"weights {name}", "The weights of each query.")
 
 
@@ -175,28 +179,4 @@ def _show(chart: Chart, name: str, alt: str) -> None:
     show_heatmap(chart, name, alt, compact=True)
 
 
-EXPERIMENTS = (
-    Experiment(
-        "patterns",
-        "Patterns",
-        "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
-        patterns,
-    ),
-    Experiment(
-        "zero",
-        "Why not 0",
-        "0 is a score like any other: e^0 = 1. Forbidden keys with a score of 0 keep a share and take it from the others. "
-        "Only −∞ gives a weight of exactly 0.",
-        why_not_0,
-    ),
-    Experiment(
-        "empty",
-        "Nothing left",
-        "With padding before the text and a causal mask, the first queries may look at nothing. Headlight makes their weights "
-        "0. Elsewhere −∞ − (−∞) is NaN, or the lowest number instead of −∞ gives a uniform row: an average of padding.",
-        nothing_left,
-    ),
-    Experiment("model", IN_A_MODEL, "The mask that the model used in this layer.", in_a_model),
-)
-
-show_lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.", EXPERIMENTS)
+lesson.show()

@@ -86,7 +86,7 @@ def links(app: App) -> dict[str, str]:
     """The links of the cards by their words, as the start page has them."""
     found = {}
     for word in NAMES:
-        card = app.widget(state.card(word))
+        card = app.widget(state.one_of(state.CARD, word))
         found[word] = card.get_by_role("link").evaluate("link => link.href").removeprefix(app.server.address)
         assert card.get_by_role("img").evaluate("picture => picture.complete && picture.naturalWidth > 0")
         assert BY_WORD[word].claim in card.inner_text()

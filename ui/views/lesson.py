@@ -10,14 +10,20 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, InputError
+from core.attention.sources import Matrices, toy_sentence
+from core.figures.chart import Chart
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from ui import links, presenting, state
-from ui.controls.fields import menu
+from ui.calls import call
+from ui.controls.fields import menu, text_line
 from ui.lessons import after
-from ui.markdown import show_error
+from ui.markdown import errors_shown
 from ui.views import experiments
-from ui.views.common.heading import show_heading
+from ui.views.common import show_heading
 from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.passes import choose_text
+
+MAX_WORDS = 12  # of an untrained head
 
 IN_A_MODEL = "In a real model"
 
@@ -48,22 +54,56 @@ class Experiment:
     show: Callable[[Experiment], None]
 
 
-def show_lesson(title: str, sentence: str, experiments: tuple[Experiment, ...]) -> None:
-    """Show the heading of a lesson, the menu of its experiments with Next beside it, and the chosen one."""
-    st.html(f"<style>{STYLE}</style>")
-    show_heading(title, sentence)
-    by_word = {experiment.word: experiment for experiment in experiments}
-    names = {experiment.word: experiment.name for experiment in experiments}
-    line: dict[str, Any] = {"vertical_alignment": "center", "horizontal_alignment": "distribute", "key": state.WAY_ON}
-    with st.container(horizontal=True, **line):
-        word = menu("Experiment", state.PART, names, look="buttons", wrap=True, label_visibility="collapsed")
-        _lead_on(title, names, word)
-    chosen = by_word[word]
-    presenting.title(f"{title}: {chosen.name}")
-    try:
-        chosen.show(chosen)
-    except InputError as error:
-        show_error(error)
+Free = Callable[[Experiment], None]
+Framed = Callable[[DeltaGenerator, DeltaGenerator], None]
+
+
+class Lesson:
+    """A lesson: its title, a sentence, and its experiments in the order in which they are declared.
+
+    @lesson.experiment("shift", "Shift", "One matrix moves every position forward by k.")
+    def shift_by_k(picture: DeltaGenerator, knobs: DeltaGenerator) -> None: ...
+    """
+
+    def __init__(self, title: str, sentence: str) -> None:
+        self._title, self._sentence = title, sentence
+        self._experiments: dict[str, Experiment] = {}  # by their words in the address
+
+    def experiment(self, word: str, name: str, words: str) -> Callable[[Framed], Free]:
+        """Declare an experiment that draws into the two containers of `picture_and_knobs`."""
+        free = self.free_experiment(word, name, words)
+        return lambda show: free(lambda experiment: show(*picture_and_knobs(experiment)))
+
+    def in_a_model(self, words: str) -> Callable[[Free], Free]:
+        """Declare the experiment on a real model, which begins with the choice of that."""
+        return self.free_experiment("model", IN_A_MODEL, words)
+
+    def free_experiment(self, word: str, name: str, words: str) -> Callable[[Free], Free]:
+        """Declare an experiment that lays itself out, and shows its words."""
+
+        def declare(show: Free) -> Free:
+            self._experiments[word] = Experiment(word, name, words, show)
+            return show
+
+        return declare
+
+    def show(self) -> None:
+        """Show the heading, the menu of the experiments with Next beside it, and the chosen one."""
+        st.html(f"<style>{STYLE}</style>")
+        show_heading(self._title, self._sentence)
+        names = {word: experiment.name for word, experiment in self._experiments.items()}
+        line: dict[str, Any] = {
+            "vertical_alignment": "center",
+            "horizontal_alignment": "distribute",
+            "key": state.WAY_ON,
+        }
+        with st.container(horizontal=True, **line):
+            word = menu("Experiment", state.PART, names, look="buttons", wrap=True, label_visibility="collapsed")
+            _lead_on(self._title, names, word)
+        chosen = self._experiments[word]
+        presenting.title(f"{self._title}: {chosen.name}")
+        with errors_shown():
+            chosen.show(chosen)
 
 
 def _lead_on(title: str, names: Mapping[str, str], word: str) -> None:
@@ -92,16 +132,36 @@ def picture_and_knobs(experiment: Experiment) -> tuple[DeltaGenerator, DeltaGene
     return picture, knobs
 
 
+def show_beside(*pictures: tuple[str, Callable[..., None], Chart, str, str]) -> None:
+    """Show pictures side by side: of each its heading, `show_chart` or `show_heatmap`, and what that takes."""
+    for column, (heading, show, *picture) in zip(st.columns(len(pictures)), pictures, strict=True):
+        with column:
+            st.markdown(f"**{heading}**")
+            show(*picture)
+
+
+def weights_chart(trace: AttentionTrace, queries: Axis, keys: Axis, **look: Any) -> Chart:
+    """Return the weights of a trace as a heatmap; masked pairs are grey."""
+    return heatmap(trace.weights, queries, keys, name="weight", scale="share", forbidden=~trace.mask, **look)
+
+
 @dataclass(frozen=True, eq=False)
 class TracedHead:
-    """The whole trace of a head, and the tokens of its rows and columns."""
+    """A head of a pretrained model with its whole trace."""
 
+    real: RealHead
     trace: AttentionTrace
-    query_tokens: tuple[str, ...]
-    key_tokens: tuple[str, ...]
+
+    @property
+    def query_tokens(self) -> tuple[str, ...]:
+        return self.real.tokens[0]
+
+    @property
+    def key_tokens(self) -> tuple[str, ...]:
+        return self.real.tokens[1]
 
 
-def real_head() -> tuple[RealHead, TracedHead] | None:
+def real_head() -> TracedHead | None:
     """Let the visitor choose a head of a pretrained model; text, model, layer and head are shared with the other pages.
 
     Returns None after showing what is wrong.
@@ -110,4 +170,17 @@ def real_head() -> tuple[RealHead, TracedHead] | None:
     if passed is None:
         return None
     chosen = choose_head(*passed)
-    return chosen, TracedHead(experiments.trace(chosen.of), *chosen.capture.tokens(chosen.kind))
+    return TracedHead(chosen, experiments.trace(chosen.of))
+
+
+def sentence_knob(default: str, *, d_head: int = 8) -> Matrices:
+    """Return queries, keys and values of the typed sentence in an untrained head. Raises InputError above MAX_WORDS words."""
+    text = text_line("Sentence", state.SENTENCE, default, max_chars=200)
+    matrices = call(toy_sentence, text, d_head=d_head)
+    words = len(matrices.key_tokens)
+    if words > MAX_WORDS:
+        raise InputError(
+            f"The sentence has {words} words and punctuation marks; the maximum here is {MAX_WORDS}. Shorten it.",
+            field="text",
+        )
+    return matrices

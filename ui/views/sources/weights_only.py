@@ -17,8 +17,7 @@ from ui.calls import call, result
 from ui.components import pin
 from ui.controls.pinned import Tokens, pinned
 from ui.markdown import plain, quoted
-from ui.views.common.magnified import show_magnified
-from ui.views.common.pictures import show_heatmap
+from ui.views.common import show_heatmap, show_magnified
 from ui.views.needs import QUERIES_AND_KEYS
 from ui.views.sources.heads import ChosenHead
 
