@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from ui import links, state
-from ui.gallery.views import CARDS, Card
+from ui.gallery.views import CARDS, PICTURES, Card
 from ui.lessons import LESSONS
 
 WAYS_IN = (
@@ -32,7 +32,6 @@ GROUPS = {
     "Change": ("patching", "two_sentences", "two_heads", "unscaled"),
     "Theory": ("saturation", "leak", "in_blocks", "gradients", "costs", "own_matrices"),
 }
-BY_WORD = {card.word: card for card in CARDS}
 
 # The whole card is a link, though only its title is a link element; the picture has its room before it is loaded. On a phone
 # the picture stands beside the words, or the page would be ten screens long.
@@ -65,11 +64,11 @@ def show_cards() -> None:
         with st.grid(4, min_column_width=230, key=state.one_of(state.CARDS, number)):
             for word in words:
                 with st.container(border=True, key=state.one_of(state.CARD, word), gap="xsmall", height="stretch"):
-                    _show(BY_WORD[word])
+                    _show(word, CARDS[word])
 
 
-def _show(card: Card) -> None:
-    st.image(card.picture, width="stretch", alt=card.alt)
+def _show(word: str, card: Card) -> None:
+    st.image(PICTURES / f"{word}.png", width="stretch", alt=card.alt)
     links.link_to(card.page, f"**{card.title}**", None, links.lasting(card.address))
     st.markdown(f"#### {card.claim}", anchors=False)
     st.markdown(card.sentence)
