@@ -16,7 +16,7 @@ from ui.progress import run
 from ui.requests import KindRequest
 from ui.views import experiments
 from ui.views.common import show_chart, show_heatmap
-from ui.views.lesson import Experiment, Lesson, picture_and_knobs, show_beside
+from ui.views.lesson import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
 from ui.views.sources.passes import choose_text
 
 lesson = Lesson(
@@ -87,7 +87,9 @@ def gradients(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         )
 
 
-@lesson.in_a_model(
+@lesson.free_experiment(
+    "model",
+    IN_A_MODEL,
     "The distance that each head looks, averaged with its weights. Many heads rest on the first token: leave it out to "
     "see what else they do.",
 )

@@ -22,7 +22,7 @@ from ui.markdown import quoted
 from ui.progress import run
 from ui.views import experiments
 from ui.views.common import show_chart, show_heatmap, table
-from ui.views.lesson import Experiment, Lesson, picture_and_knobs, show_beside
+from ui.views.lesson import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
 from ui.views.sources.heads import opening_head
 from ui.views.sources.passes import SENTENCE, choose_text
 
@@ -184,7 +184,9 @@ def why_several(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         )
 
 
-@lesson.in_a_model(
+@lesson.free_experiment(
+    "model",
+    IN_A_MODEL,
     "The heads of a layer look at different words. The length of a contribution is how much a head adds; along the sum "
     "it can be negative.",
 )

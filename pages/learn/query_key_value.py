@@ -30,7 +30,7 @@ from ui.calls import call, result
 from ui.controls.fields import menu, slider, token_picker
 from ui.markdown import plain, quoted
 from ui.views.common import numbers, show_chart, table
-from ui.views.lesson import Experiment, Lesson, picture_and_knobs, real_head
+from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs
 
 lesson = Lesson(
     "Query, key, value",
@@ -155,16 +155,13 @@ def show_change(change: Change) -> None:
 @lesson.in_a_model(
     "Query and keys have more than two numbers here. Each key has its length and its angle to the query, all on one side.",
 )
-def in_a_model(experiment: Experiment) -> None:
-    scene = real_head()
-    if scene is None:
-        return
-    trace = scene.trace
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
+    trace, (query_tokens, key_tokens) = scene.trace, scene.tokens
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        query = token_picker("Query", state.QUERY, scene.query_tokens, strongest_cell(trace.weights)[0])
+        query = token_picker("Query", state.QUERY, query_tokens, strongest_cell(trace.weights)[0])
     aligned = result(call(alignment, trace, query))
-    token, names = scene.query_tokens[query], [scene.key_tokens[place] for place in aligned.places]
+    token, names = query_tokens[query], [key_tokens[place] for place in aligned.places]
     with picture:
         if not names:
             st.markdown(f"{quoted(token)} may look at nothing.")
@@ -181,7 +178,7 @@ def in_a_model(experiment: Experiment) -> None:
         show(chart, names, {"weight": aligned.weights}, LOW)
         if len(names) < trace.mask[query].sum():
             st.caption(f"The {len(names)} keys with the largest weights.")
-        show_scores(aligned, scene.key_tokens)
+        show_scores(aligned, key_tokens)
 
 
 lesson.show()

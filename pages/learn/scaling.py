@@ -32,7 +32,7 @@ from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
 from ui.views import experiments
 from ui.views.common import show_chart, show_heatmap, table
-from ui.views.lesson import Experiment, Lesson, picture_and_knobs, real_head
+from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs
 
 lesson = Lesson(
     "Why 1/√d_k", "Dot products spread by √d_k. Dividing by √d_k keeps softmax from giving all its weight to one key."
@@ -246,10 +246,7 @@ OVERALL = {
 
 
 @lesson.in_a_model("Each dot is a head; dashed: random vectors. Trained heads spread more or less.")
-def in_a_model(experiment: Experiment) -> None:
-    scene = real_head()
-    if scene is None:
-        return
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
     chosen = scene.real
     scores = run(
         experiments.scores_of_all_heads.task(chosen.of_kind),

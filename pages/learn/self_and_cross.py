@@ -30,7 +30,7 @@ from ui.controls.fields import head_picker, menu, number_picker, text_line
 from ui.markdown import quoted
 from ui.requests import GeneratedTarget, HeadRequest, ModelChoice, TextRequest
 from ui.views.common import show_chart, show_heatmap
-from ui.views.lesson import Experiment, Lesson, picture_and_knobs, weights_chart
+from ui.views.lesson import IN_A_MODEL, Lesson, weights_chart
 
 lesson = Lesson("Self and cross", "In self-attention a text looks at itself, in cross-attention at another text.")
 
@@ -171,11 +171,12 @@ def place_picker(all_looks: tuple[Look, ...]) -> int:
     return int(menu("Character it writes", state.DIGIT, places, opening=opening, formerly=formerly))
 
 
-@lesson.in_a_model(
+@lesson.experiment(
+    "model",
+    IN_A_MODEL,
     "An encoder that reads two texts together needs no second block: it crosses in the off-diagonal parts of its weights.",
 )
-def in_a_model(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+def in_a_model(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         first = text_line("First text", state.FIRST_TEXT, FIRST, max_chars=400)
         second = text_line("Second text", state.SECOND_TEXT, SECOND, max_chars=400)

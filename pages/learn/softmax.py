@@ -26,7 +26,7 @@ from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import slider, switch, text_line
 from ui.views.common import numbers, show_chart, table
-from ui.views.lesson import Experiment, Lesson, real_head
+from ui.views.lesson import Experiment, Lesson, TracedHead
 
 lesson = Lesson("Softmax", "Softmax turns a row of scores into weights. No weight is negative, and they add up to 1.")
 
@@ -162,10 +162,7 @@ def _reaches(formats: list[InFormat], largest: float) -> Chart:
 
 
 @lesson.in_a_model("The softmax of one head in three number formats, compared with float64.")
-def in_a_model(experiment: Experiment) -> None:
-    scene = real_head()
-    if scene is None:
-        return
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
     results = result(call(precisions, scene.trace))
     picture, panel = st.columns([6, 5], gap="medium")
     with picture:

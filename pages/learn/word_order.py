@@ -29,7 +29,7 @@ from ui.controls.fields import menu, numbered, slider, text_line, whole_number
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
 from ui.views.common import show_chart, show_heatmap
-from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs, real_head, show_beside, weights_chart
+from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs, show_beside, weights_chart
 
 lesson = Lesson(
     "Word order", "Attention alone cannot see the order of words: something must tell it each word's position."
@@ -203,10 +203,7 @@ def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
     "A rotary head's score is a sum over bands. A slow band hardly rotates: it compares content. A fast band "
     "distinguishes near from far.",
 )
-def in_a_model(experiment: Experiment) -> None:
-    scene = real_head()
-    if scene is None:
-        return
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
     real = scene.real
     rotation = rotary_of(real.capture, real.layer, real.kind)
     if rotation is None:
@@ -215,7 +212,7 @@ def in_a_model(experiment: Experiment) -> None:
     trace = scene.trace
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        query, key = pinned(trace.weights, (scene.query_tokens, scene.key_tokens))
+        query, key = pinned(trace.weights, scene.tokens)
     result(trace)
     head_bands = bands(trace.query[query], trace.key[key], query - key, rotation)
     distances, scores = head_bands.by_distance(farthest=max(POSITIONS, trace.shape[1]))
@@ -239,7 +236,7 @@ def in_a_model(experiment: Experiment) -> None:
             ("Contribution of each band", show_chart, parts, "bands", alts[0]),
             ("The same two tokens at other distances", show_chart, elsewhere, "score by distance", alts[1]),
         )
-        words = scene.query_tokens[query], scene.key_tokens[key]
+        words = scene.tokens[0][query], scene.tokens[1][key]
         st.markdown(
             f"{quoted(words[0])} looks at {quoted(words[1])}: the bands add up to **{head_bands.score:.4f}**; "
             f"the raw score is **{trace.raw[query, key]:.4f}**."

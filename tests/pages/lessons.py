@@ -37,6 +37,8 @@ def parts(lesson: str) -> dict[str, str]:
     found = {}
     for node in ast.walk(tree):
         for call in getattr(node, "decorator_list", []):
-            *word, words = (ast.literal_eval(given) for given in call.args)
-            found[word[0] if word else "model"] = words
+            *word, words = (
+                call.args
+            )  # only the experiment in a real model can be declared without its word and its name
+            found[ast.literal_eval(word[0]) if word else "model"] = ast.literal_eval(words)
     return found

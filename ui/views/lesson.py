@@ -23,9 +23,8 @@ from ui.views.common import show_heading
 from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.passes import choose_text
 
-MAX_WORDS = 12  # of an untrained head
-
 IN_A_MODEL = "In a real model"
+MAX_WORDS = 12  # of a sentence for an untrained head
 
 # Controls, picture, words: in this order they stand on a phone. Elsewhere the picture stands left of the other two.
 _GRID = f".stMain .st-key-{state.EXPERIMENT}"
@@ -40,15 +39,8 @@ STYLE = (
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment of a lesson.
+    """One experiment of a lesson: its name in the menu, its sentences, and what draws it."""
 
-    word   its name in the address
-    name   its name in the menu
-    words  a few sentences of Markdown
-    show   draws it
-    """
-
-    word: str
     name: str
     words: str
     show: Callable[[Experiment], None]
@@ -61,8 +53,10 @@ Framed = Callable[[DeltaGenerator, DeltaGenerator], None]
 class Lesson:
     """A lesson: its title, a sentence, and its experiments in the order in which they are declared.
 
-    @lesson.experiment("shift", "Shift", "One matrix moves every position forward by k.")
-    def shift_by_k(picture: DeltaGenerator, knobs: DeltaGenerator) -> None: ...
+        @lesson.experiment("shift", "Shift", "One matrix moves every position forward by k.")
+        def shift_by_k(picture: DeltaGenerator, knobs: DeltaGenerator) -> None: ...
+
+    Each has a word for the address, a name for the menu, and a few sentences of Markdown.
     """
 
     def __init__(self, title: str, sentence: str) -> None:
@@ -74,15 +68,23 @@ class Lesson:
         free = self.free_experiment(word, name, words)
         return lambda show: free(lambda experiment: show(*picture_and_knobs(experiment)))
 
-    def in_a_model(self, words: str) -> Callable[[Free], Free]:
-        """Declare the experiment on a real model, which begins with the choice of that."""
-        return self.free_experiment("model", IN_A_MODEL, words)
+    def in_a_model(self, words: str) -> Callable[[Callable[[Experiment, TracedHead], None]], Free]:
+        """Declare the experiment on a head of a real model, which a visitor chooses first."""
+
+        def declare(show: Callable[[Experiment, TracedHead], None]) -> Free:
+            def show_chosen(experiment: Experiment) -> None:
+                if (scene := _choose_traced()) is not None:
+                    show(experiment, scene)
+
+            return self.free_experiment("model", IN_A_MODEL, words)(show_chosen)
+
+        return declare
 
     def free_experiment(self, word: str, name: str, words: str) -> Callable[[Free], Free]:
         """Declare an experiment that lays itself out, and shows its words."""
 
         def declare(show: Free) -> Free:
-            self._experiments[word] = Experiment(word, name, words, show)
+            self._experiments[word] = Experiment(name, words, show)
             return show
 
         return declare
@@ -92,12 +94,9 @@ class Lesson:
         st.html(f"<style>{STYLE}</style>")
         show_heading(self._title, self._sentence)
         names = {word: experiment.name for word, experiment in self._experiments.items()}
-        line: dict[str, Any] = {
-            "vertical_alignment": "center",
-            "horizontal_alignment": "distribute",
-            "key": state.WAY_ON,
-        }
-        with st.container(horizontal=True, **line):
+        with st.container(
+            horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key=state.WAY_ON
+        ):
             word = menu("Experiment", state.PART, names, look="buttons", wrap=True, label_visibility="collapsed")
             _lead_on(self._title, names, word)
         chosen = self._experiments[word]
@@ -153,15 +152,12 @@ class TracedHead:
     trace: AttentionTrace
 
     @property
-    def query_tokens(self) -> tuple[str, ...]:
-        return self.real.tokens[0]
-
-    @property
-    def key_tokens(self) -> tuple[str, ...]:
-        return self.real.tokens[1]
+    def tokens(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Those of its rows, and those of its columns."""
+        return self.real.tokens
 
 
-def real_head() -> TracedHead | None:
+def _choose_traced() -> TracedHead | None:
     """Let the visitor choose a head of a pretrained model; text, model, layer and head are shared with the other pages.
 
     Returns None after showing what is wrong.
