@@ -84,9 +84,8 @@ PRESSES = "presses"  # of arrow keys that the page has seen
 
 # Work in progress: what the key of each line begins with that says how far it is
 PROGRESS = "progress"
-WISHES = (
-    "wishes"  # by the hash of the work's name: why it does not continue, or that it is wanted although it takes long
-)
+# By the hash of the work's name: why it does not continue, or that it is wanted although it takes long
+WISHES = "wishes"
 
 # Step by step, Heads
 SOURCE, STAGE, WEIGHTS = in_address("source", "stage", "weights")
@@ -148,9 +147,8 @@ USE_EXAMPLE = "use_example"
 
 # Why: the answer and what it is compared with, the path, the stop that is shown and its side, and what is cut
 ANSWER, RATHER_THAN, LIKE_TEXT = in_address("answer", "than", "like")
-PIECES = dict(
-    zip((ANSWER, RATHER_THAN), in_address("answer_piece", "than_piece"), strict=True)
-)  # of a word of several tokens
+# Of a word of several tokens
+PIECES = dict(zip((ANSWER, RATHER_THAN), in_address("answer_piece", "than_piece"), strict=True))
 PATH, STOP, SIDE, CUTS, CUT_TO = in_address("path", "stop", "side", "cuts", "as_in")
 (ANSWER_SHOWS,) = in_address("answer_as")
 FOLLOW_ANSWER = "follow_answer"
@@ -158,12 +156,8 @@ FOLLOW_ANSWER = "follow_answer"
 # Learn: which part of the lesson; then the knobs of each lesson
 (PART,) = in_address("part")
 NEXT_PART, WAY_ON = "next_part", "way_on"
-EXPERIMENT, KNOBS, EXPERIMENT_PICTURE, EXPERIMENT_WORDS = (
-    "experiment",
-    "knobs",
-    "experiment_picture",
-    "experiment_words",
-)
+EXPERIMENT, KNOBS = "experiment", "knobs"
+EXPERIMENT_PICTURE, EXPERIMENT_WORDS = "experiment_picture", "experiment_words"
 
 # Query, key, value
 ANGLE, KEY_LENGTH, SWAP = in_address("angle", "key_length", "swap")

@@ -115,12 +115,12 @@ def heads_by(
         drawn_as = menu("Drawn as", state.ATLAS_BY, DRAWN_AS, look="buttons")
         bounds = _bounds(deepest)
         with st.container():  # whatever comes and goes in it, nothing else moves: what moves is made anew
-            by: By = PAIR if name == PAIR else CONTRIBUTION
-            remarks: tuple[str, ...] = ()
             if name == PATTERN:
                 by, remarks = _by_pattern(in_sight, one_text)
             elif name in offered:
                 by, remarks = _by_metric(offered[name], probes)
+            else:
+                by, remarks = PAIR if name == PAIR else CONTRIBUTION, ()
     return HeadsBy(by, bounds, drawn_as, remarks + bounds.remarks)
 
 

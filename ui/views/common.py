@@ -166,9 +166,8 @@ def show_certificate(certificate: Certificate, *, of_original: bool = False, wha
     of_original  whether the view above shows something else, which the model never computed
     what         what the numbers were compared with
     """
-    compared = (
-        f"{what}: {certificate.cells:,} output numbers, largest difference {small_number(certificate.difference)}"
-    )
+    difference = small_number(certificate.difference)
+    compared = f"{what}: {certificate.cells:,} output numbers, largest difference {difference}"
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         more = f"Does not agree with {compared}, {certificate.rounding:,.0f} times what rounding explains"
         verdict(certificate.holds, f"Agrees with {compared}", more)

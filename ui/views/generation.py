@@ -347,11 +347,9 @@ def _cache(generation: Generation, step: int) -> None:
     curves = {name: costs[:, at] for at, name in enumerate(("with the cache", "everything anew"))}
     series = [Series(name, np.arange(1, len(costs) + 1), curve, kind="measured") for name, curve in curves.items()]
     chart = lines(series, x="step", y="multiplications", log_y=True, height=presenting.height(300, 0.6))
-    title, alt = (
-        "Multiplications of every step",
-        "Curves: the multiplications of every step, with the cache and without.",
-    )
-    show_chart(chart, "cache", alt, title=title, numbers=of_tokens(generation.tokens, curves))
+    alt = "Curves: the multiplications of every step, with the cache and without."
+    numbers = of_tokens(generation.tokens, curves)
+    show_chart(chart, "cache", alt, title="Multiplications of every step", numbers=numbers)
     with_cache, without = (int(number) for number in costs[step])
     total = costs.sum(axis=0)
     words = f"{with_cache:,} multiplications; {without:,} if everything were read anew."

@@ -115,7 +115,7 @@ def show_exposed_head(
     beside = st.container()
     with beside:
         cell = _choose_cell(head.tokens, strongest_cell(weights), exact_in(weights), boxes)
-    show_weights(head.capture, *head.place, cell, picture, beside, 440)
+    show_weights(head, cell, picture, beside, 440)
     return cell
 
 

@@ -174,9 +174,8 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
     overview = two.overview()
     if overview is None:
         return 0, 0
-    says_nothing = changed is not real and two.is_same(
-        overview
-    )  # an audience sees what comes of the changes, in full size
+    # An audience sees what comes of the changes, in full size.
+    says_nothing = changed is not real and two.is_same(overview)
     with presenting.aside() if says_nothing else nullcontext():
         cell = show_pictures(two, overview, is_one_text=True)
     if passes.head(changed.of).edited(range(1)).output is not None:

@@ -270,9 +270,8 @@ def _say_cell(two: TwoHeads, cell: tuple[int, int]) -> None:
 def _say_how_far(two: TwoHeads, whole: Overview) -> None:
     divergence, real = whole.row_numbers["divergence"], two.first
     row, worst = worst_divergence(divergence)
-    sentence = (
-        f"The rows are **{mean_divergence(divergence):.3f}** apart on average: 0 is the same, 0.693 nothing in common."
-    )
+    mean = mean_divergence(divergence)
+    sentence = f"The rows are **{mean:.3f}** apart on average: 0 is the same, 0.693 nothing in common."
     more = f"{DIVERGENCE} The row of {quoted(two.labels[0].both[row])} (query {row}) differs most, by {worst:.3f}."
     try:
         beside = run(results.random_pairs.task(real.of_kind), "Comparing random heads", PAIRS, unit="pair")

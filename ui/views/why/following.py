@@ -282,14 +282,9 @@ def _draw_lens(view: View) -> None:
     tokens = passed.tokens("decoder" if passed.target_ids else None)[0][int(chosen.columns[0]) :]
     chart = _chart(chosen.to_numpy(), Axis("layer", notes=best), Axis("after", tokens), "probability", "share")
     show_heatmap(chart, "lens", "The probability of the answer after each layer, by position.", title="Logit lens")
-    first = next(
-        (layer for layer, text in zip(last["layer"], last["text"], strict=True) if text == view.texts[0]), None
-    )
-    found = (
-        ""
-        if first is None
-        else f" At the end of the text {quoted(view.texts[0])} is first the best one after layer {first}."
-    )
+    found = ""
+    if len(first := last.loc[last["text"] == view.texts[0], "layer"]):
+        found = f" At the end of the text {quoted(view.texts[0])} is first the best one after layer {first.iloc[0]}."
     st.caption(f"If the model stopped after a layer.{found} The last norm is trained for the last layer only.")
 
 
