@@ -36,8 +36,9 @@ from core.corpus.opened import runs_in
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
 from tests.browser.test_gallery import shown
 from tests.source_files import ROOT
-from tests.test_gallery import BY_WORD, disagreement
+from tests.test_gallery import disagreement
 from ui import state
+from ui.gallery.views import CARDS
 
 ROUNDS = 5
 SCREEN = {"width": 1280, "height": 720}
@@ -355,7 +356,7 @@ def measure_talk(browser: Browser, server: Server) -> None:
     context.route(ELSEWHERE, lambda route: route.abort())
     app = App(context, server).open("/talk")
     for word in TALK:
-        app.toggle(state.CARDS_CHOSEN, BY_WORD[word].title)
+        app.toggle(state.CARDS_CHOSEN, CARDS[word].title)
     app.idle().widget(state.ADD_CARDS).get_by_role("button").click()
     app.page.get_by_role("button", name="Prepare").click()
     app.page.get_by_text(f"{len(TALK)} of {len(TALK)} views are ready").wait_for(timeout=300_000)
@@ -377,7 +378,7 @@ def _present(app: App) -> list[float]:
         place = app.widget(state.STAGE_KEYS).locator(".place", has_text=f"{TALK.index(word) + 1} / {len(TALK)}")
         place.wait_for()
         times.append((app.idle().page.evaluate("window.changed") - pressed) / 1000)
-        trouble = disagreement(BY_WORD[word], shown(app, word) or ())
+        trouble = disagreement(word, shown(app, word) or ())
         assert trouble is None, trouble
     app.page.keyboard.press("Escape")
     app.idle()
@@ -403,7 +404,7 @@ def measure_corpus(browser: Browser, server: Server) -> None:
 def walk_corpus(app: App, run: str, process: psutil.Process) -> tuple[dict[str, float], float]:
     """Seconds of each, and the megabytes of the server once the run is open."""
     asked = urlencode({"run": run, "metric": "previous", "layer": 0, "head": 0, "kept": "spread"})
-    first, looks = f".st-key-{state.example(0)}", f".st-key-{state.picture('looks')}"
+    first, looks = f".st-key-{state.one_of(state.SHADED, 0)}", f".st-key-{state.picture('looks')}"
     opening = until_other(app.page, first, lambda: app.page.goto(f"{app.server.address}/corpus?{asked}"))
     app.idle()
     opened = process.memory_info().rss / 1e6

@@ -1,6 +1,6 @@
 """The page Generation: what attention does while a model writes, one token after another."""
 
-from ui.views.common.heading import show_heading
+from ui.views.common import show_heading
 from ui.views.generation import show_generation
 from ui.views.sources.passes import choose_request
 

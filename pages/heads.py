@@ -6,8 +6,8 @@ from typing import Any
 import streamlit as st
 
 from ui import state
-from ui.controls.heads_by import ByPair
-from ui.views.common.heading import show_heading
+from ui.controls.heads_by import PAIR
+from ui.views.common import show_heading
 from ui.views.heads.head_view import show_exposed_head, show_head
 from ui.views.heads.heads_grid import choose_by, measure, show_findings, show_grid
 from ui.views.sources.heads import ChosenHead, choose_head
@@ -23,7 +23,7 @@ def show(head: ChosenHead, show_chosen: Callable[[Any, Any, Any], tuple[int, int
         wanted = None if measured is None else choose_by(head, measured)
     # The head comes first: a visitor who walks through the grid waits for it.
     with head_side:
-        by_pair = wanted is not None and isinstance(wanted.by, ByPair)
+        by_pair = wanted is not None and wanted.by == PAIR
         cell = show_chosen(head, measured, findings if by_pair else None)
     if measured is not None and wanted is not None:
         with findings:

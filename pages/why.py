@@ -1,6 +1,6 @@
 """The page Why: what wrote an answer, where that was read, and why the head looked there."""
 
-from ui.views.common.heading import show_heading
+from ui.views.common import show_heading
 from ui.views.sources.passes import choose_request
 from ui.views.why.following import show_path
 

@@ -91,7 +91,7 @@ def paris(passes: Passes) -> tuple[float, float]:
 
 def followed(passes: Passes, view: str) -> Path:
     """The path of a card."""
-    card = next(card for card in views.CARDS if card.word == view)
+    card = views.CARDS[view]
     taken = capture(passes.model(LANGUAGE_MODEL), card.address["text"], components=True)
     token = taken.model.tokenizer(card.address["answer"])["input_ids"][0]
     than = taken.model.tokenizer(card.address.get("than", " years"))["input_ids"][0]

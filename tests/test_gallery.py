@@ -24,8 +24,6 @@ from ui.gallery.cards import GROUPS
 from ui.gallery.views import CARDS, PICTURES, Card
 
 BOUND = "10⁻¹²"
-NAMES = [view.word for view in CARDS]
-BY_WORD = {view.word: view for view in CARDS}
 
 
 class Claimed(NamedTuple):
@@ -49,12 +47,12 @@ def claimed(view: Card) -> list[Claimed]:
     return found
 
 
-def disagreement(view: Card, measured: Sequence[float]) -> str | None:
+def disagreement(word: str, measured: Sequence[float]) -> str | None:
     """What is wrong with the card; None if it says what was measured."""
-    said = claimed(view)
+    said = claimed(CARDS[word])
     if len(said) == len(measured) and all(one.holds(number) for one, number in zip(said, measured, strict=True)):
         return None
-    return f"{view.word}: the card says “{view.claim}”, measured are {tuple(measured)}"
+    return f"{word}: the card says “{CARDS[word].claim}”, measured are {tuple(measured)}"
 
 
 @pytest.fixture(scope="module")
@@ -62,41 +60,40 @@ def passes() -> Passes:
     return Passes()
 
 
-@pytest.mark.parametrize("view", CARDS, ids=NAMES)
-def test_the_card_says_what_is_measured(view, passes):
-    assert disagreement(view, MEASURE[view.word](passes)) is None
+@pytest.mark.parametrize("word", CARDS)
+def test_the_card_says_what_is_measured(word, passes):
+    assert disagreement(word, MEASURE[word](passes)) is None
 
 
 def test_a_wrong_card_is_seen():
-    view = BY_WORD["paris"]
-    assert disagreement(view, (0.7725, 0.15)) is not None
-    assert disagreement(view, (0.7725,)) is not None
-    assert disagreement(BY_WORD["order"], (1e-9,)) is not None
+    assert disagreement("paris", (0.7725, 0.15)) is not None
+    assert disagreement("paris", (0.7725,)) is not None
+    assert disagreement("order", (1e-9,)) is not None
 
 
 def test_heads_are_measured_as_transformers_own_eager_code_has_them(passes, minilm, smollm):
     """The weights that cards speak of, from another computation than ours."""
     for word, model in (("pronoun", minilm), ("induction", smollm), ("unscaled", smollm), ("previous", minilm)):
-        address = BY_WORD[word].address
+        address = CARDS[word].address
         layer, head = int(address[state.LAYER]), int(address[state.HEAD])
         weights = eager_attentions(model, passes.of(model.name, address[state.TEXT])).attentions[layer][0, head].numpy()
         if word == "previous":
             expected = np.diagonal(weights, -1).mean()
         else:
             expected = weights[int(address[state.QUERY]), int(address[state.KEY])]
-        assert claimed(BY_WORD[word])[0].holds(float(expected)), word
+        assert claimed(CARDS[word])[0].holds(float(expected)), word
 
 
 def test_pictures_are_what_core_paints_now(passes):
     """Within what the last digits of a model's numbers can change."""
-    assert sorted(PAINT) == sorted(MEASURE) == sorted(NAMES) == sorted(path.stem for path in PICTURES.iterdir())
-    for view in CARDS:
-        with Image.open(view.picture) as file:
+    assert sorted(PAINT) == sorted(MEASURE) == sorted(CARDS) == sorted(path.stem for path in PICTURES.iterdir())
+    for word in CARDS:
+        with Image.open(PICTURES / f"{word}.png") as file:
             stored = np.asarray(file.convert("RGBA"), float)
-        now = np.asarray(painted(view.word, passes), float)
+        now = np.asarray(painted(word, passes), float)
         assert stored.shape == now.shape == (HEIGHT, WIDTH, 4)
-        assert np.abs(stored - now).mean() < 1, f"{view.word}: `python -m tests.test_gallery --write` paints it anew"
-        assert view.picture.stat().st_size < 15_000
+        assert np.abs(stored - now).mean() < 1, f"{word}: `python -m tests.test_gallery --write` paints it anew"
+        assert (PICTURES / f"{word}.png").stat().st_size < 15_000
 
 
 def test_every_view_is_a_card_whose_link_says_all():
@@ -104,27 +101,27 @@ def test_every_view_is_a_card_whose_link_says_all():
     assert not app.exception
     found = {link.proto.label: link.proto for link in app.get("page_link")}
     assert len(CARDS) >= 14
-    assert sorted(word for words in GROUPS.values() for word in words) == sorted(NAMES)
+    assert sorted(word for words in GROUPS.values() for word in words) == sorted(CARDS)
     assert [group.value for group in app.subheader] == ["Start here", "Language", "Change", "Theory"]
-    assert {view.sentence for view in CARDS} <= {part.value for part in app.markdown}
-    for view in CARDS:
+    assert {view.sentence for view in CARDS.values()} <= {part.value for part in app.markdown}
+    for view in CARDS.values():
         link = found[f"**{view.title}**"]
         assert link.page == view.page
         assert set(view.address) <= state.IN_ADDRESS
         assert links.lasting(view.address)[state.VERSION] == str(links.VERSION)
         assert f"{state.VERSION}={links.VERSION}" in link.query_string
     shown = [picture.proto.imgs[0].alt for picture in app.get("image")]
-    assert sorted(shown) == sorted(view.alt for view in CARDS)
+    assert sorted(shown) == sorted(view.alt for view in CARDS.values())
     assert not [switch for switch in app.toggle if switch.key == state.TABLES]  # these pictures have no tables
 
 
 def test_each_sentence_is_one_glance():
-    for view in CARDS:
-        assert len(view.sentence.split()) <= 20, view.word
-        assert len(view.claim) <= 24, view.word
+    for word, view in CARDS.items():
+        assert len(view.sentence.split()) <= 20, word
+        assert len(view.claim) <= 24, word
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
     ran = Passes()
     for one in CARDS:
-        one.picture.write_bytes(as_png(painted(one.word, ran)))
+        (PICTURES / f"{one}.png").write_bytes(as_png(painted(one, ran)))

@@ -1,4 +1,4 @@
-"""The lessons, in the order of the menu: their files, their titles, and the page after each."""
+"""The lessons, in the order of the menu: their titles, the page after each, and the files of all pages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LESSONS = {
 }
 
 
-def file(lesson: str) -> Path:
-    """Return the file of a lesson's page."""
-    return PAGES / "learn" / f"{lesson}.py"
+def file(page: str) -> Path:
+    """Return the file of a page or a lesson, by its name in addresses."""
+    return PAGES / ("learn" if page in LESSONS else "") / f"{page}.py"
 
 
 def after(title: str) -> tuple[Path, str]:
@@ -28,5 +28,5 @@ def after(title: str) -> tuple[Path, str]:
     titles = list(LESSONS.values())
     index = titles.index(title) + 1
     if index == len(titles):
-        return PAGES / "step_by_step.py", "Step by step"
+        return file("step_by_step"), "Step by step"
     return file(list(LESSONS)[index]), titles[index]

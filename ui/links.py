@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -23,10 +24,11 @@ from urllib.parse import urlencode
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.errors import StreamlitPageNotFoundError
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.query_params import sanitize_query_string
 
-from ui import state
+from ui import lessons, state
 from ui.address import follow
 from ui.markdown import plain
 
@@ -269,6 +271,13 @@ def put(key: str, value: Any) -> None:
     st.session_state.setdefault(state.CHOSEN, {})[key] = value
 
 
+def forget(*keys: str) -> None:
+    """Let fields open anew in the next run."""
+    for key in keys:
+        st.session_state.pop(key, None)
+        st.session_state[state.CHOSEN].pop(key, None)
+
+
 def _read(key: str, form: Form, words: Sequence[str], opening: Any, label: str) -> Any:
     if not any(words) and not isinstance(form, Text):
         return opening
@@ -309,6 +318,12 @@ def lasting(address: Mapping[str, Any]) -> dict[str, Any]:
 def go_to(link: str, *, instead: bool = False) -> None:
     """Make the browser go to a link below the app's own address in the next run, or put it `instead` of the history's entry."""
     st.session_state[state.GOING] = [time.time_ns() // 1_000_000, link, instead]
+
+
+def link_to(page: str, label: str, icon: str | None, address: Mapping[str, Any] | None = None) -> None:
+    """Show a link to a page; none on a page that runs by itself, which knows no others."""
+    with suppress(StreamlitPageNotFoundError):
+        st.page_link(lessons.file(page), label=label, icon=icon, query_params=address)
 
 
 def lead_on(page: str) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
 from core.figures.labels import visible
@@ -30,3 +33,13 @@ def quoted(token: str) -> str:
 def show_error(error: InputError) -> None:
     """Show what is wrong with an input."""
     st.error(plain(str(error)), icon=":material/error:")
+
+
+@contextmanager
+def errors_shown(place: DeltaGenerator | None = None) -> Iterator[None]:
+    """Run what an input may be wrong for, and show what is wrong with it: in `place`, or here."""
+    try:
+        yield
+    except InputError as error:
+        with nullcontext() if place is None else place:
+            show_error(error)

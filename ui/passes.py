@@ -86,19 +86,14 @@ def captured(
 
     near  another request, which may differ in a few edits only: where its pass is known, this one continues from it
     """
-    network = load(request.model)
     if request.model.is_recorded:
         return _recorded(request)
-    options: dict[str, Any] = {"edits": request.edits, "on_progress": on_progress}
-    if request.image is not None:
-        options |= _text_beside(request) | {"known": _known(request, near)}
-        return call(capture, network, image=call(read_image, request.image), **options)
-    target = target_of(request)
+    network = load(request.model)
+    target_of(request)  # written before the time is taken
     start = TURNS.clock()
-    options |= limits_of(request) | {"known": _known(request, near)}
-    pass_ = call(capture, network, request.text, pair=request.pair, target=target, **options)
+    pass_ = _read(request, on_progress, near=near)
     seconds = TURNS.clock() - start
-    if request.edits is None:  # they take their own time
+    if request.edits is None and request.image is None:  # which take their own time
         cost = reading_operations(network, len(pass_.input_ids), target_tokens=max(1, len(pass_.target_ids)))
         SPEEDS.learn(Run(network.label, "reading", cost, seconds))
     return pass_
@@ -107,14 +102,21 @@ def captured(
 @cached(MEMORY)
 def with_components(request: TextRequest, *, on_progress: OnProgress | None = None) -> Capture:
     """The pass with what each component wrote into the residual stream."""
-    if request.model.is_recorded:
-        return _recorded(request)
-    options: dict[str, Any] = {"edits": request.edits, "components": True, "on_progress": on_progress}
+    return _recorded(request) if request.model.is_recorded else _read(request, on_progress, components=True)
+
+
+def _read(
+    request: TextRequest, on_progress: OnProgress | None, *, near: TextRequest | None = None, components: bool = False
+) -> Capture:
+    """Let the model read the text, the image or both."""
+    network = load(request.model)
+    options: dict[str, Any] = {"edits": request.edits, "components": components, "on_progress": on_progress}
+    options |= limits_of(request) if request.image is None else _text_beside(request)
+    if not components:
+        options["known"] = _known(request, near)
     if request.image is not None:
-        options |= _text_beside(request)
-        return call(capture, load(request.model), image=call(read_image, request.image), **options)
-    options |= limits_of(request)
-    return call(capture, load(request.model), request.text, pair=request.pair, target=target_of(request), **options)
+        return call(capture, network, image=call(read_image, request.image), **options)
+    return call(capture, network, request.text, pair=request.pair, target=target_of(request), **options)
 
 
 def _recorded(request: TextRequest) -> Capture:

@@ -90,6 +90,18 @@ def told(kind: Literal["words", "number"] = "words") -> AbstractContextManager:
     return st.container(key=told_key(kind), gap=None) if is_on() else nullcontext()
 
 
+def tell(words: str, kind: Literal["words", "number"] = "words") -> None:
+    """Show words that the audience reads, too: see `told`."""
+    with told(kind):
+        st.markdown(words)
+
+
+def finding(words: str, level: int = 3) -> None:
+    """Say what the page has found, with its number in bold: at a desk it is a heading of this level."""
+    with told("number"):
+        st.markdown(words if is_on() else f"{'#' * level} {words}", anchors=False)
+
+
 def told_key(kind: Literal["words", "number"] = "words") -> str:
     """Return the key of the next container for `told`."""
     current = _CURRENT.get()

@@ -38,7 +38,7 @@ Tell = Callable[[str, float | None], None]
 
 # In sight wherever the page is scrolled to, and out of the page's flow. A gap would move the page too: hence the parent.
 # A line without words is not seen.
-_LINE = f"[class*=st-key-{state.progress('')}]"
+_LINE = f"[class*=st-key-{state.one_of(state.PROGRESS, '')}]"
 STYLE = (
     f"div:has(> {_LINE}) {{ position: fixed; top: 3.85rem; left: 1rem; right: 1rem; z-index: 1100; width: auto;"
     " max-width: 44rem; margin: auto; border-radius: .5rem; background: Canvas; }"
@@ -343,7 +343,9 @@ def _show(line: DeltaGenerator, words: str, done: float | None) -> None:
 
 def _strip(place: DeltaGenerator) -> DeltaGenerator:
     """Return a line for what comes and goes while something works. It lies over the page, so that nothing moves."""
-    return place.container(key=state.progress(next(_STRIPS)), horizontal=True, vertical_alignment="bottom")
+    return place.container(
+        key=state.one_of(state.PROGRESS, next(_STRIPS)), horizontal=True, vertical_alignment="bottom"
+    )
 
 
 def _wishes() -> dict[int, _Wish]:

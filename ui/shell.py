@@ -36,7 +36,7 @@ st.html(
     # Plotly's buttons stand beside the name of the columns, where they cover neither cells nor the colour bar.
     ".js-plotly-plot .modebar-container { top: auto !important; bottom: 0; }"
     ".js-plotly-plot .plotly .modebar { top: auto; bottom: 2px; }"
-    f"[class*=st-key-{state.alike(0)[:-1]}] p {{ text-align: start; }}"  # a list: on a phone its entries wrap
+    f"[class*=st-key-{state.one_of(state.ALIKE, '')}] p {{ text-align: start; }}"  # a list: on a phone its entries wrap
     f".stMain .st-key-{state.FINDINGS} {{ row-gap: 0; }}"  # on a phone each has a line
     f"{progress.STYLE}{STYLE}{IN_A_FRAME if embedded else ''}</style>"
 )

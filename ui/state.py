@@ -82,10 +82,10 @@ PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has
 TOKEN_VIEW, CLICKS_SEEN, ARROWS = "token_view", "clicks_seen", "arrows"
 PRESSES = "presses"  # of arrow keys that the page has seen
 
-# Work in progress
-WISHES = (
-    "wishes"  # by the hash of the work's name: why it does not continue, or that it is wanted although it takes long
-)
+# Work in progress: what the key of each line begins with that says how far it is
+PROGRESS = "progress"
+# By the hash of the work's name: why it does not continue, or that it is wanted although it takes long
+WISHES = "wishes"
 
 # Step by step, Heads
 SOURCE, STAGE, WEIGHTS = in_address("source", "stage", "weights")
@@ -107,7 +107,7 @@ ARCHIVE = "archive"
 ATLAS_BY, METRIC, MEASURED_ON = in_address("by", "metric", "on")
 AT_LEAST, FROM_LAYER, TO_LAYER, ORDER = in_address("least", "from_layer", "to_layer", "order")
 RANKED = "ranked"
-FINDINGS = "findings"  # the line of them
+FINDINGS, FINDING = "findings", "finding"  # the line of heads that stand out, and what the key of each begins with
 LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = in_address("pattern_of", "back", "stripes", "block_length", "pairs")
 SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = in_address("as", "what", "without", "renormalise", "by_word")
 MEAN_OF, PINNED_TOKENS, DIRECTION, PART_OF_PAIR = in_address("mean_of", "pins", "look", "across")
@@ -147,9 +147,8 @@ USE_EXAMPLE = "use_example"
 
 # Why: the answer and what it is compared with, the path, the stop that is shown and its side, and what is cut
 ANSWER, RATHER_THAN, LIKE_TEXT = in_address("answer", "than", "like")
-PIECES = dict(
-    zip((ANSWER, RATHER_THAN), in_address("answer_piece", "than_piece"), strict=True)
-)  # of a word of several tokens
+# Of a word of several tokens
+PIECES = dict(zip((ANSWER, RATHER_THAN), in_address("answer_piece", "than_piece"), strict=True))
 PATH, STOP, SIDE, CUTS, CUT_TO = in_address("path", "stop", "side", "cuts", "as_in")
 (ANSWER_SHOWS,) = in_address("answer_as")
 FOLLOW_ANSWER = "follow_answer"
@@ -157,12 +156,8 @@ FOLLOW_ANSWER = "follow_answer"
 # Learn: which part of the lesson; then the knobs of each lesson
 (PART,) = in_address("part")
 NEXT_PART, WAY_ON = "next_part", "way_on"
-EXPERIMENT, KNOBS, EXPERIMENT_PICTURE, EXPERIMENT_WORDS = (
-    "experiment",
-    "knobs",
-    "experiment_picture",
-    "experiment_words",
-)
+EXPERIMENT, KNOBS = "experiment", "knobs"
+EXPERIMENT_PICTURE, EXPERIMENT_WORDS = "experiment_picture", "experiment_words"
 
 # Query, key, value
 ANGLE, KEY_LENGTH, SWAP = in_address("angle", "key_length", "swap")
@@ -206,7 +201,8 @@ STEP, STEP_SHOWS, STEP_TELLS = in_address("step", "rows", "beside")
 # Corpus: which run; all heads as a grid or a map; what of the chosen one is shown; which examples
 RUN, HEADS_AS, LOOKS_BY, AGAINST = in_address("run", "heads_as", "looks", "against")
 KEPT, QUANTILES, BATCH = in_address("kept", "quantiles", "batch")
-SHADES = "shades"
+SHADES, SHADED = "shades", "shaded"  # the legend of the examples, and what the key of each begins with
+ALIKE = "alike"  # what the key of each head begins with that is like the chosen one
 RUN_INCLUDED, RUN_OWN = "documentation", "own"  # in the address: the included run, the one over a text of one's own
 OWN_FIELDS, OWN_TEXT, OWN_FILE, START_RUN = "own_fields", "own_text", "own_file", "start_run"
 OWN_RUN = "own_run"  # what was last asked for there
@@ -217,34 +213,9 @@ def button(name: str, job: int) -> str:
     return f"{name}_{job & 0xFFFFFFFF:08x}"
 
 
-def card(word: str) -> str:
-    """The key of a card of the start page."""
-    return f"{CARD}_{word}"
-
-
-def cards(group: int) -> str:
-    """The key of the grid of a group of cards."""
-    return f"{CARDS}_{group}"
-
-
-def progress(number: int | str) -> str:
-    """The key of a line that says how far some work is; no two lines have the same."""
-    return f"progress_{number}"
-
-
-def finding(place: int) -> str:
-    """The key of the button for one of the heads that stand out."""
-    return f"finding_{place}"
-
-
-def alike(place: int) -> str:
-    """The key of the button for one of the heads that are like the chosen one."""
-    return f"alike_{place}"
-
-
-def example(place: int) -> str:
-    """The key of one of the examples that are shown."""
-    return f"shaded_{place}"
+def one_of(several: str, which: int | str) -> str:
+    """The key of one of several places or widgets, whose keys all begin with the same name."""
+    return f"{several}_{which}"
 
 
 def download(name: str) -> str:

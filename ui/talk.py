@@ -120,9 +120,8 @@ def view_of(title: str, page: str, parameters: Mapping[str, Sequence[str]], note
     """
     kept = {name: tuple(words) for name, words in parameters.items() if name not in NOT_OF_A_VIEW}
     texts = (title, page, notes, *kept, *(word for words in kept.values() for word in words))
-    if any(
-        re.search(r"[\ud800-\udfff]", text) for text in texts
-    ):  # JSON can hold half of a surrogate pair; no page shows it
+    # JSON can hold half of a surrogate pair; no page shows it.
+    if any(re.search(r"[\ud800-\udfff]", text) for text in texts):
         raise _error("The view contains half of a character. Type it again.")
     view = View(title[:MAX_TITLE], page, kept, notes[:MAX_NOTES])
     if len(view.link) > MAX_LINK:

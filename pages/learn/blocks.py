@@ -1,7 +1,5 @@
 """In blocks: attention over a few keys at a time gives the same output."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,43 +13,41 @@ from core.units import small_number
 from ui import state
 from ui.calls import call, result
 from ui.controls.fields import token_picker, whole_number
-from ui.controls.toy import sentence_knob
+from ui.controls.pinned import Tokens
 from ui.markdown import quoted
-from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.common.tables import numbers, table
-from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
+from ui.views.common import numbers, show_chart, show_heatmap, table
+from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs, sentence_knob
+
+lesson = Lesson("In blocks", "Attention can read the keys in blocks, a few at a time. The output is the same.")
 
 MAX_STEPS = 10  # in the table
 SENTENCE = "Blocks of keys give the very same result as all keys."
 
 
-def a_sentence(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "sentence",
+    "A sentence",
+    "A softmax seems to need the whole row of scores. It does not: after each block of keys, keep the largest score m, the "
+    "sum of e^(score − m) and the output so far. When m grows, multiply the old sum by e^(old m − new m). Every row of the "
+    "lower picture is exact attention over the keys so far. FlashAttention works this way: it never stores all scores.",
+)
+def a_sentence(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         words = sentence_knob(SENTENCE, d_head=6)
         trace = call(attend, words.query, words.key, words.value)
-    show_blocks(trace, words.query_tokens, words.key_tokens, picture, knobs, opening=6)
+    show_blocks(trace, (words.query_tokens, words.key_tokens), picture, knobs, opening=6)
 
 
-def in_a_model(experiment: Experiment) -> None:
-    chosen = real_head()
-    if chosen is None:
-        return
-    _, scene = chosen
+@lesson.in_a_model("A head of the model, computed in blocks. Masked keys add nothing.")
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
     picture, knobs = picture_and_knobs(experiment)
-    last = len(scene.query_tokens) - 1
-    show_blocks(scene.trace, scene.query_tokens, scene.key_tokens, picture, knobs, opening=last)
+    show_blocks(scene.trace, scene.tokens, picture, knobs, opening=len(scene.tokens[0]) - 1)
 
 
 def show_blocks(
-    trace: AttentionTrace,
-    query_tokens: Sequence[str],
-    key_tokens: Sequence[str],
-    picture: DeltaGenerator,
-    knobs: DeltaGenerator,
-    *,
-    opening: int,
+    trace: AttentionTrace, tokens: Tokens, picture: DeltaGenerator, knobs: DeltaGenerator, *, opening: int
 ) -> None:
+    query_tokens, key_tokens = tokens
     with knobs:
         left, right = st.columns(2, wrap=False, gap="xxsmall")
         with left:
@@ -104,16 +100,4 @@ def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
     show_heatmap(chart, "steps", "The output after each block. The last row is computed directly.", compact=True)
 
 
-EXPERIMENTS = (
-    Experiment(
-        "sentence",
-        "A sentence",
-        "A softmax seems to need the whole row of scores. It does not: after each block of keys, keep the largest score m, the "
-        "sum of e^(score − m) and the output so far. When m grows, multiply the old sum by e^(old m − new m). Every row of the "
-        "lower picture is exact attention over the keys so far. FlashAttention works this way: it never stores all scores.",
-        a_sentence,
-    ),
-    Experiment("model", IN_A_MODEL, "A head of the model, computed in blocks. Masked keys add nothing.", in_a_model),
-)
-
-show_lesson("In blocks", "Attention can read the keys in blocks, a few at a time. The output is the same.", EXPERIMENTS)
+lesson.show()

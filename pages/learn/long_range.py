@@ -2,6 +2,7 @@
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import INK
@@ -10,50 +11,62 @@ from core.figures.plots.lines import Series, lines
 from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state
 from ui.calls import call, result
-from ui.controls.fields import menu, numbered, slider, switch, whole_slider
+from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
 from ui.requests import KindRequest
 from ui.views import experiments
-from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, show_lesson
+from ui.views.common import show_chart, show_heatmap
+from ui.views.lesson import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
 from ui.views.sources.passes import choose_text
+
+lesson = Lesson(
+    "Long range",
+    "Attention connects any two tokens in one step. A recurrent layer needs a step for each token between them.",
+)
 
 VECTOR_SIZES = numbered((16, 64, 128, 256, 576, 1024, 4096))
 LENGTHS = np.unique(np.geomspace(1, 8192, 40).round().astype(int))
 
 
-def steps_and_operations(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "steps",
+    "Steps and operations",
+    "A recurrent layer reads one token after another: n steps from the first to the last. Attention connects any two in "
+    "one step. It needs n²d multiplications instead of nd²: more if the text has more tokens than a vector has numbers.",
+)
+def steps_and_operations(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         width = menu("Numbers in a vector (d)", state.VECTOR_SIZE, VECTOR_SIZES, opening=576, look="line")
     cost = result(call(costs, LENGTHS, width))
     with picture:
-        left, right = st.columns(2)
-        with left:
-            st.markdown("**Sequential steps**")
-            curves = [
-                Series("recurrent", cost.lengths, cost.recurrent_sequential),
-                Series("attention", cost.lengths, cost.attention_sequential),
-            ]
-            chart = lines(curves, x="tokens n", y="steps", log_x=True, log_y=True)
-            show_chart(chart, "steps", "Sequential steps, by the length of the text.")
-        with right:
-            st.markdown("**Multiplications**")
-            curves = [
-                Series("recurrent nd²", cost.lengths, cost.recurrent_operations),
-                Series("attention n²d", cost.lengths, cost.attention_operations),
-            ]
-            chart = lines(curves, x="tokens n", y="up to a constant factor", log_x=True, log_y=True)
-            crossing = {"dash": "dot", "width": 1.5, "color": INK}
-            chart.layout["shapes"] = [full_height(cost.crossing, cost.crossing, line=crossing)]
-            show_chart(chart, "operations", "Multiplications, by the length of the text.")
+        sequential = [
+            Series("recurrent", cost.lengths, cost.recurrent_sequential),
+            Series("attention", cost.lengths, cost.attention_sequential),
+        ]
+        multiplied = [
+            Series("recurrent nd²", cost.lengths, cost.recurrent_operations),
+            Series("attention n²d", cost.lengths, cost.attention_operations),
+        ]
+        steps = lines(sequential, x="tokens n", y="steps", log_x=True, log_y=True)
+        operations = lines(multiplied, x="tokens n", y="up to a constant factor", log_x=True, log_y=True)
+        crossing = {"dash": "dot", "width": 1.5, "color": INK}
+        operations.layout["shapes"] = [full_height(cost.crossing, cost.crossing, line=crossing)]
+        show_beside(
+            ("Sequential steps", show_chart, steps, "steps", "Sequential steps, by the length of the text."),
+            ("Multiplications", show_chart, operations, "operations", "Multiplications, by the length of the text."),
+        )
         st.markdown(f"Both need the same number of multiplications at n = d = **{cost.crossing:,}** tokens.")
 
 
-def gradients(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "gradients",
+    "Gradients",
+    "How strongly the last output depends on each earlier token, in untrained layers. A recurrent layer multiplies the "
+    "gradient at every step: factors below 1 make it vanish, factors above 1 explode. Attention needs one step.",
+)
+def gradients(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
-        length = whole_slider("Tokens", state.LENGTH, 64, 16, 128, 16)
+        length = slider("Tokens", state.LENGTH, 64, 16, 128, 16)
         gain = slider("RNN: recurrent weights ×", state.GAIN, 1.0, 0.5, 4.0, 0.5)
         forget = slider("LSTM: added to the forget gate", state.FORGET, 0.0, 0.0, 5.0, 0.5)
         measured = result(experiments.gradient_reach(length, gain, forget))
@@ -74,6 +87,12 @@ def gradients(experiment: Experiment) -> None:
         )
 
 
+@lesson.free_experiment(
+    "model",
+    IN_A_MODEL,
+    "The distance that each head looks, averaged with its weights. Many heads rest on the first token: leave it out to "
+    "see what else they do.",
+)
 def in_a_model(experiment: Experiment) -> None:
     passed = choose_text()
     if passed is None:
@@ -103,32 +122,4 @@ def in_a_model(experiment: Experiment) -> None:
             st.caption(f"Measured at {MAX_QUERIES} evenly spaced queries.")
 
 
-EXPERIMENTS = (
-    Experiment(
-        "steps",
-        "Steps and operations",
-        "A recurrent layer reads one token after another: n steps from the first to the last. Attention connects any two in "
-        "one step. It needs n²d multiplications instead of nd²: more if the text has more tokens than a vector has numbers.",
-        steps_and_operations,
-    ),
-    Experiment(
-        "gradients",
-        "Gradients",
-        "How strongly the last output depends on each earlier token, in untrained layers. A recurrent layer multiplies the "
-        "gradient at every step: factors below 1 make it vanish, factors above 1 explode. Attention needs one step.",
-        gradients,
-    ),
-    Experiment(
-        "model",
-        IN_A_MODEL,
-        "The distance that each head looks, averaged with its weights. Many heads rest on the first token: leave it out to "
-        "see what else they do.",
-        in_a_model,
-    ),
-)
-
-show_lesson(
-    "Long range",
-    "Attention connects any two tokens in one step. A recurrent layer needs a step for each token between them.",
-    EXPERIMENTS,
-)
+lesson.show()

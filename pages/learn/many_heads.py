@@ -1,8 +1,11 @@
 """Many heads: a layer splits its width among several heads and joins them again; its output is a sum over heads."""
 
+from functools import partial
+
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from core.figures.heatmaps.borders import with_borders
 from core.figures.heatmaps.heatmap import Axis, heatmap
@@ -18,11 +21,14 @@ from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
 from ui.views import experiments
-from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.common.tables import table
-from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, show_lesson
+from ui.views.common import show_chart, show_heatmap, table
+from ui.views.lesson import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
 from ui.views.sources.heads import opening_head
 from ui.views.sources.passes import SENTENCE, choose_text
+
+lesson = Lesson(
+    "Many heads", "A layer attends several times at once, each time with a piece of its queries, keys and values."
+)
 
 HEAD_COUNTS = numbered((1, 2, 4, 8, 12))
 STRONGEST = "strongest"  # stands for a word in the address
@@ -49,8 +55,13 @@ def names(count: int) -> list[str]:
     return [f"head {head}" if count <= 4 else str(head) for head in range(count)]
 
 
-def split_and_join(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "split",
+    "Split and join",
+    "Queries, keys and values are split into h pieces. Each head attends with its own piece; the outputs are put side by "
+    "side and multiplied by W_O. More heads are narrower heads: the number of parameters stays 4 · d_model².",
+)
+def split_and_join(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         words, many = sentence_and_heads()
     result(attribute(many, "joined"))
@@ -85,21 +96,24 @@ def split_and_join(experiment: Experiment) -> None:
 
 def show_joined(words: tuple[str, ...], many: ManyHeads) -> None:
     """Show the heads' outputs side by side, and the output of the layer."""
-    joined, output = st.columns(2)
-    with joined:
-        st.markdown("**Outputs side by side**")
-        chart = heatmap(many.joined, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
-        borders = range(many.d_head, many.joined.shape[1], many.d_head)
-        chart = with_borders(chart, columns=borders, names=[str(head) for head in range(many.heads)])
-        show_heatmap(chart, "joined", "The heads' outputs side by side.", compact=True)
-    with output:
-        st.markdown("**Times W_O**")
-        chart = heatmap(many.output, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
-        show_heatmap(with_borders(chart), "output", "The output of the layer.", compact=True)
+    axes, show = (Axis("query", words), Axis("column")), partial(show_heatmap, compact=True)
+    joined, output = (
+        heatmap(values, *axes, name="output", height=230, compact=True) for values in (many.joined, many.output)
+    )
+    borders = range(many.d_head, many.joined.shape[1], many.d_head)
+    with_borders(joined, columns=borders, names=[str(head) for head in range(many.heads)])
+    show_beside(
+        ("Outputs side by side", show, joined, "joined", "The heads' outputs side by side."),
+        ("Times W_O", show, with_borders(output), "output", "The output of the layer."),
+    )
 
 
-def sum_of_heads(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "sum",
+    "A sum of heads",
+    "W_O can be split by rows, some for each head. So the output is a sum: each head adds its own contribution.",
+)
+def sum_of_heads(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         words, many = sentence_and_heads()
         length, along = lengths(result(attribute(many, "contributions")))
@@ -138,8 +152,13 @@ def show_lengths(
     )
 
 
-def why_several(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "several",
+    "Why several",
+    "A row of weights adds up to 1. One head that needs two words gets a blend: at one half, both sentences look the "
+    "same. Two heads get both words whole.",
+)
+def why_several(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         share = slider("One head: its weight on the left word", state.HEAD_SHARE, 0.5, 0.0, 1.0, 0.1)
         fetched = result(call(fetch, share))
@@ -165,6 +184,12 @@ def why_several(experiment: Experiment) -> None:
         )
 
 
+@lesson.free_experiment(
+    "model",
+    IN_A_MODEL,
+    "The heads of a layer look at different words. The length of a contribution is how much a head adds; along the sum "
+    "it can be negative.",
+)
 def in_a_model(experiment: Experiment) -> None:
     passed = choose_text()
     if passed is None:
@@ -201,38 +226,4 @@ def in_a_model(experiment: Experiment) -> None:
         show_heatmap(chart, "weights of heads", "The weights of every head of the layer.", compact=True)
 
 
-EXPERIMENTS = (
-    Experiment(
-        "split",
-        "Split and join",
-        "Queries, keys and values are split into h pieces. Each head attends with its own piece; the outputs are put side by "
-        "side and multiplied by W_O. More heads are narrower heads: the number of parameters stays 4 · d_model².",
-        split_and_join,
-    ),
-    Experiment(
-        "sum",
-        "A sum of heads",
-        "W_O can be split by rows, some for each head. So the output is a sum: each head adds its own contribution.",
-        sum_of_heads,
-    ),
-    Experiment(
-        "several",
-        "Why several",
-        "A row of weights adds up to 1. One head that needs two words gets a blend: at one half, both sentences look the "
-        "same. Two heads get both words whole.",
-        why_several,
-    ),
-    Experiment(
-        "model",
-        IN_A_MODEL,
-        "The heads of a layer look at different words. The length of a contribution is how much a head adds; along the sum "
-        "it can be negative.",
-        in_a_model,
-    ),
-)
-
-show_lesson(
-    "Many heads",
-    "A layer attends several times at once, each time with a piece of its queries, keys and values.",
-    EXPERIMENTS,
-)
+lesson.show()

@@ -1,34 +1,35 @@
 """Masks: which keys a query may look at, and what that does to the weights."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, attend
 from core.attention import masks as m
 from core.attention.sources import Matrices
 from core.figures.chart import Chart
 from core.figures.heatmaps.additive import additive_mask
-from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis
 from core.figures.plots.bars import bar_panels
 from core.figures.theme import enlarged
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 from core.notebook.figures import stage_figure
 from ui import presenting, state
 from ui.calls import attribute, call, result, result_of
-from ui.controls.fields import menu, token_picker, whole_slider
+from ui.controls.fields import menu, slider, token_picker
 from ui.controls.mask_choice import pick_mask
-from ui.controls.toy import sentence_knob
+from ui.controls.pinned import Tokens
 from ui.markdown import plain, quoted
-from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.common.tables import numbers, table
-from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
+from ui.views.common import numbers, show_chart, show_heatmap, table
+from ui.views.lesson import Experiment, Lesson, TracedHead, sentence_knob, weights_chart
+
+lesson = Lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.")
 
 SENTENCE = "The cat sat. A dog ran."
 HEIGHT, TOP = 330, 40  # pixels: pictures in one line, and the room above each for a legend
 ONE_OF_THREE = 360  # pixels: the width of each
+OF_WEIGHTS = "The weights of each query."
 # Numbers that Python reads -> how they are shown.
 FILLS = {"0": "0", "-1": "−1", "-2": "−2", "-5": "−5", "-10": "−10", "-20": "−20", "-inf": "−∞"}
 
@@ -37,6 +38,11 @@ def toy(words: Matrices, mask: NDArray[np.bool_] | None) -> AttentionTrace:
     return call(attend, words.query, words.key, words.value, mask=mask)
 
 
+@lesson.free_experiment(
+    "patterns",
+    "Patterns",
+    "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
+)
 def patterns(experiment: Experiment) -> None:
     text, choice = st.columns([3, 6])
     with text:
@@ -44,19 +50,24 @@ def patterns(experiment: Experiment) -> None:
     with choice, st.container(horizontal=True):
         mask = pick_mask(len(words.query_tokens), len(words.key_tokens))
     trace = toy(words, mask)
-    result_of(stage_figure, trace, "weights", tokens=(words.query_tokens, words.key_tokens))
-    show_three("**M**: click a cell to flip it", trace, toy(words, None), words.query_tokens, words.key_tokens)
+    tokens = words.query_tokens, words.key_tokens
+    result_of(stage_figure, trace, "weights", tokens=tokens)
+    show_three("**M**: click a cell to flip it", trace, toy(words, None), tokens)
     st.markdown(experiment.words)
     nothing = int(trace.empty_rows.sum())
-    with presenting.told():
-        st.markdown(
-            f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend."
-            + (f" Queries that may look at nothing: {nothing}. Their weights are all 0." if nothing else "")
-        )
+    presenting.tell(
+        f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend."
+        + (f" Queries that may look at nothing: {nothing}. Their weights are all 0." if nothing else "")
+    )
 
 
-def why_not_0(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "zero",
+    "Why not 0",
+    "0 is a score like any other: e^0 = 1. Forbidden keys with a score of 0 keep a share and take it from the others. "
+    "Only −∞ gives a weight of exactly 0.",
+)
+def why_not_0(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         words = sentence_knob(SENTENCE)
         count = len(words.query_tokens)
@@ -79,12 +90,17 @@ def why_not_0(experiment: Experiment) -> None:
         )
 
 
-def nothing_left(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "empty",
+    "Nothing left",
+    "With padding before the text and a causal mask, the first queries may look at nothing. Headlight makes their weights "
+    "0. Elsewhere −∞ − (−∞) is NaN, or the lowest number instead of −∞ gives a uniform row: an average of padding.",
+)
+def nothing_left(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         words = sentence_knob(SENTENCE)
         count = len(words.key_tokens)
-        padded = whole_slider("Padded at the start", state.PADDED, 2, 1, 8)
+        padded = slider("Padded at the start", state.PADDED, 2, 1, 8, 1)
     kept = call(m.padding, np.arange(count) >= padded)
     mask = call(m.grid, call(m.both, m.causal, kept), count, count)
     trace = result(toy(words, mask))
@@ -95,7 +111,7 @@ def nothing_left(experiment: Experiment) -> None:
         "lowest number": result(call(lowest_number, trace)),
     }
     with picture:
-        show_weights(trace, tokens, tokens, "left", 270)
+        show(weights_of(trace, (tokens, tokens), height=270), "weights left", OF_WEIGHTS)
         st.markdown("The weights of query 0, which may look at nothing:")
         table(
             ["way", *map(plain, tokens), "sum"],
@@ -103,16 +119,13 @@ def nothing_left(experiment: Experiment) -> None:
         )
 
 
-def in_a_model(experiment: Experiment) -> None:
-    chosen = real_head()
-    if chosen is None:
-        return
-    _, scene = chosen
+@lesson.in_a_model("The mask that the model used in this layer.")
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
     trace = scene.trace
     without = trace.changed(mask=np.ones(trace.shape, dtype=bool))
     result_of(weight_on_forbidden, trace)
     result(attribute(trace, "mask"))
-    show_three("**M** of this layer", trace, without, scene.query_tokens, scene.key_tokens)
+    show_three("**M** of this layer", trace, without, scene.tokens)
     kind = m.describe(trace.mask)
     sentences = f"{experiment.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend."
     if kind == "none":
@@ -120,83 +133,33 @@ def in_a_model(experiment: Experiment) -> None:
     else:
         leaked = weight_on_forbidden(trace).mean()
         sentences += f" Without it, **{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
-    with presenting.told():
-        st.markdown(sentences)
+    presenting.tell(sentences)
 
 
-def show_three(
-    heading: str,
-    trace: AttentionTrace,
-    without: AttentionTrace,
-    query_tokens: Sequence[str],
-    key_tokens: Sequence[str],
-) -> None:
+def show_three(heading: str, trace: AttentionTrace, without: AttentionTrace, tokens: Tokens) -> None:
     """Show the mask, and the weights without it and with it, in one line."""
-    first, second, third = st.columns(3)
-    headings = (heading, "**Weights without it**", "**Weights with it**")
-    for column, words in zip((first, second, third), headings, strict=True):
-        with column, presenting.told():
-            st.markdown(words)
-    with first:
-        chart = additive_mask(m.additive(trace.mask), query_tokens, key_tokens, height=HEIGHT, width=ONE_OF_THREE)
-        _show(chart, "mask", "Which keys each query may attend to.")
-    with second:
-        show_weights(without, query_tokens, key_tokens, "without", HEIGHT, ONE_OF_THREE)
-    with third:
-        show_weights(trace, query_tokens, key_tokens, "with", HEIGHT, ONE_OF_THREE)
-
-
-def show_weights(
-    trace: AttentionTrace,
-    query_tokens: Sequence[str],
-    key_tokens: Sequence[str],
-    name: str,
-    height: int,
-    width: int = WIDTH,
-) -> None:
-    chart = heatmap(
-        trace.weights,
-        Axis("query", query_tokens),
-        Axis("key", key_tokens),
-        name="weight",
-        scale="share",
-        limit=1,
-        forbidden=~trace.mask,
-        height=height,
-        width=width,
-        printed=8,
+    size = {"height": HEIGHT, "width": ONE_OF_THREE}
+    mask = additive_mask(m.additive(trace.mask), *tokens, **size)
+    pictures = (
+        (heading, mask, "mask", "Which keys each query may attend to."),
+        ("**Weights without it**", weights_of(without, tokens, **size), "weights without", OF_WEIGHTS),
+        ("**Weights with it**", weights_of(trace, tokens, **size), "weights with", OF_WEIGHTS),
     )
-    _show(chart, f"weights {name}", "The weights of each query.")
+    for column, (words, chart, name, alt) in zip(st.columns(3), pictures, strict=True):
+        with column:
+            presenting.tell(words)
+            show(chart, name, alt)
 
 
-def _show(chart: Chart, name: str, alt: str) -> None:
+def weights_of(trace: AttentionTrace, tokens: Tokens, **size: int) -> Chart:
+    axes = Axis("query", tokens[0]), Axis("key", tokens[1])
+    return weights_chart(trace, *axes, limit=1, printed=8, **size)
+
+
+def show(chart: Chart, name: str, alt: str) -> None:
     """Show a picture with the same room above as the others in its line, and without zooming, which a click could start."""
     chart.layout["dragmode"], chart.layout["margin"]["t"] = False, enlarged(TOP)
     show_heatmap(chart, name, alt, compact=True)
 
 
-EXPERIMENTS = (
-    Experiment(
-        "patterns",
-        "Patterns",
-        "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
-        patterns,
-    ),
-    Experiment(
-        "zero",
-        "Why not 0",
-        "0 is a score like any other: e^0 = 1. Forbidden keys with a score of 0 keep a share and take it from the others. "
-        "Only −∞ gives a weight of exactly 0.",
-        why_not_0,
-    ),
-    Experiment(
-        "empty",
-        "Nothing left",
-        "With padding before the text and a causal mask, the first queries may look at nothing. Headlight makes their weights "
-        "0. Elsewhere −∞ − (−∞) is NaN, or the lowest number instead of −∞ gives a uniform row: an average of padding.",
-        nothing_left,
-    ),
-    Experiment("model", IN_A_MODEL, "The mask that the model used in this layer.", in_a_model),
-)
-
-show_lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.", EXPERIMENTS)
+lesson.show()

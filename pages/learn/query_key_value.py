@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import streamlit as st
 from numpy.typing import ArrayLike, NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace
 from core.attention.stages import number
@@ -26,11 +27,15 @@ from core.lessons.query_key_value import (
 )
 from ui import presenting, state
 from ui.calls import call, result
-from ui.controls.fields import menu, slider, token_picker, whole_slider
+from ui.controls.fields import menu, slider, token_picker
 from ui.markdown import plain, quoted
-from ui.views.common.pictures import show_chart
-from ui.views.common.tables import numbers, table
-from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
+from ui.views.common import numbers, show_chart, table
+from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs
+
+lesson = Lesson(
+    "Query, key, value",
+    "A query says what a token looks for, a key what it can be found by, a value what it passes on.",
+)
 
 ANIMAL, STREET = 0, 1  # places in TOKENS
 HEIGHT, LOW = 400, 330  # pixels; the lower one where all arrows go to one side
@@ -38,13 +43,7 @@ NAMED = 4  # keys of a real head that have their names beside their arrows
 
 
 def turned() -> AttentionTrace:
-    return call(example, whole_slider("Angle of the query (degrees)", state.ANGLE, ANGLE, 0, 355, 5))
-
-
-def say(words: str) -> None:
-    """Show what an experiment has found, with its number in bold."""
-    with presenting.told("number"):
-        st.markdown(words if presenting.is_on() else f"#### {words}", anchors=False)
+    return call(example, slider("Angle of the query (degrees)", state.ANGLE, ANGLE, 0, 355, 5))
 
 
 def show(chart: Chart, names: Sequence[str], weights: Mapping[str, ArrayLike], height: int = HEIGHT) -> None:
@@ -81,44 +80,63 @@ def show_scores(aligned: Alignment, names: Sequence[str]) -> None:
     )
 
 
-def turn(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "turn",
+    "Turn the query",
+    "A score is a dot product: the length of the query, times the length of the key, times the cosine of the angle between "
+    "them. Softmax makes weights of the scores. The output is the mean of the values with these weights, so it stays "
+    "among them.",
+)
+def turn(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         trace = result(turned())
     best = int(trace.weights[0].argmax())
     with picture:
-        say(
+        presenting.finding(
             f"The query of {quoted(QUERY)} fits the key of {quoted(TOKENS[best])} best: "
-            f"weight **{trace.weights[0, best]:.0%}**."
+            f"weight **{trace.weights[0, best]:.0%}**.",
+            level=4,
         )
         show(plane_of(trace, {"output": trace.output[0]}), TOKENS, {"weight": trace.weights[0]})
         show_scores(alignment(trace), TOKENS)
 
 
-def lengthen(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "length",
+    "A longer key",
+    "A key twice as long has twice the score: more weight if the query points its way, less if it points away.",
+)
+def lengthen(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         factor = slider(f"Length of the key of {quoted(TOKENS[STREET])}, times", state.KEY_LENGTH, 2.0, 0.5, 4.0, 0.5)
         change = result(call(longer_key, turned(), STREET, factor))
     before, after = change.before.weights[0, STREET], change.after.weights[0, STREET]
     with picture:
-        say(
+        presenting.finding(
             f"A key {factor:g} times as long: the weight of {quoted(TOKENS[STREET])} goes from {before:.0%} to "
-            f"**{after:.0%}**."
+            f"**{after:.0%}**.",
+            level=4,
         )
         show_change(change)
         show_scores(alignment(change.after), TOKENS)
 
 
-def swap(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "values",
+    "Swap two values",
+    "Weights come from queries and keys alone. A value is what a token passes on: swap two, and only the output changes.",
+)
+def swap(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         others = {token: token for place, token in enumerate(TOKENS) if place != ANIMAL}
         words = f"Swap the value of {quoted(TOKENS[ANIMAL])} with that of"
         other = menu(words, state.SWAP, others, opening="tired", look="buttons")
         change = result(call(swapped_values, turned(), ANIMAL, TOKENS.index(other)))
     with picture:
-        say(f"The weights change by {number(change.of_weights)}, the output moves by **{change.of_output:.2f}**.")
+        presenting.finding(
+            f"The weights change by {number(change.of_weights)}, the output moves by **{change.of_output:.2f}**.",
+            level=4,
+        )
         show_change(change)
 
 
@@ -134,25 +152,25 @@ def show_change(change: Change) -> None:
     show(chart, TOKENS, {name: trace.weights[0] for name, trace in both.items()})
 
 
-def in_a_model(experiment: Experiment) -> None:
-    chosen = real_head()
-    if chosen is None:
-        return
-    _, scene = chosen
-    trace = scene.trace
+@lesson.in_a_model(
+    "Query and keys have more than two numbers here. Each key has its length and its angle to the query, all on one side.",
+)
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
+    trace, (query_tokens, key_tokens) = scene.trace, scene.tokens
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        query = token_picker("Query", state.QUERY, scene.query_tokens, strongest_cell(trace.weights)[0])
+        query = token_picker("Query", state.QUERY, query_tokens, strongest_cell(trace.weights)[0])
     aligned = result(call(alignment, trace, query))
-    token, names = scene.query_tokens[query], [scene.key_tokens[place] for place in aligned.places]
+    token, names = query_tokens[query], [key_tokens[place] for place in aligned.places]
     with picture:
         if not names:
             st.markdown(f"{quoted(token)} may look at nothing.")
             return
         (best,) = aligned.strongest(1)
-        say(
+        presenting.finding(
             f"{quoted(token)} looks most at {quoted(names[best])}, {aligned.angles[best]:.0f}° apart: "
-            f"weight **{aligned.weights[best]:.0%}**."
+            f"weight **{aligned.weights[best]:.0%}**.",
+            level=4,
         )
         labelled = aligned.strongest(NAMED)
         query_and_keys = (aligned.length, 0), aligned.turned
@@ -160,40 +178,7 @@ def in_a_model(experiment: Experiment) -> None:
         show(chart, names, {"weight": aligned.weights}, LOW)
         if len(names) < trace.mask[query].sum():
             st.caption(f"The {len(names)} keys with the largest weights.")
-        show_scores(aligned, scene.key_tokens)
+        show_scores(aligned, key_tokens)
 
 
-EXPERIMENTS = (
-    Experiment(
-        "turn",
-        "Turn the query",
-        "A score is a dot product: the length of the query, times the length of the key, times the cosine of the angle between "
-        "them. Softmax makes weights of the scores. The output is the mean of the values with these weights, so it stays "
-        "among them.",
-        turn,
-    ),
-    Experiment(
-        "length",
-        "A longer key",
-        "A key twice as long has twice the score: more weight if the query points its way, less if it points away.",
-        lengthen,
-    ),
-    Experiment(
-        "values",
-        "Swap two values",
-        "Weights come from queries and keys alone. A value is what a token passes on: swap two, and only the output changes.",
-        swap,
-    ),
-    Experiment(
-        "model",
-        IN_A_MODEL,
-        "Query and keys have more than two numbers here. Each key has its length and its angle to the query, all on one side.",
-        in_a_model,
-    ),
-)
-
-show_lesson(
-    "Query, key, value",
-    "A query says what a token looks for, a key what it can be found by, a value what it passes on.",
-    EXPERIMENTS,
-)
+lesson.show()

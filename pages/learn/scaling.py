@@ -28,13 +28,15 @@ from core.lessons.scaling import (
 )
 from ui import state
 from ui.calls import call, result
-from ui.controls.fields import menu, numbered, slider, switch, whole_slider
+from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
-from ui.requests import KindRequest
 from ui.views import experiments
-from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.common.tables import table
-from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
+from ui.views.common import show_chart, show_heatmap, table
+from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs
+
+lesson = Lesson(
+    "Why 1/√d_k", "Dot products spread by √d_k. Dividing by √d_k keeps softmax from giving all its weight to one key."
+)
 
 KEY_COUNTS, HEAD_SIZES, STACK_WIDTHS = numbered((8, 64, 256)), numbered(POWERS_OF_TWO), numbered(WIDTHS)
 UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"
@@ -59,10 +61,12 @@ def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y
     show_chart(chart, name, alt)
 
 
-def dot_products(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "products", "Dot products", "Each dimension adds a term. With 2, 4 and 6 dimensions, the sum is 11, 50 and 133."
+)
+def dot_products(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
-        n = whole_slider("Dimensions n", state.TERMS, 6, 1, 8)
+        n = slider("Dimensions n", state.TERMS, 6, 1, 8, 1)
         grown = result(call(growing_product, n))
     with picture:
         names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
@@ -73,8 +77,13 @@ def dot_products(experiment: Experiment) -> None:
         show_chart(chart, "terms", "Each term of the dot product and the sum so far.")
 
 
-def spread(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "spread",
+    "Spread",
+    "Entries have mean 0 and variance 1 and are independent, so q · k has variance d_k. Divided by √d_k, it has variance 1 "
+    "again.",
+)
+def spread(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         distribution = menu("Entries of q and k", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
         deviation = slider("Their standard deviation", state.DEVIATION, 1.0, 0.5, 2.0, 0.5)
@@ -90,8 +99,10 @@ def spread(experiment: Experiment) -> None:
         )
 
 
-def saturation(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "saturation", "Saturation", "Unscaled, one key gets nearly all the weight; the entropy approaches 0."
+)
+def saturation(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         keys = menu("Keys", state.KEY_COUNT, KEY_COUNTS, opening=64, look="buttons")
         divisor = slider("Divide the scores 14 and 10 by", state.DIVISOR, 2.0, 1.0, 8.0, 0.5)
@@ -115,8 +126,13 @@ def saturation(experiment: Experiment) -> None:
                 show_against_d_k(curves(sweep, name), name, label, alt)
 
 
-def gradient(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "gradient",
+    "Gradient",
+    "J is the derivative of weights by scores. Unscaled, its norm first rises, then falls. The median row's gradient "
+    "fades, while the mean stays large.",
+)
+def gradient(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         shown = menu("Gradient", state.GRADIENT_OF, GRADIENT_OF, look="buttons")
     GRADIENTS[shown](picture, knobs)
@@ -182,10 +198,15 @@ SETUPS = {
 }
 
 
-def depth(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "depth",
+    "Depth",
+    "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without it, "
+    "W_Q of later layers gets none, scaled or not.",
+)
+def depth(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
-        layers = whole_slider("Layers", state.DEPTH, MAX_LAYERS, 1, MAX_LAYERS)
+        layers = slider("Layers", state.DEPTH, MAX_LAYERS, 1, MAX_LAYERS, 1)
         around = menu("Around each attention", state.AROUND, AROUND, opening="before")
         st.caption(SETUPS[around])
         width = menu("d_k = width", state.STACK_WIDTH, STACK_WIDTHS, opening=64, look="buttons")
@@ -224,13 +245,11 @@ OVERALL = {
 }
 
 
-def in_a_model(experiment: Experiment) -> None:
-    real = real_head()
-    if real is None:
-        return
-    chosen, _ = real
+@lesson.in_a_model("Each dot is a head; dashed: random vectors. Trained heads spread more or less.")
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
+    chosen = scene.real
     scores = run(
-        experiments.scores_of_all_heads.task(KindRequest(chosen.request, chosen.kind)),
+        experiments.scores_of_all_heads.task(chosen.of_kind),
         "Measuring every head of the model",
         chosen.capture.layers(chosen.kind),
     )
@@ -264,50 +283,4 @@ def in_a_model(experiment: Experiment) -> None:
         )
 
 
-EXPERIMENTS = (
-    Experiment(
-        "products",
-        "Dot products",
-        "Each dimension adds a term. With 2, 4 and 6 dimensions, the sum is 11, 50 and 133.",
-        dot_products,
-    ),
-    Experiment(
-        "spread",
-        "Spread",
-        "Entries have mean 0 and variance 1 and are independent, so q · k has variance d_k. Divided by √d_k, it has variance 1 "
-        "again.",
-        spread,
-    ),
-    Experiment(
-        "saturation",
-        "Saturation",
-        "Unscaled, one key gets nearly all the weight; the entropy approaches 0.",
-        saturation,
-    ),
-    Experiment(
-        "gradient",
-        "Gradient",
-        "J is the derivative of weights by scores. Unscaled, its norm first rises, then falls. The median row's gradient "
-        "fades, while the mean stays large.",
-        gradient,
-    ),
-    Experiment(
-        "depth",
-        "Depth",
-        "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without it, "
-        "W_Q of later layers gets none, scaled or not.",
-        depth,
-    ),
-    Experiment(
-        "model",
-        IN_A_MODEL,
-        "Each dot is a head; dashed: random vectors. Trained heads spread more or less.",
-        in_a_model,
-    ),
-)
-
-show_lesson(
-    "Why 1/√d_k",
-    "Dot products spread by √d_k. Dividing by √d_k keeps softmax from giving all its weight to one key.",
-    EXPERIMENTS,
-)
+lesson.show()

@@ -3,6 +3,7 @@
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from core.figures.heatmaps.borders import with_borders
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
@@ -28,8 +29,10 @@ from ui.calls import attribute, call, expression, result, result_of, written
 from ui.controls.fields import head_picker, menu, number_picker, text_line
 from ui.markdown import quoted
 from ui.requests import GeneratedTarget, HeadRequest, ModelChoice, TextRequest
-from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, show_lesson
+from ui.views.common import show_chart, show_heatmap
+from ui.views.lesson import IN_A_MODEL, Lesson, weights_chart
+
+lesson = Lesson("Self and cross", "In self-attention a text looks at itself, in cross-attention at another text.")
 
 READ, INSTEAD, WRITTEN = "Le chat est sur le tapis.", "Il pleut.", "The cat is on"
 FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
@@ -54,16 +57,8 @@ def text_written() -> str:
 
 
 def show_weights(crossed: Crossing, name: str, height: int) -> None:
-    chart = heatmap(
-        crossed.trace.weights,
-        Axis("query", crossed.query_tokens),
-        Axis("key", crossed.key_tokens),
-        name="weight",
-        scale="share",
-        limit=1.0,
-        forbidden=~crossed.trace.mask,
-        height=height,
-    )
+    axes = Axis("query", crossed.query_tokens), Axis("key", crossed.key_tokens)
+    chart = weights_chart(crossed.trace, *axes, limit=1.0, height=height)
     show_heatmap(with_borders(chart), name, "The weights: rows are queries, columns are keys.")
 
 
@@ -71,8 +66,13 @@ def size(matrix: NDArray[np.floating]) -> str:
     return f"{matrix.shape[0]} × {matrix.shape[1]}"
 
 
-def three_blocks(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "three",
+    "Three blocks",
+    "An encoder reads a text, a decoder writes one. Queries are rows, keys are columns. The output has a row for each "
+    "query. Only the decoder's first block may not look ahead. The weights are untrained.",
+)
+def three_blocks(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         place = block_picker()
         read, written = text_read(), text_written()
@@ -91,8 +91,13 @@ def three_blocks(experiment: Experiment) -> None:
         )
 
 
-def other_texts(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "keys",
+    "Other keys",
+    "The queries come from the written text alone. Another text to read changes keys, values and weights, but no query. "
+    "The output keeps its number of rows.",
+)
+def other_texts(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         others = result(call(other_keys, text_read(), text_instead(), text_written()))
     with picture:
@@ -109,8 +114,13 @@ def other_texts(experiment: Experiment) -> None:
         )
 
 
-def a_date(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "date",
+    "A date, by hand",
+    "A trained model reads a date and writes it as YYYY-MM-DD, character by character. The row before a character "
+    "decides it. Nobody told this head where to look.",
+)
+def a_date(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     layer, opening = ALIGNING_HEAD
     with knobs:
         date = text_line("Date", state.DATE, DATE, max_chars=400)
@@ -161,8 +171,12 @@ def place_picker(all_looks: tuple[Look, ...]) -> int:
     return int(menu("Character it writes", state.DIGIT, places, opening=opening, formerly=formerly))
 
 
-def in_a_model(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "model",
+    IN_A_MODEL,
+    "An encoder that reads two texts together needs no second block: it crosses in the off-diagonal parts of its weights.",
+)
+def in_a_model(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         first = text_line("First text", state.FIRST_TEXT, FIRST, max_chars=400)
         second = text_line("Second text", state.SECOND_TEXT, SECOND, max_chars=400)
@@ -209,36 +223,4 @@ def show_crossing(shares: NDArray[np.floating], layer: int, head: int) -> None:
     show_heatmap(chart, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
 
 
-EXPERIMENTS = (
-    Experiment(
-        "three",
-        "Three blocks",
-        "An encoder reads a text, a decoder writes one. Queries are rows, keys are columns. The output has a row for each "
-        "query. Only the decoder's first block may not look ahead. The weights are untrained.",
-        three_blocks,
-    ),
-    Experiment(
-        "keys",
-        "Other keys",
-        "The queries come from the written text alone. Another text to read changes keys, values and weights, but no query. "
-        "The output keeps its number of rows.",
-        other_texts,
-    ),
-    Experiment(
-        "date",
-        "A date, by hand",
-        "A trained model reads a date and writes it as YYYY-MM-DD, character by character. The row before a character "
-        "decides it. Nobody told this head where to look.",
-        a_date,
-    ),
-    Experiment(
-        "model",
-        IN_A_MODEL,
-        "An encoder that reads two texts together needs no second block: it crosses in the off-diagonal parts of its weights.",
-        in_a_model,
-    ),
-)
-
-show_lesson(
-    "Self and cross", "In self-attention a text looks at itself, in cross-attention at another text.", EXPERIMENTS
-)
+lesson.show()

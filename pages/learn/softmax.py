@@ -3,6 +3,7 @@
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
 from core.attention.matrix_files import read_matrix
@@ -23,10 +24,11 @@ from core.lessons.softmax import (
 from core.units import small_number
 from ui import presenting, state
 from ui.calls import call, result
-from ui.controls.fields import slider, switch, text_line, whole_slider
-from ui.views.common.pictures import show_chart
-from ui.views.common.tables import numbers, table
-from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
+from ui.controls.fields import slider, switch, text_line
+from ui.views.common import numbers, show_chart, table
+from ui.views.lesson import Experiment, Lesson, TracedHead
+
+lesson = Lesson("Softmax", "Softmax turns a row of scores into weights. No weight is negative, and they add up to 1.")
 
 MAX_PRINTED = 8  # bars side by side that have room for their numbers
 
@@ -40,8 +42,13 @@ def scores_knob() -> NDArray[np.floating]:
     return row[0]
 
 
-def scores_to_weights(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "weights",
+    "Scores to weights",
+    "Raise e to each score, then divide by the sum. The weights are never negative and add up to 1. Their order is that of "
+    "the scores. Adding a constant changes nothing: it multiplies every exponential, and their sum, by the same factor.",
+)
+def scores_to_weights(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         row = scores_knob()
         temperature = slider("Temperature", state.TEMPERATURE, 1.0, 0.1, 5.0, 0.1)
@@ -74,8 +81,12 @@ def scores_to_weights(experiment: Experiment) -> None:
         )
 
 
-def not_the_same(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "others",
+    "Not the same",
+    "RMS and Euclidean length divide every score by one number. The signs stay, and the results do not add up to 1.",
+)
+def not_the_same(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         row = scores_knob()
         results = result(call(normalised, row))
@@ -100,11 +111,16 @@ def not_the_same(experiment: Experiment) -> None:
         )
 
 
-def overflow(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "overflow",
+    "Overflow",
+    "e^x soon leaves the range of a number format. Infinity divided by infinity is NaN, not a number. Subtracting the "
+    "row's maximum first makes the largest exponential 1 and changes no weight.",
+)
+def overflow(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         row = scores_knob()
-        factor = whole_slider("Multiply the scores by", state.FACTOR, 40, 1, 320)
+        factor = slider("Multiply the scores by", state.FACTOR, 40, 1, 320, 1)
         nothing = switch("Every score −∞ (all masked)", state.NOTHING)
         scores = np.full_like(row, -np.inf) if nothing else row * factor
         formats = result(call(in_formats, scores))
@@ -145,11 +161,8 @@ def _reaches(formats: list[InFormat], largest: float) -> Chart:
     )
 
 
-def in_a_model(experiment: Experiment) -> None:
-    chosen = real_head()
-    if chosen is None:
-        return
-    _, scene = chosen
+@lesson.in_a_model("The softmax of one head in three number formats, compared with float64.")
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
     results = result(call(precisions, scene.trace))
     picture, panel = st.columns([6, 5], gap="medium")
     with picture:
@@ -172,40 +185,11 @@ def in_a_model(experiment: Experiment) -> None:
                 for result in results
             ],
         )
-        with presenting.told():
-            st.markdown(f"{experiment.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
+        presenting.tell(f"{experiment.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
 
 
 def _names(scores: NDArray[np.floating]) -> list[str]:
     return [f"{score:g}".replace("-", "−").replace("inf", "∞") for score in scores]
 
 
-EXPERIMENTS = (
-    Experiment(
-        "weights",
-        "Scores to weights",
-        "Raise e to each score, then divide by the sum. The weights are never negative and add up to 1. Their order is that of "
-        "the scores. Adding a constant changes nothing: it multiplies every exponential, and their sum, by the same factor.",
-        scores_to_weights,
-    ),
-    Experiment(
-        "others",
-        "Not the same",
-        "RMS and Euclidean length divide every score by one number. The signs stay, and the results do not add up to 1.",
-        not_the_same,
-    ),
-    Experiment(
-        "overflow",
-        "Overflow",
-        "e^x soon leaves the range of a number format. Infinity divided by infinity is NaN, not a number. Subtracting the "
-        "row's maximum first makes the largest exponential 1 and changes no weight.",
-        overflow,
-    ),
-    Experiment(
-        "model", IN_A_MODEL, "The softmax of one head in three number formats, compared with float64.", in_a_model
-    ),
-)
-
-show_lesson(
-    "Softmax", "Softmax turns a row of scores into weights. No weight is negative, and they add up to 1.", EXPERIMENTS
-)
+lesson.show()

@@ -25,12 +25,15 @@ from core.lessons.word_order import (
 from core.units import small_number
 from ui import state
 from ui.calls import call, result
-from ui.controls.fields import menu, numbered, text_line, whole_number, whole_slider
+from ui.controls.fields import menu, numbered, slider, text_line, whole_number
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
-from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.lesson import IN_A_MODEL, Experiment, TracedHead, picture_and_knobs, real_head, show_lesson
-from ui.views.sources.heads import RealHead
+from ui.views.common import show_chart, show_heatmap
+from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs, show_beside, weights_chart
+
+lesson = Lesson(
+    "Word order", "Attention alone cannot see the order of words: something must tell it each word's position."
+)
 
 POSITIONS = 64
 SHOWN_TOKENS = 16
@@ -47,36 +50,28 @@ BASES = numbered((100, 1_000, 10_000, 100_000, 1_000_000))
 BIASES = {"alibi": "ALiBi", "t5-encoder": "T5, encoder", "t5-decoder": "T5, decoder"}
 
 
-def shuffled(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "shuffle",
+    "Shuffle",
+    "The same words in another order. Without positions, each output moves with its word and does not change. With any "
+    "other choice, order matters.",
+)
+def shuffled(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         sentence = text_line("Sentence", state.ORDER_TEXT, "the dog bites the man")
         source = menu("Order comes from", state.ORDER_FROM, ORDER_FROM)
         seed = whole_number("Shuffle", state.ORDER_SEED, 29, 0, 9999)
         read = call(shuffle, sentence, ORDER_FROM[source], seed=seed)
     with picture:
-        readings = (
-            ("as typed", result(read.before), read.tokens),
-            ("shuffled", result(read.after), read.shuffled_tokens),
+        before, after = (
+            weights_chart(trace, Axis("query", of), Axis("key", of), limit=read.largest_weight, height=340, printed=5)
+            for trace, of in ((result(read.before), read.tokens), (result(read.after), read.shuffled_tokens))
         )
-        for column, (name, trace, tokens) in zip(st.columns(2), readings, strict=True):
-            with column:
-                st.markdown(f"**Weights, {name}**")
-                show_heatmap(
-                    heatmap(
-                        trace.weights,
-                        Axis("query", tokens),
-                        Axis("key", tokens),
-                        name="weight",
-                        scale="share",
-                        limit=read.largest_weight,
-                        forbidden=~trace.mask,
-                        height=340,
-                        printed=5,
-                    ),
-                    f"weights {name}",
-                    f"Attention weights of the sentence {name}.",
-                )
+        alt = "Attention weights of the sentence"
+        show_beside(
+            ("Weights, as typed", show_heatmap, before, "weights as typed", f"{alt} as typed."),
+            ("Weights, shuffled", show_heatmap, after, "weights shuffled", f"{alt} shuffled."),
+        )
         st.markdown(
             f"Largest difference between a word's outputs in the two orders: **{small_number(read.difference)}**"
         )
@@ -86,63 +81,62 @@ def width_knob() -> int:
     return menu("Dimensions (d)", state.PE_WIDTH, WIDTHS, opening=32, look="line")
 
 
-def sinusoids(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "sinusoids",
+    "Sinusoids",
+    "Each position adds its own row of sines and cosines. The dot product of two rows depends only on their distance.",
+)
+def sinusoids(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         width = width_knob()
     scores = result(call(sinusoid_scores, POSITIONS, width))
     with picture:
-        left, right = st.columns(2)
-        with left:
-            st.markdown("**Added to each token**")
-            encoding = heatmap(
-                sinusoidal(POSITIONS, width), Axis("position"), Axis("dimension"), name="added", limit=1.0, height=380
-            )
-            show_heatmap(encoding, "sinusoids", "Sines and cosines of 64 positions.")
-        with right:
-            st.markdown("**Dot products**")
-            products = heatmap(scores, Axis("position"), Axis("position"), name="dot product", height=380)
-            show_heatmap(products, "products", "Dot products of the rows of all pairs of positions.")
+        rows, position = sinusoidal(POSITIONS, width), Axis("position")
+        added = heatmap(rows, position, Axis("dimension"), name="added", limit=1.0, height=380)
+        products = heatmap(scores, position, position, name="dot product", height=380)
+        of_pairs = "Dot products of the rows of all pairs of positions."
+        show_beside(
+            ("Added to each token", show_heatmap, added, "sinusoids", "Sines and cosines of 64 positions."),
+            ("Dot products", show_heatmap, products, "products", of_pairs),
+        )
         spread = small_number(diagonal_spread(scores))
         st.markdown(f"Largest difference between dot products at the same distance: **{spread}**")
 
 
-def shift_by_k(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "shift", "Shift", "One matrix moves every position forward by k. It rotates each pair of dimensions."
+)
+def shift_by_k(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
-        k = whole_slider("Tokens forward (k)", state.ONWARD, 5, 0, 100)
-        position = whole_slider("From position p", state.PE_FROM, 10, 0, 100)
+        k = slider("Tokens forward (k)", state.ONWARD, 5, 0, 100, 1)
+        position = slider("From position p", state.PE_FROM, 10, 0, 100, 1)
         width = width_knob()
     moved = result(call(shift, position, k, width))
     with picture:
-        left, right = st.columns(2)
-        with left:
-            st.markdown("**The matrix**")
-            matrix = heatmap(
-                moved.matrix,
-                Axis("to dimension"),
-                Axis("from dimension"),
-                name="entry",
-                limit=1.0,
-                height=380,
-                printed=8,
-            )
-            show_heatmap(matrix, "shift matrix", "The matrix that moves every position forward by k.")
-        with right:
-            st.markdown("**Position p, moved**")
-            curves = [
-                Series("row of p + k", np.arange(width), moved.target, kind="measured"),
-                Series("matrix × row of p", np.arange(width), moved.moved, kind="theory"),
-            ]
-            show_chart(lines(curves, x="dimension", y="entry"), "moved row", "The moved row and the row of p + k.")
+        axes = Axis("to dimension"), Axis("from dimension")
+        matrix = heatmap(moved.matrix, *axes, name="entry", limit=1.0, height=380, printed=8)
+        curves = [
+            Series("row of p + k", np.arange(width), moved.target, kind="measured"),
+            Series("matrix × row of p", np.arange(width), moved.moved, kind="theory"),
+        ]
+        row = lines(curves, x="dimension", y="entry")
+        moves = "The matrix that moves every position forward by k."
+        show_beside(
+            ("The matrix", show_heatmap, matrix, "shift matrix", moves),
+            ("Position p, moved", show_chart, row, "moved row", "The moved row and the row of p + k."),
+        )
         residual = small_number(moved.residual)
         st.markdown(f"Largest difference over positions 0 to 999, all with this matrix: **{residual}**")
 
 
-def rotary(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "rotary",
+    "Rotary",
+    "Queries and keys rotate with their position. Move both: the score stays. Only their distance matters.",
+)
+def rotary(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
-        both = whole_slider("Move both by (tokens)", state.BOTH_LATER, 500, 0, 2000, 50)
+        both = slider("Move both by (tokens)", state.BOTH_LATER, 500, 0, 2000, 50)
         base = menu("Base", state.ROTARY_BASE, BASES, opening=10_000, look="line")
     scores = call(rotary_scores, width=64, count=POSITIONS, shift=both, base=base)
     result(scores)
@@ -156,8 +150,12 @@ def rotary(experiment: Experiment) -> None:
         st.markdown(f"Largest difference between the curves: **{small_number(scores.difference)}**")
 
 
-def biases(experiment: Experiment) -> None:
-    picture, knobs = picture_and_knobs(experiment)
+@lesson.experiment(
+    "biases",
+    "Biases",
+    "A number per distance is added to the score: fixed in ALiBi, learned for each bucket (range of distances) in T5.",
+)
+def biases(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         kind = menu("Bias", state.BIAS_KIND, BIASES, look="buttons")
     if kind == "alibi":
@@ -168,20 +166,18 @@ def biases(experiment: Experiment) -> None:
 
 def alibi(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
-        heads = whole_slider("Heads", state.ALIBI_HEADS, 8, 1, 32)
+        heads = slider("Heads", state.ALIBI_HEADS, 8, 1, 32, 1)
         head = whole_number("Head", state.ALIBI_HEAD, 1, 0, 31)
         trace = result(call(alibi_head, SHOWN_TOKENS, heads, head))
     with picture:
-        left, right = st.columns(2)
-        query, key, hidden = Axis("query"), Axis("key"), ~trace.mask
-        with left:
-            st.markdown("**Bias**")
-            bias = heatmap(trace.masked, query, key, name="bias", forbidden=hidden, height=380)
-            show_heatmap(bias, "bias", "The bias of one ALiBi head.")
-        with right:
-            st.markdown("**Weights if all scores are 0**")
-            weights = heatmap(trace.weights, query, key, name="weight", scale="share", forbidden=hidden, height=380)
-            show_heatmap(weights, "bias weights", "The weights that follow from the bias alone.")
+        axes = Axis("query"), Axis("key")
+        bias = heatmap(trace.masked, *axes, name="bias", forbidden=~trace.mask, height=380)
+        weights = weights_chart(trace, *axes, height=380)
+        follow = "The weights that follow from the bias alone."
+        show_beside(
+            ("Bias", show_heatmap, bias, "bias", "The bias of one ALiBi head."),
+            ("Weights if all scores are 0", show_heatmap, weights, "bias weights", follow),
+        )
         slopes = ", ".join(
             f"**{slope:.4g}**" if at == head else f"{slope:.4g}" for at, slope in enumerate(alibi_slopes(heads))
         )
@@ -192,71 +188,66 @@ def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
     buckets = result(call(t5_buckets, call(relative_positions, POSITIONS), bidirectional=bidirectional))
     offsets = np.arange(-FARTHEST_SHOWN, FARTHEST_SHOWN + 1)
     with picture:
-        left, right = st.columns(2)
-        with left:
-            st.markdown("**Bucket of each pair**")
-            numbers = buckets.astype(float)
-            grid = heatmap(numbers, Axis("query"), Axis("key"), name="bucket", scale="share", limit=31.0, height=380)
-            show_heatmap(grid, "buckets", "The bucket number of every pair.")
-        with right:
-            st.markdown("**Bucket by distance**")
-            curve = Series("bucket", offsets, t5_buckets(offsets, bidirectional=bidirectional))
-            chart = lines([curve], x="key position − query position", y="bucket")
-            show_chart(chart, "bucket curve", "The bucket number at each distance.")
+        numbers = buckets.astype(float)
+        grid = heatmap(numbers, Axis("query"), Axis("key"), name="bucket", scale="share", limit=31.0, height=380)
+        curve = Series("bucket", offsets, t5_buckets(offsets, bidirectional=bidirectional))
+        by_distance = lines([curve], x="key position − query position", y="bucket")
+        show_beside(
+            ("Bucket of each pair", show_heatmap, grid, "buckets", "The bucket number of every pair."),
+            ("Bucket by distance", show_chart, by_distance, "bucket curve", "The bucket number at each distance."),
+        )
         st.markdown("The numbers name buckets. Each head learns one bias for each bucket.")
 
 
-def in_a_model(experiment: Experiment) -> None:
-    real = real_head()
-    if real is None:
-        return
-    chosen, scene = real
-    rotation = rotary_of(chosen.capture, chosen.layer, chosen.kind)
+@lesson.in_a_model(
+    "A rotary head's score is a sum over bands. A slow band hardly rotates: it compares content. A fast band "
+    "distinguishes near from far.",
+)
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
+    real = scene.real
+    rotation = rotary_of(real.capture, real.layer, real.kind)
     if rotation is None:
-        without_rotation(chosen, scene)
+        without_rotation(scene)
         return
     trace = scene.trace
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        query, key = pinned(trace.weights, (scene.query_tokens, scene.key_tokens))
+        query, key = pinned(trace.weights, scene.tokens)
     result(trace)
     head_bands = bands(trace.query[query], trace.key[key], query - key, rotation)
     distances, scores = head_bands.by_distance(farthest=max(POSITIONS, trace.shape[1]))
     with picture:
-        left, right = st.columns(2)
-        with left:
-            st.markdown("**Contribution of each band**")
-            curves = [
-                Series(
-                    f"here, at distance {head_bands.distance}",
-                    head_bands.wavelengths,
-                    head_bands.parts,
-                    kind="measured",
-                ),
-                Series("at distance 0", head_bands.wavelengths, head_bands.at_distance_0, kind="theory"),
-            ]
-            chart = lines(curves, x="wavelength of the band (tokens)", y="contribution to the raw score", log_x=True)
-            show_chart(chart, "bands", "The contribution of each band to the score, by wavelength.")
-        with right:
-            st.markdown("**The same two tokens at other distances**")
-            curves = [
-                Series("score", distances, scores),
-                Series("here", [head_bands.distance], [head_bands.score], kind="measured"),
-            ]
-            chart = lines(curves, x="distance from query to key (tokens)", y="raw score")
-            show_chart(chart, "score by distance", "The score these two tokens would have at other distances.")
-        words = scene.query_tokens[query], scene.key_tokens[key]
+        here = f"here, at distance {head_bands.distance}"
+        of_bands = [
+            Series(here, head_bands.wavelengths, head_bands.parts, kind="measured"),
+            Series("at distance 0", head_bands.wavelengths, head_bands.at_distance_0, kind="theory"),
+        ]
+        by_distance = [
+            Series("score", distances, scores),
+            Series("here", [head_bands.distance], [head_bands.score], kind="measured"),
+        ]
+        parts = lines(of_bands, x="wavelength of the band (tokens)", y="contribution to the raw score", log_x=True)
+        elsewhere = lines(by_distance, x="distance from query to key (tokens)", y="raw score")
+        alts = (
+            "The contribution of each band to the score, by wavelength.",
+            "The score these two tokens would have at other distances.",
+        )
+        show_beside(
+            ("Contribution of each band", show_chart, parts, "bands", alts[0]),
+            ("The same two tokens at other distances", show_chart, elsewhere, "score by distance", alts[1]),
+        )
+        words = scene.tokens[0][query], scene.tokens[1][key]
         st.markdown(
             f"{quoted(words[0])} looks at {quoted(words[1])}: the bands add up to **{head_bands.score:.4f}**; "
             f"the raw score is **{trace.raw[query, key]:.4f}**."
         )
 
 
-def without_rotation(chosen: RealHead, scene: TracedHead) -> None:
+def without_rotation(scene: TracedHead) -> None:
     """Say that a model without rotary positions has no bands, and show its learned position vectors, if it has any."""
     result(scene.trace)
-    name = plain(str(chosen.request.model))
-    learned = learned_positions(chosen.capture.model)
+    name = plain(str(scene.real.request.model))
+    learned = learned_positions(scene.real.capture.model)
     picture, panel = st.columns([7, 4], gap="medium")
     with panel:
         st.markdown(f"{name} does not rotate queries and keys here, so there are no bands to show.")
@@ -273,49 +264,4 @@ def without_rotation(chosen: RealHead, scene: TracedHead) -> None:
             show_heatmap(chart, "learned positions", "Cosines of the learned position vectors.")
 
 
-EXPERIMENTS = (
-    Experiment(
-        "shuffle",
-        "Shuffle",
-        "The same words in another order. Without positions, each output moves with its word and does not change. With any "
-        "other choice, order matters.",
-        shuffled,
-    ),
-    Experiment(
-        "sinusoids",
-        "Sinusoids",
-        "Each position adds its own row of sines and cosines. The dot product of two rows depends only on their distance.",
-        sinusoids,
-    ),
-    Experiment(
-        "shift",
-        "Shift",
-        "One matrix moves every position forward by k. It rotates each pair of dimensions.",
-        shift_by_k,
-    ),
-    Experiment(
-        "rotary",
-        "Rotary",
-        "Queries and keys rotate with their position. Move both: the score stays. Only their distance matters.",
-        rotary,
-    ),
-    Experiment(
-        "biases",
-        "Biases",
-        "A number per distance is added to the score: fixed in ALiBi, learned for each bucket (range of distances) in T5.",
-        biases,
-    ),
-    Experiment(
-        "model",
-        IN_A_MODEL,
-        "A rotary head's score is a sum over bands. A slow band hardly rotates: it compares content. A fast band "
-        "distinguishes near from far.",
-        in_a_model,
-    ),
-)
-
-show_lesson(
-    "Word order",
-    "Attention alone cannot see the order of words: something must tell it each word's position.",
-    EXPERIMENTS,
-)
+lesson.show()

@@ -63,7 +63,7 @@ def test_a_head_is_chosen_filtered_and_opened_live(visit, run, minilm):
     app.until(lambda: named() == str(low), lambda: f"the address names {named()!r}")
     sample = run.sample(2, 10)
     found = sample.examples(sample.ordered("elsewhere", low / 100, 1)[:1], "elsewhere")[0]
-    first = app.widget(state.example(0))
+    first = app.widget(state.one_of(state.SHADED, 0))
     app.until(lambda: first.locator(".token").count() == len(found.tokens), "the first example is another one")
 
     # What is shaded is what is said, token by token.
@@ -161,7 +161,7 @@ def test_a_click_on_the_map_opens_the_nearest_head(go, run):
 
 def test_tokens_stay_text_and_a_link_opens_the_same(visit, run):
     app = visit("/corpus?run=sentences&metric=entropy&layer=4&head=0")
-    texts = app.page.locator(f"[class*=st-key-{state.example(0)[:-1]}] .tokens")
+    texts = app.page.locator(f"[class*=st-key-{state.one_of(state.SHADED, '')}] .tokens")
     app.until(lambda: texts.count() == 10, "there are no ten examples")
     examples = run.strongest(4, 0, "entropy", 0, 10)
     shown = ["".join(one.split()) for one in texts.all_inner_texts()]

@@ -10,9 +10,10 @@ import pytest
 
 from tests.browser.driver import App, Server
 from tests.browser.visits import Visits
-from tests.test_gallery import BY_WORD, NAMES, disagreement
+from tests.test_gallery import disagreement
 from tests.written_numbers import WRITTEN, number
 from ui import state
+from ui.gallery.views import CARDS
 
 # What pages say of the numbers that the cards claim
 WORDS = {
@@ -85,11 +86,11 @@ def app(visits: Visits, server: Server) -> Iterator[App]:
 def links(app: App) -> dict[str, str]:
     """The links of the cards by their words, as the start page has them."""
     found = {}
-    for word in NAMES:
-        card = app.widget(state.card(word))
+    for word in CARDS:
+        card = app.widget(state.one_of(state.CARD, word))
         found[word] = card.get_by_role("link").evaluate("link => link.href").removeprefix(app.server.address)
         assert card.get_by_role("img").evaluate("picture => picture.complete && picture.naturalWidth > 0")
-        assert BY_WORD[word].claim in card.inner_text()
+        assert CARDS[word].claim in card.inner_text()
     return found
 
 
@@ -121,14 +122,14 @@ def test_the_start_page_is_short_and_its_ways_in_look_like_buttons(visit):
         assert box["y"] + box["height"] <= 844
 
 
-@pytest.mark.parametrize("word", NAMES)
+@pytest.mark.parametrize("word", CARDS)
 def test_the_view_shows_the_number_of_its_card(app, links, word):
     app.go(links[word])
     if word in WORDS:
         app.until(lambda: shown(app, word) is not None, f"{word} does not say its number")
     numbers = shown(app, word)
     assert numbers is not None
-    assert disagreement(BY_WORD[word], numbers) is None
+    assert disagreement(word, numbers) is None
     assert not app.alerts()
 
 
@@ -136,9 +137,8 @@ def test_a_card_opens_its_view_whatever_was_chosen_before(visit):
     app = visit("/step_by_step?layer=1&head=3&stage=raw&scaling=false&text=Something+else")
     app.page.get_by_role("link", name="Gallery").click()
     app.page.get_by_role("link", name="Who is “it”?").click()
-    view = BY_WORD["pronoun"]
     app.until(lambda: shown(app, "pronoun") is not None, "the view does not open")
-    assert disagreement(view, shown(app.idle(), "pronoun") or ()) is None
+    assert disagreement("pronoun", shown(app.idle(), "pronoun") or ()) is None
     assert app.reached(state.SCALING).values([state.HEAD_BOX, state.SCALING]) == {
         state.HEAD_BOX: "Head 5.11",
         state.SCALING: "True",

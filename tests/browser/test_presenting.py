@@ -7,7 +7,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.browser.addresses import drawn_by
 from tests.browser.driver import App
-from tests.test_gallery import BY_WORD
 from ui import state
 from ui.gallery.views import CARDS
 from ui.talk import view_of
@@ -208,13 +207,13 @@ def test_a_talk_of_cards(visit: Callable[..., App]) -> None:
     finding of its view."""
     app = visit("/talk")
     offered = app.widget(state.CARDS_CHOSEN).get_by_role("button")
-    assert offered.all_inner_texts() == [card.title for card in CARDS]
+    assert offered.all_inner_texts() == [card.title for card in CARDS.values()]
     for word in ("paris", "leak"):
-        app.toggle(state.CARDS_CHOSEN, BY_WORD[word].title)
+        app.toggle(state.CARDS_CHOSEN, CARDS[word].title)
     app.idle().widget(state.ADD_CARDS).get_by_role("button").click()
     app.until(lambda: len(titles(app)) == 2, "the cards are not added")
 
-    pronoun = BY_WORD["pronoun"]
+    pronoun = CARDS["pronoun"]
     app.go(f"/{view_of('', pronoun.page, {name: [word] for name, word in pronoun.address.items()}).link}")
     add, share = (app.page.get_by_role("button", name=name) for name in ("Add to talk", "Share"))
     left, right = add.bounding_box(), share.bounding_box()

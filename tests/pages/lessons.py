@@ -34,5 +34,11 @@ def rows(page: AppTest) -> dict[str, list[str]]:
 def parts(lesson: str) -> dict[str, str]:
     """The sentences of a lesson's parts, by the words that stand for them in an address."""
     tree = ast.parse((PAGES / f"{lesson}.py").read_text(encoding="utf-8"))
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Experiment"]
-    return {ast.literal_eval(word): ast.literal_eval(words) for word, _, words, _ in (call.args for call in calls)}
+    found = {}
+    for node in ast.walk(tree):
+        for call in getattr(node, "decorator_list", []):
+            *word, words = (
+                call.args
+            )  # only the experiment in a real model can be declared without its word and its name
+            found[ast.literal_eval(word[0]) if word else "model"] = ast.literal_eval(words)
+    return found

@@ -146,7 +146,7 @@ def test_the_choices_are_the_sampling():
     def script():
         import streamlit as st
 
-        from ui.controls.sampling import choose_sampling
+        from ui.views.generation import choose_sampling
 
         st.session_state["found"] = choose_sampling()
 

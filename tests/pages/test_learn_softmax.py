@@ -8,7 +8,7 @@ from core.lessons.softmax import in_formats, normalised, precisions, softmax_ste
 from core.units import small_number
 from tests.pages.lessons import open_lesson, said
 from ui import state
-from ui.views.common.tables import numbers
+from ui.views.common import numbers
 from ui.views.lesson import IN_A_MODEL
 from ui.views.sources.heads import opening_head
 from ui.views.sources.passes import SENTENCE

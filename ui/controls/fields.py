@@ -8,7 +8,7 @@ arguments are those of the widget.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -20,6 +20,7 @@ from ui.links import Choice, Index, Number, Numbers, Several, Switch, Text, Word
 
 # With this, Streamlit sends a field's value to a browser that has not drawn the field yet, as in a closed popover.
 KEPT: dict[str, Any] = {"persist_state": "session"}
+Size = TypeVar("Size", int, float)
 LONG = 1_000  # tokens: a box with more would be built anew for every head, were the suggested one named in it
 
 
@@ -63,15 +64,9 @@ def number(
     return st.number_input(label, low, high, opening, key=key, **KEPT, **widget)  # pyright: ignore[reportReturnType]
 
 
-def whole_slider(label: str, key: str, opening: int, low: int, high: int, step: int = 1) -> int:
-    """A slider of whole numbers."""
-    links.field(key, Number(low, high, whole=True), opening, label)
-    return st.slider(label, low, high, opening, step, key=key, **KEPT)
-
-
-def slider(label: str, key: str, opening: float, low: float, high: float, step: float) -> float:
-    """A slider of numbers."""
-    links.field(key, Number(low, high, whole=False), opening, label)
+def slider(label: str, key: str, opening: Size, low: Size, high: Size, step: Size) -> Size:
+    """A slider of numbers: of whole ones if `opening` is one."""
+    links.field(key, Number(low, high, whole=isinstance(opening, int)), opening, label)
     return st.slider(label, low, high, opening, step, key=key, **KEPT)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import streamlit as st
@@ -18,7 +18,9 @@ from ui import state
 from ui.controls.fields import menu, number, text_line, whole_number
 from ui.markdown import plain
 
-PAIR, PATTERN, CONTRIBUTION = "pair", "pattern", "contribution"
+PAIR: Final = "pair"  # the chosen one
+PATTERN: Final = "pattern"
+CONTRIBUTION: Final = "contribution"  # to the logit of the most probable next token
 ON = {"text": "This text", "random": "Random tokens, twice"}
 DRAWN_AS = {"colours": "Colours", "pictures": "Small pictures"}
 PATTERNS = {
@@ -33,18 +35,8 @@ OF_TWO_TEXTS = {name: words for name, words in PATTERNS.items() if name != "bloc
 
 @dataclass(frozen=True)
 class ByMetric:
-    """remarks: what a visitor could not guess from the menu"""
-
     metric: Metric
     on: Literal["text", "random"]
-    remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ByPair:
-    """The pair is the chosen one."""
-
-    remarks: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -53,14 +45,6 @@ class ByPattern:
 
     pattern: str
     detail: str
-    remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ByContribution:
-    """To the logit of the most probable next token."""
-
-    remarks: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -87,16 +71,18 @@ class Bounds:
         return tuple(f"{name} {bound:g}" for name, bound in named.items() if bound is not None)
 
 
-By = ByMetric | ByPair | ByPattern | ByContribution
+By = ByMetric | ByPattern | Literal["pair", "contribution"]
+Remarked = tuple[By, tuple[str, ...]]  # with what a visitor could not guess from the menu
 
 
 @dataclass(frozen=True)
 class HeadsBy:
-    """The choices of the menu and the popover."""
+    """The choices of the menu and the popover. remarks: those that a visitor could not guess from the menu"""
 
     by: By
     bounds: Bounds
     drawn_as: str
+    remarks: tuple[str, ...]
 
 
 def heads_by(
@@ -129,16 +115,13 @@ def heads_by(
         drawn_as = menu("Drawn as", state.ATLAS_BY, DRAWN_AS, look="buttons")
         bounds = _bounds(deepest)
         with st.container():  # whatever comes and goes in it, nothing else moves: what moves is made anew
-            by = _chosen(name, in_sight, offered, one_text=one_text, probes=probes)
-    return HeadsBy(by, bounds, drawn_as)
-
-
-def _chosen(name: str, in_sight: DeltaGenerator, offered: Mapping[str, Metric], *, one_text: bool, probes: bool) -> By:
-    """Show the fields of a choice of the menu, and return what is chosen; the rest as in `heads_by`."""
-    if name == PATTERN:
-        return _by_pattern(in_sight, one_text)
-    without_fields = {PAIR: ByPair, CONTRIBUTION: ByContribution}
-    return without_fields[name]() if name in without_fields else _by_metric(offered[name], probes)
+            if name == PATTERN:
+                by, remarks = _by_pattern(in_sight, one_text)
+            elif name in offered:
+                by, remarks = _by_metric(offered[name], probes)
+            else:
+                by, remarks = PAIR if name == PAIR else CONTRIBUTION, ()
+    return HeadsBy(by, bounds, drawn_as, remarks + bounds.remarks)
 
 
 def metric_menu(
@@ -171,7 +154,7 @@ def _bounds(deepest: int) -> Bounds:
     return Bounds(at_least, from_layer, to_layer)
 
 
-def _by_metric(metric: Metric, probes: bool) -> ByMetric:
+def _by_metric(metric: Metric, probes: bool) -> Remarked:
     """Induction and duplicates are a matter for the probe, unless one says so."""
     usual: Literal["text", "random"] = "random" if metric.name in SCORES and probes else "text"
     on = usual
@@ -183,10 +166,10 @@ def _by_metric(metric: Metric, probes: bool) -> ByMetric:
     st.latex(metric.formula)
     st.markdown(f"From 0 to {metric.high}{unit}. Source: {plain(metric.source)}.")
     remark = "on random tokens, read twice" if on == "random" else "on this text" if on != usual else None
-    return ByMetric(metric, on, (remark,) if remark else ())
+    return ByMetric(metric, on), (remark,) if remark else ()
 
 
-def _by_pattern(in_sight: DeltaGenerator, one_text: bool) -> ByPattern:
+def _by_pattern(in_sight: DeltaGenerator, one_text: bool) -> Remarked:
     """in_sight: outside the popover"""
     name = menu("Pattern", state.LOOK_FOR, PATTERNS if one_text else OF_TWO_TEXTS)
     detail, remark = "", "the first token"
@@ -206,4 +189,4 @@ def _by_pattern(in_sight: DeltaGenerator, one_text: bool) -> ByPattern:
         with in_sight:
             detail = text_line("Pairs, query-key", state.PAIRS, "7-2", max_chars=2000, help=help)
         remark = "drawn pairs"
-    return ByPattern(name, detail, (remark,))
+    return ByPattern(name, detail), (remark,)

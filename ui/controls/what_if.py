@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
-from core import InputError
 from core.attention import masks as m
 from core.attention.head import Head
 from core.attention.masks import Predicate
@@ -19,7 +18,7 @@ from core.models.modules import Kind
 from ui import state
 from ui.calls import call
 from ui.controls.fields import menu, switch, text_area, whole_number
-from ui.markdown import show_error
+from ui.markdown import errors_shown
 
 AS_GIVEN, CUSTOM = "given", "own"
 MAX_TYPED = 64  # queries or keys: beyond that nobody types a mask
@@ -86,10 +85,6 @@ def choose_change(head: Head, problem: DeltaGenerator) -> tuple[Change, Head] | 
     change = Change(scaling, name, number, rows)
     if change in (Change(True, AS_GIVEN, 0), Change(True, CUSTOM, 0)):
         return None
-    try:
-        changed = change.of(head)
-    except InputError as error:
-        with problem:
-            show_error(error)
-        return None
-    return change, changed
+    with errors_shown(problem):
+        return change, change.of(head)
+    return None

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
-
 import streamlit as st
-from streamlit.errors import StreamlitPageNotFoundError
 
-from ui import lessons, links, state
-from ui.gallery.views import CARDS, Card
+from ui import links, state
+from ui.gallery.views import CARDS, PICTURES, Card
+from ui.lessons import LESSONS
 
 WAYS_IN = (
-    (lessons.PAGES / "step_by_step.py", "Type a sentence, see every step", ":material/steps:"),
-    (lessons.PAGES / "heads.py", "All heads of a model at once", ":material/apps:"),
-    (lessons.file(next(iter(lessons.LESSONS))), "Learn it in nine lessons", ":material/school:"),
+    ("step_by_step", "Type a sentence, see every step", ":material/steps:"),
+    ("heads", "All heads of a model at once", ":material/apps:"),
+    (next(iter(LESSONS)), "Learn it in nine lessons", ":material/school:"),
 )
 
 # The cards by their short names, a group with what belongs together
@@ -35,11 +32,10 @@ GROUPS = {
     "Change": ("patching", "two_sentences", "two_heads", "unscaled"),
     "Theory": ("saturation", "leak", "in_blocks", "gradients", "costs", "own_matrices"),
 }
-BY_WORD = {card.word: card for card in CARDS}
 
 # The whole card is a link, though only its title is a link element; the picture has its room before it is loaded. On a phone
 # the picture stands beside the words, or the page would be ten screens long.
-_CARDS, _CARD = f"[class*=st-key-{state.cards(0)[:-1]}]", f"[class*=st-key-{state.card('')}]"
+_CARDS, _CARD = f"[class*=st-key-{state.one_of(state.CARDS, '')}]", f"[class*=st-key-{state.one_of(state.CARD, '')}]"
 STYLE = (
     f"{_CARDS} {_CARD} {{ position: relative; }}"
     f"{_CARDS} [data-testid=stPageLink] a::after {{ content: ''; position: absolute; inset: 0; }}"
@@ -55,10 +51,9 @@ STYLE = (
 
 def show_ways_in() -> None:
     """Show a link to each main page."""
-    # A page that runs by itself knows no other pages.
-    with st.container(horizontal=True, gap="small", key=state.WAYS_IN), suppress(StreamlitPageNotFoundError):
-        for page, words, icon in WAYS_IN:
-            st.page_link(page, label=words, icon=icon)
+    with st.container(horizontal=True, gap="small", key=state.WAYS_IN):
+        for way in WAYS_IN:
+            links.link_to(*way)
 
 
 def show_cards() -> None:
@@ -66,20 +61,15 @@ def show_cards() -> None:
     st.html(f"<style>{STYLE}</style>")
     for number, (group, words) in enumerate(GROUPS.items()):
         st.subheader(group, anchor=False)
-        with st.grid(4, min_column_width=230, key=state.cards(number)):
+        with st.grid(4, min_column_width=230, key=state.one_of(state.CARDS, number)):
             for word in words:
-                with st.container(border=True, key=state.card(word), gap="xsmall", height="stretch"):
-                    _show(BY_WORD[word])
+                with st.container(border=True, key=state.one_of(state.CARD, word), gap="xsmall", height="stretch"):
+                    _show(word, CARDS[word])
 
 
-def _show(card: Card) -> None:
-    st.image(card.picture, width="stretch", alt=card.alt)
-    with suppress(StreamlitPageNotFoundError):
-        st.page_link(_file(card.page), label=f"**{card.title}**", query_params=links.lasting(card.address))
+def _show(word: str, card: Card) -> None:
+    st.image(PICTURES / f"{word}.png", width="stretch", alt=card.alt)
+    links.link_to(card.page, f"**{card.title}**", None, links.lasting(card.address))
     st.markdown(f"#### {card.claim}", anchors=False)
     st.markdown(card.sentence)
     st.caption(card.where)
-
-
-def _file(page: str) -> Path:
-    return lessons.file(page) if page in lessons.LESSONS else lessons.PAGES / f"{page}.py"

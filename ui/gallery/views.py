@@ -40,7 +40,6 @@ QUERY, KEY, VALUE = "1 0\n0 1", "1 0\n0 1\n1 1", "1\n2\n3"
 class Card:
     """A card of the gallery, which leads to a view."""
 
-    word: str  # its short name, which its picture has too
     title: str
     claim: str  # its number with its unit, with as many digits as all machines agree on
     sentence: str  # what there is to see
@@ -48,10 +47,6 @@ class Card:
     page: str  # the page of the view, by its name in addresses
     address: Mapping[str, str]  # the address of the view, with every choice that the number depends on
     alt: str  # the picture in words, for people who cannot see it
-
-    @property
-    def picture(self) -> Path:
-        return PICTURES / f"{self.word}.png"
 
 
 def _head(model: str, text: str, place: tuple[int, int], cell: tuple[int, int] | None = None) -> dict[str, str]:
@@ -65,9 +60,9 @@ def _by(metric: str) -> dict[str, str]:
     return {state.METRIC: metric, state.MEASURED_ON: "text"}
 
 
-CARDS = (
-    Card(
-        word="pronoun",
+# By their short names, which their pictures have too
+CARDS = {
+    "pronoun": Card(
         title="Who is “it”?",
         claim="67.3% on “animal”",
         sentence="In the row of “it” one cell is bright: the word that “it” refers to.",
@@ -76,8 +71,7 @@ CARDS = (
         address=_head(SENTENCE_MODEL, TIRED, PRONOUN_HEAD, IT_AT_ANIMAL),
         alt="Attention weights: the row of “it” is brightest at “animal”.",
     ),
-    Card(
-        word="induction",
+    "induction": Card(
         title="What came next last time?",
         claim="75% on “doors”",
         sentence="The text repeats. At the second “green”, an induction head looks at what followed the first “green”.",
@@ -86,8 +80,7 @@ CARDS = (
         address=_head(LANGUAGE_MODEL, REPEATED, INDUCTION_HEAD, GREEN_AT_DOORS) | _by("induction"),
         alt="Attention weights with a bright stripe, one place after each word's first occurrence.",
     ),
-    Card(
-        word="previous",
+    "previous": Card(
         title="One step back",
         claim="100% one token back",
         sentence="This head looks at the previous token: the bright line runs just below the diagonal.",
@@ -96,8 +89,7 @@ CARDS = (
         address=_head(SENTENCE_MODEL, TIRED, BACK) | _by("previous"),
         alt="Attention weights: a bright line one place below the diagonal.",
     ),
-    Card(
-        word="sink",
+    "sink": Card(
         title="Resting on the first token",
         claim="68% on the first token",
         sentence="Heads that find nothing to look for rest on the first token: most of the grid is bright.",
@@ -106,8 +98,7 @@ CARDS = (
         address=_head(LANGUAGE_MODEL, TIRED, (18, 8)) | _by("sink"),
         alt="A grid of all heads, most of them bright: their share on the first token.",
     ),
-    Card(
-        word="paris",
+    "paris": Card(
         title="The head that knows Paris",
         claim="77% → 14%",
         sentence="Mute one head, and the model hardly continues “The capital of France is” with “Paris”.",
@@ -116,8 +107,7 @@ CARDS = (
         address=_head(LANGUAGE_MODEL, FRANCE, KNOWS_PARIS) | {state.EDITS: f"mute {KNOWS_PARIS}"},
         alt="Two bars: the probability of “Paris” with the head, and the much smaller one without it.",
     ),
-    Card(
-        word="why",
+    "why": Card(
         title="What wrote “Paris”?",
         claim="3.01 of 7.31",
         sentence="Follow the answer back: one head adds most of it, and read it from “France”. See why it looked there.",
@@ -126,8 +116,7 @@ CARDS = (
         address={state.MODEL: LANGUAGE_MODEL, state.TEXT: FRANCE, state.ANSWER: " Paris", state.RATHER_THAN: " Rome"},
         alt="A grid of layers by heads: the contribution of one head stands out.",
     ),
-    Card(
-        word="circuit",
+    "circuit": Card(
         title="An induction circuit, read",
         claim="10.1 of 10.3",
         sentence="Why does an induction head find “doors”? Nearly all of its score is what one head before wrote there.",
@@ -137,8 +126,7 @@ CARDS = (
         | {state.PATH: f"{INDUCTION_HEAD}>2, key {PREVIOUS_HEAD}>1", state.STOP: "1"},
         alt="A path of dots from “doors” over two heads back to the text.",
     ),
-    Card(
-        word="generation",
+    "generation": Card(
         title="While “Paris” is written",
         claim="90.3% on “France”",
         sentence="The model writes token by token. In the first step, the head looks back at the country.",
@@ -148,8 +136,7 @@ CARDS = (
         | {state.NEW_TOKENS: str(NEW), state.STEP: "1", state.KEY: str(IS_AT_FRANCE[1])},
         alt="A row of attention weights for each new token; in the first one “France” is bright.",
     ),
-    Card(
-        word="date",
+    "date": Card(
         title="Reading a date, digit by digit",
         claim="98.2% on its own digit",
         sentence="A model rewrites a date. While it writes the year, each row looks at the digit that it copies.",
@@ -159,8 +146,7 @@ CARDS = (
         | {state.KIND: "cross", state.TARGET_AS: "generated"},
         alt="Attention weights of the characters of 1987-03-03 on “the 3rd of march 1987”: bright steps at the year.",
     ),
-    Card(
-        word="patching",
+    "patching": Card(
         title="Patching a pronoun",
         claim="18% of the way",
         sentence="“It” is the tired animal, or the wide street. In turn, each head takes its output from the other sentence.",
@@ -169,8 +155,7 @@ CARDS = (
         address=_head(SENTENCE_MODEL, TIRED, PATCHED) | {state.VIEW: "patch", state.SOURCE_TEXT: WIDE},
         alt="A grid of all heads, coloured by how far each one, patched, moves the sentence vector.",
     ),
-    Card(
-        word="two_sentences",
+    "two_sentences": Card(
         title="Tired, or wide?",
         claim="67% → 56% on “animal”",
         sentence="The same head on two sentences that differ in one word, and the difference of its weights.",
@@ -181,8 +166,7 @@ CARDS = (
         | {state.PLACE_OF_QUERY: str(IT_AT_ANIMAL[0]), state.PLACE_OF_KEY: str(IT_AT_ANIMAL[1])},
         alt="The difference of two heads' weights: blue where the second sentence gets less, orange where it gets more.",
     ),
-    Card(
-        word="two_heads",
+    "two_heads": Card(
         title="Two heads side by side",
         claim="0.64 of at most 0.69",
         sentence="One head looks a step back, the other a step ahead: their rows are nearly as far apart as possible.",
@@ -193,8 +177,7 @@ CARDS = (
         | {state.OTHER_LAYER: str(AHEAD[0]), state.OTHER_HEAD: str(AHEAD[1])},
         alt="Two heads' attention weights: a line below the diagonal, and a line above it.",
     ),
-    Card(
-        word="unscaled",
+    "unscaled": Card(
         title="What 1/√d_k is for",
         claim="60% → 100%",
         sentence="Switch off scaling in a real head, and every row looks at a single token.",
@@ -203,8 +186,7 @@ CARDS = (
         address=_head(LANGUAGE_MODEL, TIRED, UNSCALED, WAS_AT_ANIMAL) | {state.SCALING: "false"},
         alt="The same head's weights twice: spread over several tokens with scaling, on one a row without it.",
     ),
-    Card(
-        word="grouped",
+    "grouped": Card(
         title="Nine heads, three keys",
         claim="9 queries, 3 keys",
         sentence="Every head has its own queries; every three heads share keys and values.",
@@ -213,8 +195,7 @@ CARDS = (
         address=_head(LANGUAGE_MODEL, TIRED, (SHARED_LAYER, 8)) | {state.STAGE: "key"},
         alt="Nine small matrices of queries, and below each three of them one of keys.",
     ),
-    Card(
-        word="rotary",
+    "rotary": Card(
         title="A rotary score in bands",
         claim="50.6 in 32 bands",
         sentence="A score is a sum over bands: slow bands compare content, fast bands distinguish near from far.",
@@ -223,8 +204,7 @@ CARDS = (
         address=_head(LANGUAGE_MODEL, TIRED, TURNED) | {state.PART: "model"},
         alt="Bars, one for each band from fast to slow: what it adds to the score.",
     ),
-    Card(
-        word="entropy",
+    "entropy": Card(
         title="All heads at once",
         claim="0.00 to 1.63 nats",
         sentence="Some heads look at a single token, others at many. Entropy tells them apart.",
@@ -233,8 +213,7 @@ CARDS = (
         address=_head(LANGUAGE_MODEL, TIRED, (0, 1)) | _by("entropy"),
         alt="A grid of all heads, coloured by the entropy of their attention.",
     ),
-    Card(
-        word="saturation",
+    "saturation": Card(
         title="Softmax, saturated",
         claim="0.999 on the largest",
         sentence="Divide four scores by a low temperature, and softmax gives all the weight to one of them.",
@@ -243,8 +222,7 @@ CARDS = (
         address={state.SCORES: ", ".join(map(str, SCORES)), state.TEMPERATURE: f"{TEMPERATURE:g}"},
         alt="Four weights at temperature 1, and at 0.2, where one of them is nearly all.",
     ),
-    Card(
-        word="leak",
+    "leak": Card(
         title="−5 is not −∞",
         claim="0.017 leaks",
         sentence="Give forbidden keys a low score instead of −∞, and they still get attention.",
@@ -253,8 +231,7 @@ CARDS = (
         address={state.PART: "zero", state.FILL: f"{FILL:g}", state.SENTENCE: MASKED},
         alt="Attention weights under a causal mask: faint colours remain where all weights should be 0.",
     ),
-    Card(
-        word="order",
+    "order": Card(
         title="Order lost",
         claim="below 10⁻¹² apart",
         sentence="Shuffle the words. Without positions, each output moves with its word and does not change.",
@@ -263,8 +240,7 @@ CARDS = (
         address={state.PART: "shuffle", state.ORDER_TEXT: ORDER, state.ORDER_SEED: str(SHUFFLE)},
         alt="Attention weights of a sentence and of the same words shuffled: the same colours in other places.",
     ),
-    Card(
-        word="in_blocks",
+    "in_blocks": Card(
         title="A few keys at a time",
         claim="below 10⁻¹² apart",
         sentence="Softmax seems to need the whole row. With a running maximum and sum, blocks of keys give the same output.",
@@ -273,8 +249,7 @@ CARDS = (
         address={state.SENTENCE: IN_BLOCKS, state.BLOCK_SIZE: str(BLOCK)},
         alt="The output after each block of keys, and computed directly: the last two rows are the same.",
     ),
-    Card(
-        word="gradients",
+    "gradients": Card(
         title="How far back learning reaches",
         claim="19 powers of ten",
         sentence="That much more gradient reaches 63 tokens back through attention than through a recurrent layer.",
@@ -283,8 +258,7 @@ CARDS = (
         address={state.PART: "gradients", state.LENGTH: str(FAR)},
         alt="Curves of the gradient by distance: that of the recurrent layers falls steeply, that of attention hardly.",
     ),
-    Card(
-        word="costs",
+    "costs": Card(
         title="What attention costs",
         claim="576 tokens",
         sentence="In shorter texts attention multiplies less than a recurrent layer of the same width, in longer texts more.",
@@ -293,8 +267,7 @@ CARDS = (
         address={state.PART: "steps", state.VECTOR_SIZE: str(WIDTH)},
         alt="Two lines that cross: the multiplications of attention and of a recurrent layer by the length of a text.",
     ),
-    Card(
-        word="crossing",
+    "crossing": Card(
         title="From one text into another",
         claim="4 × 7 weights",
         sentence="Cross-attention: queries come from the text that is written, keys from the text that is read.",
@@ -303,8 +276,7 @@ CARDS = (
         address={state.PART: "three", state.BLOCK: "cross", state.READ: READ, state.WRITTEN: WRITTEN},
         alt="Attention weights, four rows by seven columns.",
     ),
-    Card(
-        word="own_matrices",
+    "own_matrices": Card(
         title="Your own numbers",
         claim="40.1% on the first key",
         sentence="Type Q, K and V, or upload them, and see every product on the way to the output.",
@@ -314,8 +286,8 @@ CARDS = (
         | {state.QUERY: "0", state.KEY: "0"},
         alt="Small matrices with their numbers printed.",
     ),
-)
+}
 
 # The views with which pages open for somebody who has chosen nothing: page -> address
 OPENINGS = {"heads": _head(SENTENCE_MODEL, TIRED, BACK), "corpus": {state.RUN: state.RUN_INCLUDED}}
-OPENINGS |= {card.page: card.address for card in CARDS if card.word in ("paris", "why", "generation")}
+OPENINGS |= {CARDS[word].page: CARDS[word].address for word in ("paris", "why", "generation")}

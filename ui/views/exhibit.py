@@ -16,11 +16,10 @@ from ui import lessons, models, passes, shown, state
 from ui.controls.fields import upload
 from ui.controls.target import from_address
 from ui.links import go_to
-from ui.markdown import plain, show_error
+from ui.markdown import errors_shown, plain, show_error
 from ui.progress import following
 from ui.requests import ModelChoice, TextRequest
-from ui.views.common.certificate import show_certificate
-from ui.views.common.pictures import show_chart
+from ui.views.common import show_certificate, show_chart
 from ui.views.sources.models import RECORDED, keep_recorded
 from ui.views.sources.passes import run_pass
 
@@ -113,11 +112,9 @@ def _show_ways_on(exhibit: Exhibit) -> None:
 
 def _compare(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> None:
     """Run the model again, and say whether it still gives the numbers of the file."""
-    try:
+    live = None
+    with errors_shown():
         live = _live(exhibit, kept, origin)
-    except InputError as error:
-        show_error(error)
-        return
     if live is None:
         return
     if live.same_as(kept):

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import Generation, Model, generate
 from core.attention.rowwise import around
-from core.capturing.sampling import at_temperatures
+from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side
 from core.figures.chart import Chart
@@ -31,14 +31,12 @@ from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.token_view import token_view
-from ui.controls.fields import menu, switch, token_picker, whole_number
-from ui.controls.sampling import choose_sampling
+from ui.controls.fields import menu, number, switch, token_picker, whole_number
 from ui.markdown import quoted
 from ui.progress import fill, run
 from ui.requests import TextRequest, WritingRequest
 from ui.views import writing
-from ui.views.common.certificate import show_certificate
-from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common import show_certificate, show_chart, show_heatmap
 from ui.views.head_links import link_to_why_word
 from ui.views.heads.grid import choose_clicked, show_grid_of_heads
 from ui.views.numbers import of_tokens, of_weights
@@ -53,6 +51,7 @@ CURVES = 5  # candidates whose probability is drawn over the temperature
 TEMPERATURES = tuple(np.round(np.linspace(0.1, 3.0, 30), 2).tolist())
 HEIGHT, LEAST_HEIGHT, PER_ROW, AXIS = 520, 280, 22, 90  # of the large picture in pixels
 SHOWS = {"text": "Text", "steps": "Every step", "layer": "Heads of the layer", "heads": "All heads"}
+CHOICES = {"greedy": "Most probable", "drawn": "Drawn"}
 TELLS = {"next": "Candidates", "heat": "Temperature", "cache": "Cache"}
 ENDED = {
     "end": " The model ended its text here.",
@@ -111,6 +110,18 @@ def show_generation(fields: InputFields) -> None:
 
     seconds = models.seconds_to_read(fields.model, len(tokens.so_far().input_ids))
     fill(tokens, (request, most), "Writing", draw, unit="token", done="written", seconds=seconds)
+
+
+def choose_sampling() -> Sampling:
+    """Show the fields for the choice of the next token. Raises InputError for numbers outside their range."""
+    choice = menu("Next token", state.CHOICE, CHOICES, look="buttons")
+    if choice == "greedy":
+        return Sampling()
+    temperature = number("Temperature", state.HEAT, 1.0, 0.1, 5.0, step=0.1)
+    top_k = whole_number("top-k (0: all)", state.TOP_K, 0, 0, 1_000)
+    top_p = number("top-p", state.TOP_P, 1.0, 0.05, 1.0, step=0.05)
+    seed = whole_number("Seed", state.SEED, 0, 0, 9999)
+    return Sampling(temperature, top_k or None, None if top_p == 1 else top_p, seed)
 
 
 def _show_step(
@@ -195,9 +206,7 @@ def _say_where_it_looks(step: Step) -> None:
     token, share = quoted(step.generation.tokens[step.number]), step.weights[step.head.place][step.key]
     presenting.title(f"Step {step.number + 1} of {len(step.generation.steps)}: {token}")
     query, key = quoted(queries[-1]), quoted(keys[step.key])
-    with presenting.told("number"):
-        words = f"{token} is written after {query}, which gives **{share:.1%}** of its attention to {key}."
-        st.markdown(words if presenting.is_on() else f"### {words}", anchors=False)
+    presenting.finding(f"{token} is written after {query}, which gives **{share:.1%}** of its attention to {key}.")
 
 
 def _as_text(step: Step) -> None:
@@ -207,7 +216,7 @@ def _as_text(step: Step) -> None:
     """
     generation, whole = step.generation, step.whole
     if generation.tiles is not None:
-        show_patches(step.head, step.weights[step.head.place], step.query, "weights", "weight")
+        show_patches(step.head, step.weights[step.head.place], step.query)
     queries, keys = whole.tokens
     read = len(queries)
     queries = (*queries, generation.tokens[-1])  # not read yet: it looks nowhere, and no token looks at it
@@ -338,11 +347,9 @@ def _cache(generation: Generation, step: int) -> None:
     curves = {name: costs[:, at] for at, name in enumerate(("with the cache", "everything anew"))}
     series = [Series(name, np.arange(1, len(costs) + 1), curve, kind="measured") for name, curve in curves.items()]
     chart = lines(series, x="step", y="multiplications", log_y=True, height=presenting.height(300, 0.6))
-    title, alt = (
-        "Multiplications of every step",
-        "Curves: the multiplications of every step, with the cache and without.",
-    )
-    show_chart(chart, "cache", alt, title=title, numbers=of_tokens(generation.tokens, curves))
+    alt = "Curves: the multiplications of every step, with the cache and without."
+    numbers = of_tokens(generation.tokens, curves)
+    show_chart(chart, "cache", alt, title="Multiplications of every step", numbers=numbers)
     with_cache, without = (int(number) for number in costs[step])
     total = costs.sum(axis=0)
     words = f"{with_cache:,} multiplications; {without:,} if everything were read anew."
@@ -370,9 +377,7 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
 
 def _clicked(step: Step, cell: pin.Cell) -> None:
     """Choose what was clicked: the step of a row, the key of a column or a patch, or a head."""
-    if choose_clicked(cell, step.whole.grid) or choose_clicked_patch(
-        cell, step.whole.capture, step.whole.kind, state.KEY
-    ):
+    if choose_clicked(cell, step.whole.grid) or choose_clicked_patch(cell, step.whole, state.KEY):
         return
     single = {axis: places.start for axis, places in cell.items() if len(places) == 1}
     if "head" in single:

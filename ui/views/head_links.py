@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
-
-import streamlit as st
-from streamlit.errors import StreamlitPageNotFoundError
 
 from ui import state
 from ui.controls.target import in_address
 from ui.controls.what_if import Change
-from ui.lessons import PAGES
+from ui.links import link_to
 from ui.markdown import quoted
 from ui.models import opened
 from ui.requests import HeadRequest, TextRequest
@@ -60,9 +56,7 @@ def link_to_why_word(text: TextRequest, words: str, token: str) -> None:
         return
     address = {state.TEXT: words, state.MODEL: text.model.name, state.DTYPE: text.model.dtype, state.ANSWER: token}
     address |= {state.DEVICE: text.model.device, state.PATH: "", state.STOP: "0"}
-    with suppress(StreamlitPageNotFoundError):
-        label, icon = f"Why {quoted(token)}?", ":material/account_tree:"
-        st.page_link(PAGES / "why.py", label=label, icon=icon, query_params=address)
+    link_to("why", f"Why {quoted(token)}?", ":material/account_tree:", address)
 
 
 def _says_why(text: TextRequest) -> bool:
@@ -98,5 +92,4 @@ def _link(page: str, label: str, icon: str, head: HeadRequest, cell: Cell, **mor
         state.QUERY: query,
         state.KEY: key,
     }
-    with suppress(StreamlitPageNotFoundError):  # a page that runs by itself
-        st.page_link(PAGES / f"{page}.py", label=label, icon=icon, query_params=address | more)
+    link_to(page, label, icon, address | more)

@@ -10,16 +10,21 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, InputError
+from core.attention.sources import Matrices, toy_sentence
+from core.figures.chart import Chart
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from ui import links, presenting, state
-from ui.controls.fields import menu
+from ui.calls import call
+from ui.controls.fields import menu, text_line
 from ui.lessons import after
-from ui.markdown import show_error
+from ui.markdown import errors_shown
 from ui.views import experiments
-from ui.views.common.heading import show_heading
+from ui.views.common import show_heading
 from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.passes import choose_text
 
 IN_A_MODEL = "In a real model"
+MAX_WORDS = 12  # of a sentence for an untrained head
 
 # Controls, picture, words: in this order they stand on a phone. Elsewhere the picture stands left of the other two.
 _GRID = f".stMain .st-key-{state.EXPERIMENT}"
@@ -34,36 +39,70 @@ STYLE = (
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment of a lesson.
+    """One experiment of a lesson: its name in the menu, its sentences, and what draws it."""
 
-    word   its name in the address
-    name   its name in the menu
-    words  a few sentences of Markdown
-    show   draws it
-    """
-
-    word: str
     name: str
     words: str
     show: Callable[[Experiment], None]
 
 
-def show_lesson(title: str, sentence: str, experiments: tuple[Experiment, ...]) -> None:
-    """Show the heading of a lesson, the menu of its experiments with Next beside it, and the chosen one."""
-    st.html(f"<style>{STYLE}</style>")
-    show_heading(title, sentence)
-    by_word = {experiment.word: experiment for experiment in experiments}
-    names = {experiment.word: experiment.name for experiment in experiments}
-    line: dict[str, Any] = {"vertical_alignment": "center", "horizontal_alignment": "distribute", "key": state.WAY_ON}
-    with st.container(horizontal=True, **line):
-        word = menu("Experiment", state.PART, names, look="buttons", wrap=True, label_visibility="collapsed")
-        _lead_on(title, names, word)
-    chosen = by_word[word]
-    presenting.title(f"{title}: {chosen.name}")
-    try:
-        chosen.show(chosen)
-    except InputError as error:
-        show_error(error)
+Free = Callable[[Experiment], None]
+Framed = Callable[[DeltaGenerator, DeltaGenerator], None]
+
+
+class Lesson:
+    """A lesson: its title, a sentence, and its experiments in the order in which they are declared.
+
+        @lesson.experiment("shift", "Shift", "One matrix moves every position forward by k.")
+        def shift_by_k(picture: DeltaGenerator, knobs: DeltaGenerator) -> None: ...
+
+    Each has a word for the address, a name for the menu, and a few sentences of Markdown.
+    """
+
+    def __init__(self, title: str, sentence: str) -> None:
+        self._title, self._sentence = title, sentence
+        self._experiments: dict[str, Experiment] = {}  # by their words in the address
+
+    def experiment(self, word: str, name: str, words: str) -> Callable[[Framed], Free]:
+        """Declare an experiment that draws into the two containers of `picture_and_knobs`."""
+        free = self.free_experiment(word, name, words)
+        return lambda show: free(lambda experiment: show(*picture_and_knobs(experiment)))
+
+    def in_a_model(self, words: str) -> Callable[[Callable[[Experiment, TracedHead], None]], Free]:
+        """Declare the experiment on a head of a real model, which a visitor chooses first."""
+
+        def declare(show: Callable[[Experiment, TracedHead], None]) -> Free:
+            def show_chosen(experiment: Experiment) -> None:
+                if (scene := _choose_traced()) is not None:
+                    show(experiment, scene)
+
+            return self.free_experiment("model", IN_A_MODEL, words)(show_chosen)
+
+        return declare
+
+    def free_experiment(self, word: str, name: str, words: str) -> Callable[[Free], Free]:
+        """Declare an experiment that lays itself out, and shows its words."""
+
+        def declare(show: Free) -> Free:
+            self._experiments[word] = Experiment(name, words, show)
+            return show
+
+        return declare
+
+    def show(self) -> None:
+        """Show the heading, the menu of the experiments with Next beside it, and the chosen one."""
+        st.html(f"<style>{STYLE}</style>")
+        show_heading(self._title, self._sentence)
+        names = {word: experiment.name for word, experiment in self._experiments.items()}
+        with st.container(
+            horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key=state.WAY_ON
+        ):
+            word = menu("Experiment", state.PART, names, look="buttons", wrap=True, label_visibility="collapsed")
+            _lead_on(self._title, names, word)
+        chosen = self._experiments[word]
+        presenting.title(f"{self._title}: {chosen.name}")
+        with errors_shown():
+            chosen.show(chosen)
 
 
 def _lead_on(title: str, names: Mapping[str, str], word: str) -> None:
@@ -92,16 +131,33 @@ def picture_and_knobs(experiment: Experiment) -> tuple[DeltaGenerator, DeltaGene
     return picture, knobs
 
 
+def show_beside(*pictures: tuple[str, Callable[..., None], Chart, str, str]) -> None:
+    """Show pictures side by side: of each its heading, `show_chart` or `show_heatmap`, and what that takes."""
+    for column, (heading, show, *picture) in zip(st.columns(len(pictures)), pictures, strict=True):
+        with column:
+            st.markdown(f"**{heading}**")
+            show(*picture)
+
+
+def weights_chart(trace: AttentionTrace, queries: Axis, keys: Axis, **look: Any) -> Chart:
+    """Return the weights of a trace as a heatmap; masked pairs are grey."""
+    return heatmap(trace.weights, queries, keys, name="weight", scale="share", forbidden=~trace.mask, **look)
+
+
 @dataclass(frozen=True, eq=False)
 class TracedHead:
-    """The whole trace of a head, and the tokens of its rows and columns."""
+    """A head of a pretrained model with its whole trace."""
 
+    real: RealHead
     trace: AttentionTrace
-    query_tokens: tuple[str, ...]
-    key_tokens: tuple[str, ...]
+
+    @property
+    def tokens(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Those of its rows, and those of its columns."""
+        return self.real.tokens
 
 
-def real_head() -> tuple[RealHead, TracedHead] | None:
+def _choose_traced() -> TracedHead | None:
     """Let the visitor choose a head of a pretrained model; text, model, layer and head are shared with the other pages.
 
     Returns None after showing what is wrong.
@@ -110,4 +166,17 @@ def real_head() -> tuple[RealHead, TracedHead] | None:
     if passed is None:
         return None
     chosen = choose_head(*passed)
-    return chosen, TracedHead(experiments.trace(chosen.of), *chosen.capture.tokens(chosen.kind))
+    return TracedHead(chosen, experiments.trace(chosen.of))
+
+
+def sentence_knob(default: str, *, d_head: int = 8) -> Matrices:
+    """Return queries, keys and values of the typed sentence in an untrained head. Raises InputError above MAX_WORDS words."""
+    text = text_line("Sentence", state.SENTENCE, default, max_chars=200)
+    matrices = call(toy_sentence, text, d_head=d_head)
+    words = len(matrices.key_tokens)
+    if words > MAX_WORDS:
+        raise InputError(
+            f"The sentence has {words} words and punctuation marks; the maximum here is {MAX_WORDS}. Shorten it.",
+            field="text",
+        )
+    return matrices

@@ -6,15 +6,13 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from core import Capture
 from core.figures.heatmaps.patches import WIDTH, on_image
 from core.heads.image_sinks import TIMES, image_sinks
 from core.heads.views import SCORES, Quantity
-from core.models.modules import Kind
 from ui import state
 from ui.components import pin
 from ui.markdown import plain
-from ui.views.common.pictures import show_heatmap
+from ui.views.common import show_heatmap
 from ui.views.sources.heads import RealHead
 
 NAMED = 3  # sinks that are named; the others are counted
@@ -24,13 +22,11 @@ def show_patches(
     real: RealHead,
     values: NDArray[np.floating],
     query: int,
-    quantity: Quantity,
-    name: str,
+    quantity: Quantity = "weights",
     region: tuple[range, range] | None = None,
 ) -> None:
     """
     values  [keys] of one query, NaN where one is left out
-    name    what a value is called
     region  rows and columns of the first grid, which is then shown alone: a region is chosen instead of a query
     """
     grids = real.capture.image_grids(real.kind)[: 1 if region else None]
@@ -45,7 +41,7 @@ def show_patches(
             image,
             values[grid.tokens],
             patch,
-            name=name,
+            name=noun(quantity),
             signed=quantity in SCORES,
             area=grid.area,
             axes=_axes(number),
@@ -56,6 +52,11 @@ def show_patches(
         with place:
             show_heatmap(chart, "patches" if number == 0 else f"patches {number}", alt, compact=True)
     _say(real, values, query, quantity, is_framed, "" if region else " Click a patch to choose it.")
+
+
+def noun(quantity: Quantity) -> str:
+    """What a number of this quantity is called."""
+    return "score" if quantity in SCORES else "weight" if quantity == "weights" else "size"
 
 
 def _axes(number: int) -> tuple[str, str]:
@@ -98,9 +99,9 @@ def drawn_region(cell: pin.Cell, shape: tuple[int, ...]) -> tuple[range, range] 
     return (rows, columns) if rows and columns else None
 
 
-def choose_clicked_patch(cell: pin.Cell, capture: Capture, kind: Kind | None = None, chosen: str = state.QUERY) -> bool:
+def choose_clicked_patch(cell: pin.Cell, real: RealHead, chosen: str = state.QUERY) -> bool:
     """Make the patch that was clicked the query, or what else is `chosen`. Return whether there was one."""
-    for number, grid in enumerate(capture.image_grids(kind)):
+    for number, grid in enumerate(real.capture.image_grids(real.kind)):
         if (patch := pin.place_in(cell, *_axes(number), grid.tokens.shape)) is not None:
             st.session_state[chosen] = int(grid.tokens[patch])
             return True

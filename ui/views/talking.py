@@ -107,7 +107,7 @@ def is_rehearsing() -> bool:
 def remember(shown: PageContents) -> None:
     """Remember what the page shows, for `add_to_talk`. A view of the gallery has the title of its card."""
     title = shown.title if shown.of is None else f"{shown.title}: head {shown.of.layer}.{shown.of.head}"
-    for card in CARDS:
+    for card in CARDS.values():
         if card.page == shown.page and links.shows(card.address):
             title = card.title
     st.session_state[state.VIEW_HERE] = title, shown.page, links.here()
@@ -141,7 +141,7 @@ def show_talk() -> None:
         if not talk.views:
             words = "No views yet. Open a page, set it up as you want to show it, and press “Add to talk” at the top."
             st.info(words, icon=":material/slideshow:")
-            titles = {card.word: card.title for card in CARDS}
+            titles = {word: card.title for word, card in CARDS.items()}
             label = "Or begin with views of the gallery"
             words = st.pills(
                 label, titles, selection_mode="multi", format_func=titles.__getitem__, key=state.CARDS_CHOSEN
@@ -248,8 +248,8 @@ def _read() -> None:
 def _add_cards() -> None:
     def add() -> Talk:
         talk = held()
-        for card in CARDS:
-            if card.word in st.session_state[state.CARDS_CHOSEN]:
+        for word, card in CARDS.items():
+            if word in st.session_state[state.CARDS_CHOSEN]:
                 address = {name: [word] for name, word in links.lasting(card.address).items()}
                 talk = talk.with_view(view_of(card.title, card.page, address))
         return talk

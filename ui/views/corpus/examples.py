@@ -103,7 +103,9 @@ def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Exampl
             most = TOLD[1] if presents else TOKENS
             start = max(0, min(example.query - most // 2, len(example.tokens) - most))
             tokens, weights = example.tokens[start : start + most], example.weights[start : start + most]
-            shaded_text(tokens, weights, example.query - start, start=start, limit=limit, key=state.example(number))
+            shaded_text(
+                tokens, weights, example.query - start, start=start, limit=limit, key=state.one_of(state.SHADED, number)
+            )
     if not opens:
         st.caption(f"This host does not load {plain(about.model)}: examples cannot be opened live.")
 

@@ -18,7 +18,7 @@ from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
 from ui.calls import call, result, result_of
 from ui.controls.fields import menu
-from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common import show_chart, show_heatmap
 from ui.views.numbers import of_table
 
 QUARTERS = (0.25, 0.5, 0.75)
@@ -80,8 +80,7 @@ def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
     )
     numbers = (found.mean, found.spread, *quartiles)
     mean, spread, low, median, upper = (with_unit(number, metric) for number in numbers)
-    with presenting.told():
-        st.markdown(f"Mean **{mean}**; half of the queries lie between {low} and {upper}, the median is {median}.")
+    presenting.tell(f"Mean **{mean}**; half of the queries lie between {low} and {upper}, the median is {median}.")
     st.caption(
         f"Over {found.count:,} queries; their standard deviation is {spread}. Bars are on a logarithmic "
         "axis. The box is the middle half, with the median; the diamond is the mean. Mean and deviation are exact, quartiles "

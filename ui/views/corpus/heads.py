@@ -15,7 +15,7 @@ from ui.calls import call, result
 from ui.controls.fields import menu
 from ui.controls.heads_by import metric_menu
 from ui.markdown import plain
-from ui.views.common.pictures import show_chart
+from ui.views.common import show_chart
 from ui.views.heads.grid import HEIGHT, choose, listen_for_heads, show_grid_of_heads, walk_through_heads
 from ui.views.numbers import of_heads, of_table
 
@@ -36,8 +36,7 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
     shown.now().lists["Metrics of all heads"] = of_heads(run.table)
     if presenting.is_on():
         by = f" by **{plain(metric.label.lower())}**" if look == "grid" else ": near means alike"
-        with presenting.told():
-            st.markdown(f"All heads{by}")
+        presenting.tell(f"All heads{by}")
     if look == "map" and run.map is not None:
         words = _show_map(run, run.map, chosen)
     else:
@@ -79,5 +78,5 @@ def _show_alike(run: Run, drawn: HeadMap, chosen: tuple[int, int]) -> None:
     for number, other in enumerate(drawn.heads["alike"][run.heads.index(chosen)][:LIKE]):
         layer, head = run.heads[other]
         words = plain(in_words(run.table.iloc[other].to_dict()))
-        key = state.alike(number)
+        key = state.one_of(state.ALIKE, number)
         st.button(f"{layer}.{head} · {words}", key=key, type="tertiary", on_click=choose, args=(layer, head))

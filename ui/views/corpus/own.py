@@ -50,9 +50,7 @@ def _begin() -> None:
     st.session_state[state.OWN_RUN] = request
     links.put(state.RUN, state.RUN_OWN)
     st.session_state[state.OWN_FIELDS] = False  # closed
-    for key in (state.LAYER, state.HEAD, state.METRIC):  # it opens on what stands out in it
-        st.session_state.pop(key, None)
-        st.session_state[state.CHOSEN].pop(key, None)
+    links.forget(state.LAYER, state.HEAD, state.METRIC)  # it opens on what stands out in it
 
 
 def _as_file(name: str) -> str:

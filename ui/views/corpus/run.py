@@ -8,14 +8,13 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core import InputError
 from core.corpus.opened import ListedRun, Run
 from core.exporting.about import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.versions import versions
 from ui import presenting, shown, state
 from ui.controls.fields import head_picker, menu
-from ui.markdown import plain, show_error
+from ui.markdown import errors_shown, plain
 from ui.requests import RunRequest
 from ui.views.corpus import own, results
 from ui.views.corpus.examples import show_examples
@@ -26,10 +25,8 @@ from ui.views.corpus.heads import show_corpus_heads
 def show_corpus() -> None:
     folder = results.corpora()
     listed: list[ListedRun] = []
-    try:
+    with errors_shown():
         listed = [] if folder is None else results.listed_runs(folder)
-    except InputError as error:
-        show_error(error)
     answer = st.container(gap=None)
     with st.container(horizontal=True, vertical_alignment="center"):
         chosen = _choose_run(listed)
@@ -40,13 +37,11 @@ def show_corpus() -> None:
         with st.expander(f"{_counted(len(broken), 'folder')} beside the runs cannot be opened"):
             for problem in broken:
                 st.markdown(plain(problem))
-    try:
+    with errors_shown():  # rows that are read on demand are checked only then
         run = own.run_own_text(chosen) if isinstance(chosen, RunRequest) else results.corpus_run(chosen)
         if run is not None:
             _show_reading(run, said_place)
             _show(run, head_place, answer)
-    except InputError as error:  # rows that are read on demand are checked only then
-        show_error(error)
 
 
 def _choose_run(listed: list[ListedRun]) -> Path | RunRequest:
@@ -112,9 +107,7 @@ def _say_finding(run: Run, layer: int, head: int, metric: Metric) -> None:
         return
     share = f"**{with_unit(mean, metric)}**"
     does = f" gives {share} of its attention to {metric.likeness}" if metric.likeness else f": {metric.label} {share}"
-    words = f"Head {layer}.{head}{does}, on average over {run.about.tokens:,} tokens."
-    with presenting.told("number"):
-        st.markdown(words if presenting.is_on() else f"### {words}", anchors=False)
+    presenting.finding(f"Head {layer}.{head}{does}, on average over {run.about.tokens:,} tokens.")
 
 
 def _opening(run: Run) -> str:

@@ -11,20 +11,25 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
+from core import Capture, InputError
 from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.heatmaps.heatmap import WIDTH
 from ui import models, presenting, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.growing import Growing
-from ui.progress import fill
-from ui.views.common.pictures import show_heatmap
+from ui.markdown import plain
+from ui.progress import fill, run
+from ui.requests import KindRequest
+from ui.views.common import show_heatmap
+from ui.views.heads import results
 from ui.views.numbers import of_grid
 from ui.views.sources.heads import RealHead
 
 NAME = "atlas"  # of the picture
 HEIGHT = 370
 LISTED = 30  # of the strongest heads
+HELD = 4  # times the bytes of a pass: what one takes that notes what each head writes
 
 Grid = NDArray[np.floating]  # [layers, heads], NaN where a number is not known
 
@@ -174,3 +179,17 @@ def show_strongest(values: Grid, label: str, notes: Mapping[str, Grid] = Mapping
     show_list_of_heads(listed, columns, height=300)
     among = "" if len(heads) == values.size else f" of the {len(heads)} heads that are measured"
     st.caption(f"The {len(listed)} strongest{among}. Mark a row to choose its head.")
+
+
+def contributions_of(of: KindRequest, pass_: Capture, token: int | None = None) -> pd.DataFrame | None:
+    """Return the direct contributions to a token's logit, a row a head, as in `core.direct_contributions`.
+
+    None while the work waits for the visitor, and where there are none: the page then says why.
+    """
+    task, calls = results.contributions.task(of, token), pass_.model.attention_calls or 1
+    cost = {"seconds": 2 * models.reading_seconds(pass_), "needs": HELD * pass_.nbytes}
+    try:
+        return run(task, "Reading what each head writes", calls, unit="attention call", **cost)
+    except InputError as error:
+        st.caption(f"No direct contributions: {plain(str(error))}")
+        return None

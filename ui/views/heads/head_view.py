@@ -35,15 +35,13 @@ from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import HeadRequest
-from ui.views.common.certificate import show_certificate
-from ui.views.common.magnified import show_magnified
-from ui.views.common.pictures import show_heatmap
+from ui.views.common import show_certificate, show_heatmap, show_magnified
 from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
 from ui.views.heads import results
 from ui.views.heads.grid import choose_clicked
 from ui.views.heads.heads_grid import looks_like
 from ui.views.numbers import of_view
-from ui.views.patches import choose_clicked_patch, show_patches
+from ui.views.patches import choose_clicked_patch, noun, show_patches
 from ui.views.sources.heads import AnyHead, ChosenHead, RealHead
 from ui.views.sources.weights_only import say_what_is_missing, show_weights
 from ui.views.step_by_step.head_notes import show_key_sharing
@@ -117,7 +115,7 @@ def show_exposed_head(
     beside = st.container()
     with beside:
         cell = _choose_cell(head.tokens, strongest_cell(weights), exact_in(weights), boxes)
-    show_weights(head.capture, *head.place, cell, picture, beside, 440)
+    show_weights(head, cell, picture, beside, 440)
     return cell
 
 
@@ -151,7 +149,7 @@ def _show_view(real: RealHead, shown_as: str, view: HeadView, boxes: DeltaGenera
             show_magnified(matrix, cell, lambda window: _magnified(matrix, window, cell), unit=labels.unit)
     with picture:
         if shown_as == "picture":
-            show_patches(real, row, query, view.quantity, _noun(view.quantity))
+            show_patches(real, row, query, view.quantity)
         elif shown_as == "heatmap":
             _heatmap(matrix, whole, cell)
         else:
@@ -256,10 +254,6 @@ def _choose_numbers(real: RealHead) -> HeadView:
     )
 
 
-def _noun(quantity: Quantity) -> str:
-    return "score" if quantity in SCORES else "weight" if quantity == "weights" else "size"
-
-
 def _chart(
     matrix: ViewMatrix, overview: Overview, cell: tuple[int, int], marked: Sequence[int] = (), *, height: int
 ) -> Chart:
@@ -271,7 +265,7 @@ def _chart(
         labels.queries[rows.start : rows.stop],
         labels.keys[columns.start : columns.stop],
         removed=overview.row_numbers["removed"] if matrix.hidden.any() else None,
-        name=_noun(quantity),
+        name=noun(quantity),
         signed=quantity in SCORES,
         pin=_inside(cell, overview),
         marked=[query - rows.start for query in marked if query in rows],
@@ -382,13 +376,12 @@ def _say_cell(value: float, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
         words = f"{query} gives **{value:.1%}** {share} to {key}."
     else:
         words = f"{query} → {key}: **{value:.4g}**"
-    with presenting.told("number"):
-        st.markdown(words)
+    presenting.tell(words, "number")
 
 
 def _clicked(real: RealHead, cell: pin.Cell) -> None:
     """A click on the grid chooses a head; on the head it chooses a pair, or draws the pattern that is searched for."""
-    if choose_clicked(cell, real.grid) or choose_clicked_patch(cell, real.capture, real.kind):
+    if choose_clicked(cell, real.grid) or choose_clicked_patch(cell, real):
         return
     searches = st.session_state.get(state.METRIC) == PATTERN
     is_drawing = searches and st.session_state.get(state.LOOK_FOR) == "pairs"

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
-from core import Capture, InputError
+from core import Capture
 from core.attention.masks import Predicate
 from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import all_placed, visible
@@ -21,13 +21,20 @@ from core.notebook.figures import heads_figure
 from ui import passes, presenting, shown, state
 from ui.calls import call, result, result_of
 from ui.controls.fields import menu
-from ui.controls.heads_by import PAIR, By, ByContribution, ByMetric, ByPair, ByPattern, HeadsBy, heads_by
-from ui.markdown import plain, quoted, show_error
+from ui.controls.heads_by import PAIR, By, ByMetric, ByPattern, HeadsBy, heads_by
+from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
-from ui.views.common.pictures import show_heatmap
+from ui.views.common import show_heatmap
 from ui.views.heads import results
-from ui.views.heads.direct import contributions_of
-from ui.views.heads.grid import HEIGHT, NAME, choose, show_grid_of_heads, show_list_of_heads, walk_through_heads
+from ui.views.heads.grid import (
+    HEIGHT,
+    NAME,
+    choose,
+    contributions_of,
+    show_grid_of_heads,
+    show_list_of_heads,
+    walk_through_heads,
+)
 from ui.views.needs import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
 from ui.views.numbers import of_heads
 from ui.views.sources.heads import AnyHead
@@ -86,7 +93,7 @@ def show_findings(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: 
 
     cell  the chosen (query, key) of tokens, if there is one; ranked by it, the head that gives most to the key stands out
     """
-    if isinstance(wanted.by, ByPair):
+    if wanted.by == PAIR:
         _show_strongest_of_pair(head, cell)
         return
     offered = _offered(head, measured)
@@ -96,7 +103,9 @@ def show_findings(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: 
         layer, number = divmod(row, head.grid[1])
         like = words[row]
         label = f"**{layer}.{number}** {plain(like[0].lower() + like[1:])}"
-        st.button(label, key=state.finding(at), type="tertiary", on_click=_open, args=(layer, number, name))
+        st.button(
+            label, key=state.one_of(state.FINDING, at), type="tertiary", on_click=_open, args=(layer, number, name)
+        )
 
 
 def _show_strongest_of_pair(head: AnyHead, cell: tuple[int, int] | None) -> None:
@@ -105,7 +114,7 @@ def _show_strongest_of_pair(head: AnyHead, cell: tuple[int, int] | None) -> None
         return
     layer, number = map(int, np.unravel_index(np.nanargmax(weights), weights.shape))
     label = f"**{layer}.{number}** looks hardest {plain(_from_to(head, cell))} ({weights[layer, number]:.1%})"
-    st.button(label, key=state.finding(0), type="tertiary", on_click=_open, args=(layer, number, PAIR))
+    st.button(label, key=state.one_of(state.FINDING, 0), type="tertiary", on_click=_open, args=(layer, number, PAIR))
 
 
 def _from_to(head: AnyHead, cell: tuple[int, int]) -> str:
@@ -134,9 +143,8 @@ def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tupl
     left_out = wanted.bounds.left_out(ranking.values)
     as_pictures = wanted.drawn_as == "pictures"
     if presenting.is_on():
-        with presenting.told():
-            by = plain(ranking.pair) or f"by **{plain(ranking.label.lower())}**"
-            st.markdown("All heads" if as_pictures else f"All heads {by}")
+        by = plain(ranking.pair) or f"by **{plain(ranking.label.lower())}**"
+        presenting.tell("All heads" if as_pictures else f"All heads {by}")
     with st.container():  # or what is below would move once the pictures are known, and the keys lose their focus
         if as_pictures:
             _show_pictures(head, left_out)
@@ -144,8 +152,8 @@ def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tupl
             _show_numbers(head, ranking, left_out)
     with st.container():
         walk_through_heads(head.place, head.grid)
-        if remarks := (*wanted.by.remarks, *wanted.bounds.remarks):
-            st.caption(f":material/tune: Shown here: {plain(', '.join(remarks))}.")
+        if wanted.remarks:
+            st.caption(f":material/tune: Shown here: {plain(', '.join(wanted.remarks))}.")
         st.caption(ranking.caption)
         _show_list(head, ranking, measured, left_out)
 
@@ -177,13 +185,13 @@ def _offered(head: AnyHead, measured: pd.DataFrame) -> dict[str, Metric]:
 
 def _ranking(head: AnyHead, measured: pd.DataFrame, by: By, cell: tuple[int, int] | None) -> Ranking | None:
     match by:
-        case ByPair():
+        case "pair":
             return _by_pair(head, cell)
         case ByPattern():
             return _by_pattern(head, by)
         case ByMetric():
             return _by_metric(head, by, measured)
-        case ByContribution():
+        case "contribution":
             return _by_contribution(head)
 
 
@@ -249,14 +257,12 @@ def _grid(head: AnyHead, table: pd.DataFrame, column: str) -> NDArray:
 
 def _probe(head: AnyHead) -> pd.DataFrame | None:
     task = results.probe.task(head.request.model)
-    try:
+    with errors_shown():
         probed = run(task, "Reading random tokens", 2 * len(results.PROBE_SEEDS), unit="text")
-    except InputError as error:
-        show_error(error)
-        return None
-    if probed is not None and not task.is_known:
-        st.rerun()  # the elements above were drawn without the names that the probe gives to heads
-    return probed
+        if probed is not None and not task.is_known:
+            st.rerun()  # the elements above were drawn without the names that the probe gives to heads
+        return probed
+    return None
 
 
 def known_probe(head: AnyHead) -> pd.DataFrame | None:
@@ -273,13 +279,11 @@ def looks_like(head: AnyHead, measured: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _by_pattern(head: AnyHead, by: ByPattern) -> Ranking | None:
-    try:
+    values = None
+    with errors_shown():
         details, pattern = _read_pattern(by)
         matches = results.matches.task(head.of_kind, by.pattern, details, predicate=pattern)
         values = run(matches, "Comparing every head", head.grid[0])
-    except InputError as error:
-        show_error(error)
-        return None
     caption = (
         "Match: the share of each query's attention that lies in the pattern, corrected for chance. 1: all of it; 0: as much "
         "as even attention would put there."

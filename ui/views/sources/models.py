@@ -1,4 +1,4 @@
-"""The choice of a model, and loading it."""
+"""The choice of a model, its precision and its device, and loading it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from core import InputError, Model
-from ui import models, state
+from core import Model
+from core.models.devices import devices
+from core.units import bytes_in_words
+from ui import links, models, settings, state
 from ui.allowed import models_here, offered, places_of
 from ui.calls import uploaded
-from ui.controls.fields import suggested, upload, uploaded_file
-from ui.markdown import show_error
+from ui.controls.fields import menu, suggested, upload, uploaded_file
+from ui.links import Choice
+from ui.markdown import errors_shown, plain
 from ui.progress import following
 from ui.requests import ModelChoice
 
+DEVICES = {"cpu": "CPU", "cuda": "GPU", "mps": "Apple GPU"}
+PRECISION, DEVICE = "Precision", "Device"
 RECORDED = ["safetensors", "npz"]  # endings of files that take the place of a model
 # Models that write nothing, and those that take their place on a page where something is written.
 WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
@@ -31,9 +36,7 @@ def open_with_a_writer() -> None:
 
 def forget_places() -> None:
     """Forget what was chosen among the tokens of the text before."""
-    for key in (state.QUERY, state.KEY, state.PINNED_TOKENS):
-        st.session_state.pop(key, None)
-        st.session_state[state.CHOSEN].pop(key, None)
+    links.forget(state.QUERY, state.KEY, state.PINNED_TOKENS)
 
 
 def choice_of(name: str, dtype: str, device: str) -> ModelChoice:
@@ -81,7 +84,7 @@ def choose_model(*, writes: bool = False) -> str:
 
 def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
     """Load the model. `place` says what takes time. None after saying in `problem` what is wrong."""
-    try:
+    with errors_shown(problem):
         if chosen.is_recorded:
             return models.load(chosen)
         places_of(chosen.name)
@@ -89,7 +92,34 @@ def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerat
             return models.load(chosen)
         with following(place, f"Reading {chosen}") as tell:
             return models.load(chosen, tell)
-    except InputError as error:
-        with problem:
-            show_error(error)
-        return None
+    return None
+
+
+# --- its precision and device
+
+
+def popover_with_precision() -> tuple[str, str, DeltaGenerator]:
+    """Show the popover "More", whose label names another precision or device than usual. Returns (dtype, device, popover)."""
+    names = {device: DEVICES.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
+    dtypes = {dtype: dtype for dtype in settings.current().dtypes}
+    usual = next(iter(dtypes))
+    dtype = links.field(state.DTYPE, Choice(dtypes), usual, PRECISION)
+    device = links.field(state.DEVICE, Choice(names), "cpu", DEVICE)
+    unusual = [dtype] * (dtype != usual) + [names[device]] * (device != "cpu")
+    popover = st.popover(f"More: {', '.join(unusual)}" if unusual else "More")
+    with popover:  # the menus are there, open or not
+        menu(PRECISION, state.DTYPE, dtypes, look="buttons")
+        if len(names) > 1:
+            menu(DEVICE, state.DEVICE, names, look="buttons")
+    return dtype, device, popover
+
+
+def say_size(model: Model) -> None:
+    """Say how much memory the model needs in each precision, according to the headers of its files."""
+    if model.size is None:
+        return
+    whole, half = (bytes_in_words(model.size.needed(dtype)) for dtype in ("float32", "bfloat16"))
+    st.caption(
+        plain(f"{model.name} needs {whole} of memory in float32, {half} in bfloat16 or float16.")
+        + " In half precision the model rounds its numbers, so its results differ. Headlight traces heads in float32."
+    )

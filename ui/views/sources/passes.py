@@ -21,14 +21,21 @@ from ui import models, passes, state
 from ui.allowed import model_help
 from ui.calls import uploaded
 from ui.controls.fields import text_area, text_line, tick, upload, uploaded_file
-from ui.controls.precision import popover_with_precision, say_size
 from ui.controls.target import choose_target
-from ui.markdown import plain, quoted, show_error
+from ui.markdown import errors_shown, plain, quoted, show_error
 from ui.progress import run
 from ui.requests import GeneratedTarget, ModelChoice, TextRequest
 from ui.views.needs import QUERIES_AND_KEYS
 from ui.views.sources.heads import choose_head
-from ui.views.sources.models import choice_of, choose_model, choose_recorded, forget_places, read_model
+from ui.views.sources.models import (
+    choice_of,
+    choose_model,
+    choose_recorded,
+    forget_places,
+    popover_with_precision,
+    read_model,
+    say_size,
+)
 from ui.views.sources.weights_only import show_one_head
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
@@ -256,12 +263,9 @@ def _with_second_text(request: TextRequest, model: Model, problem: DeltaGenerato
         return replace(request, pair=pair or None)
     if not model.is_encoder_decoder:
         return request
-    try:
+    with errors_shown(problem):
         return replace(request, target=choose_target(model))
-    except InputError as error:
-        with problem:
-            show_error(error)
-        return None
+    return None
 
 
 def read_or_say(fields: InputFields, read: Callable[[TextRequest], Result]) -> Result | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from core import AttentionTrace, InputError, attend
+from core import AttentionTrace, attend
 from core.attention.head import Head
 from core.attention.rowwise import Overview
 from core.attention.sources import DISTRIBUTIONS, Matrices, random_matrices, toy_sentence
@@ -19,7 +19,7 @@ from ui.calls import call
 from ui.controls.fields import menu, text_line, whole_number
 from ui.controls.own_matrices import own_matrices
 from ui.controls.what_if import Change
-from ui.markdown import plain, show_error
+from ui.markdown import errors_shown, plain
 from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.models import forget_places
 from ui.views.sources.passes import SENTENCE, choose_text
@@ -97,13 +97,11 @@ def _seed() -> int:
 
 
 def _scene(make: Callable[[], Matrices]) -> Scene | None:
-    try:
+    with errors_shown():
         made = make()
         trace = call(attend, made.query, made.key, made.value)
-    except InputError as error:
-        show_error(error)
-        return None
-    return _of_trace(trace, made.query_tokens, made.key_tokens, made.origin)
+        return _of_trace(trace, made.query_tokens, made.key_tokens, made.origin)
+    return None
 
 
 def _of_trace(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: tuple[str, ...], origin: str) -> Scene:

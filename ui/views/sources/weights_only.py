@@ -17,8 +17,7 @@ from ui.calls import call, result
 from ui.components import pin
 from ui.controls.pinned import Tokens, pinned
 from ui.markdown import plain, quoted
-from ui.views.common.magnified import show_magnified
-from ui.views.common.pictures import show_heatmap
+from ui.views.common import show_heatmap, show_magnified
 from ui.views.needs import QUERIES_AND_KEYS
 from ui.views.sources.heads import ChosenHead
 
@@ -39,20 +38,14 @@ def show_one_head(head: ChosenHead[WeightsOnly]) -> None:
     beside.subheader(f"Layer {head.layer}, head {head.head}", anchor=False)
     with beside:
         cell = pinned(head.capture.weights(*head.place), head.tokens)
-    show_weights(head.capture, *head.place, cell, picture, beside, 560)
+    show_weights(head, cell, picture, beside, 560)
 
 
 def show_weights(
-    exposed: WeightsOnly,
-    layer: int,
-    head: int,
-    cell: tuple[int, int],
-    picture: DeltaGenerator,
-    beside: DeltaGenerator,
-    height: int,
+    head: ChosenHead[WeightsOnly], cell: tuple[int, int], picture: DeltaGenerator, beside: DeltaGenerator, height: int
 ) -> None:
     """Show the weights of one head, and `beside` them what is said of the chosen (query, key)."""
-    weights, (query_tokens, key_tokens) = result(call(exposed.weights, layer, head)), exposed.tokens()
+    weights, (query_tokens, key_tokens) = result(call(head.capture.weights, *head.place)), head.tokens
     query, key = cell
     with beside:
         share = f"**{weights[query, key]:.1%}** of its attention"
@@ -61,11 +54,11 @@ def show_weights(
             st.caption(
                 "Nothing goes to later tokens. Which pairs are masked is not exposed: such a weight is drawn as 0, not grey."
             )
-        sums = exposed.row_sums.get((layer, head))
+        sums = head.capture.row_sums.get(head.place)
         if sums is not None and sums.is_off:
             st.caption(f"The rows of this head sum to {sums.in_words}, not 1.")
         st.caption("No certificate: there is nothing to compare with.")
-    matrix, draw = Whole(weights), partial(_draw, exposed.tokens(), cell)
+    matrix, draw = Whole(weights), partial(_draw, head.tokens, cell)
     with picture:
         draw("exposed weights", "Weights", height, matrix.overview())
         show_magnified(matrix, cell, partial(draw, "loupe", "Weights near the chosen pair", 460))

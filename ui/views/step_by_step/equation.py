@@ -11,7 +11,7 @@ from ui import links, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.links import Choice
-from ui.views.common.pictures import show_chart
+from ui.views.common import show_chart
 from ui.views.head_links import link_to_heads
 from ui.views.numbers import of_stages
 from ui.views.sources.scenes import Scene

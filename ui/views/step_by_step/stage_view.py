@@ -20,10 +20,7 @@ from ui.calls import call, is_known, result, result_of
 from ui.components import pin
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted
-from ui.views.common.certificate import show_certificate
-from ui.views.common.magnified import show_magnified
-from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.common.tables import table
+from ui.views.common import show_certificate, show_chart, show_heatmap, show_magnified, table
 from ui.views.numbers import of_stages
 from ui.views.patches import choose_clicked_patch, show_patches
 from ui.views.sources.scenes import Scene
@@ -65,7 +62,7 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
             _show_magnified(current, stage, cell)
         if scene.real is not None and stage.key == "weights" and scene.real.capture.image_grids(scene.real.kind):
             row = weights.exact(range(ledger.query, ledger.query + 1), range(current.head.shape[1]))[0]
-            show_patches(scene.real, row, ledger.query, "weights", "weight")
+            show_patches(scene.real, row, ledger.query)
         if not presenting.is_on() and stage.key == "output":
             _show_sum(current, current.head.sum_of(ledger.query, TERMS))
         if scene.certificate is not None:
@@ -88,7 +85,7 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
 
 
 def _chose_patch(scene: Scene, cell: pin.Cell) -> bool:
-    return scene.real is not None and choose_clicked_patch(cell, scene.real.capture, scene.real.kind)
+    return scene.real is not None and choose_clicked_patch(cell, scene.real)
 
 
 def _tokens(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -107,8 +104,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
     for column, (name, version) in zip(st.columns(len(versions)), versions.items(), strict=True):
         with column:
             if changed is not None:
-                with presenting.told():
-                    st.markdown(f"**{name}**: scale {number(version.head.scale)}")
+                presenting.tell(f"**{name}**: scale {number(version.head.scale)}")
             chart = stage_heatmap(
                 stage,
                 version.overview.matrices,
@@ -163,13 +159,8 @@ def _show_sum(scene: Scene, output: OutputSum) -> None:
 
 def _say_pair(scene: Scene, cell: Ledger) -> None:
     query, key = quoted(scene.query_tokens[cell.query]), quoted(scene.key_tokens[cell.key])
-    heading = "" if presenting.is_on() else "### "
-    with presenting.told("number"):
-        if cell.allowed:
-            st.markdown(f"{heading}{query} gives **{cell.weight:.1%}** of its attention to {key}.", anchors=False)
-        else:
-            words = f"{query} may not look at {key}: the pair is masked, its weight is exactly 0."
-            st.markdown(f"{heading}{words}", anchors=False)
+    masked = f"{query} may not look at {key}: the pair is masked, its weight is exactly 0."
+    presenting.finding(f"{query} gives **{cell.weight:.1%}** of its attention to {key}." if cell.allowed else masked)
 
 
 def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:

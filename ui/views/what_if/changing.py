@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import streamlit as st
 
-from core import Capture, InputError
+from core import Capture
 from core.capturing.consequences import NextToken, check_finite, movers, vectors
 from core.capturing.edits import Edits
 from core.capturing.places import Place
@@ -21,10 +21,9 @@ from ui.calls import result, result_of
 from ui.components import pin
 from ui.controls import edit_list
 from ui.controls.fields import label_again, switch
-from ui.markdown import plain, quoted, show_error
+from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
-from ui.views.common.certificate import show_certificate
-from ui.views.common.pictures import show_chart
+from ui.views.common import show_certificate, show_chart
 from ui.views.head_links import link_to_why_word
 from ui.views.heads.grid import choose, choose_clicked, show_grid_of_heads, walk_through_heads
 from ui.views.needs import NEXT_TOKENS, needs
@@ -104,15 +103,13 @@ def _answer(real: RealHead, changed: RealHead, *, predicts: bool) -> None:
 def _changed(real: RealHead, edits: Edits) -> RealHead | None:
     """Return the same head in the edited pass; None while the computation waits for the visitor."""
     request = replace(real.request, edits=edits)
-    try:
+    with errors_shown():
         capture = run_pass(request, real.capture.model, near=st.session_state.get(state.CHANGED_BEFORE))
         if capture is not None:
             st.session_state[state.CHANGED_BEFORE] = request
             check_finite(capture)
-    except InputError as error:
-        show_error(error)
-        return None
-    return None if capture is None else replace(real, request=request, capture=capture)
+            return replace(real, request=request, capture=capture)
+    return None
 
 
 # --- clicks
@@ -177,9 +174,8 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
     overview = two.overview()
     if overview is None:
         return 0, 0
-    says_nothing = changed is not real and two.is_same(
-        overview
-    )  # an audience sees what comes of the changes, in full size
+    # An audience sees what comes of the changes, in full size.
+    says_nothing = changed is not real and two.is_same(overview)
     with presenting.aside() if says_nothing else nullcontext():
         cell = show_pictures(two, overview, is_one_text=True)
     if passes.head(changed.of).edited(range(1)).output is not None:

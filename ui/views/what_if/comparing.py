@@ -27,8 +27,7 @@ from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import GeneratedTarget, Target
-from ui.views.common.magnified import show_magnified
-from ui.views.common.pictures import show_heatmap
+from ui.views.common import show_heatmap, show_magnified
 from ui.views.heads.grid import show_list_of_heads
 from ui.views.heads.results import overview
 from ui.views.needs import QUERIES_AND_KEYS, TEXTS, missing, needs
@@ -237,8 +236,7 @@ def _draw(two: TwoHeads, drawn: Overview, cell: tuple[int, int], limits: tuple[f
     columns = st.columns(1 if two.is_same(drawn) and not where else 3)
     for column, title, (part, chart), axes in zip(columns, titles, charts.items(), labels, strict=False):
         with column:
-            with presenting.told():
-                st.markdown(f"**{plain(title)}**")
+            presenting.tell(f"**{plain(title)}**")
             presenting.lit(chart, *(side.pinned for side in sides))
             alt, near = f"{title}: heatmap of queries by keys.", f"{where} the chosen pair" if where else ""
             numbers = None if where else of_pair(two.pair, part, title, *axes)
@@ -266,16 +264,14 @@ def _say_cell(two: TwoHeads, cell: tuple[int, int]) -> None:
         share = "masks it" if np.isnan(weight) else f"**{weight:.1%}**"
         words.append(f"{plain(name)} {share if has_pair else 'does not have this pair'}")
     by = "" if np.isnan(difference) else f", a difference of **{100 * difference:+.1f} points**".replace("-", "−")
-    with presenting.told():
-        st.markdown(f"{quoted(queries.both[cell[0]])} → {quoted(keys.both[cell[1]])}: {'; '.join(words)}{by}.")
+    presenting.tell(f"{quoted(queries.both[cell[0]])} → {quoted(keys.both[cell[1]])}: {'; '.join(words)}{by}.")
 
 
 def _say_how_far(two: TwoHeads, whole: Overview) -> None:
     divergence, real = whole.row_numbers["divergence"], two.first
     row, worst = worst_divergence(divergence)
-    sentence = (
-        f"The rows are **{mean_divergence(divergence):.3f}** apart on average: 0 is the same, 0.693 nothing in common."
-    )
+    mean = mean_divergence(divergence)
+    sentence = f"The rows are **{mean:.3f}** apart on average: 0 is the same, 0.693 nothing in common."
     more = f"{DIVERGENCE} The row of {quoted(two.labels[0].both[row])} (query {row}) differs most, by {worst:.3f}."
     try:
         beside = run(results.random_pairs.task(real.of_kind), "Comparing random heads", PAIRS, unit="pair")

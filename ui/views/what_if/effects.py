@@ -7,25 +7,26 @@ from typing import Literal, NamedTuple
 import numpy as np
 import streamlit as st
 
-from core import Capture, InputError
+from core import Capture
 from core.capturing.sampling import most_probable
 from core.figures.labels import visible
 from core.figures.plots.bars import bars
+from core.figures.plots.dots import dots_against
 from core.figures.values import written
+from core.heads.effects import rank_correlation
 from core.notebook.figures import heads_figure
 from ui import models, presenting, state
 from ui.calls import result, result_of
 from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu
-from ui.markdown import plain, quoted, show_error
+from ui.markdown import errors_shown, plain, quoted
 from ui.progress import fill
 from ui.requests import EffectRequest
-from ui.views.common.pictures import show_chart
-from ui.views.heads.grid import Grid, fill_grid, show_strongest
+from ui.views.common import show_chart
+from ui.views.heads.grid import Grid, contributions_of, fill_grid, show_strongest
 from ui.views.needs import NEXT_TOKENS, TEXTS, needs
 from ui.views.sources.heads import RealHead
 from ui.views.what_if import results
-from ui.views.what_if.direct import OF_COSINE, OF_LOGIT, direct_of, show_direct
 
 TAKEN_AWAY: dict[Literal["heads", "layers", "tokens"], str] = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}
 OFFERED = 20  # next tokens
@@ -46,6 +47,13 @@ OF_VECTOR = (
     "1 − cosine of the sentence vectors (the mean over all tokens of the last hidden state): 0 where nothing changes.",
 )
 
+DIRECT = "Direct contribution"
+OF_LOGIT = (
+    "Direct contribution: what a head itself adds to the token's logit, less what it adds to all logits on average."
+)
+OF_COSINE = "Direct contribution: what a head itself adds to the cosine of the sentence vector with itself, which is 1."
+BY_ITSELF = "What it does through later heads and layers is not in it; muting measures both."
+
 
 class NextToken(NamedTuple):
     number: int
@@ -61,15 +69,12 @@ def show_effects(real: RealHead) -> None:
         token = _choose_token(real.capture) if NEXT_TOKENS.is_met(real.capture.model) else None
     label, unit = OF_VECTOR if token is None else OF_TOKEN
     request = EffectRequest(real.of_kind, taken_away, None if token is None else token.number)
-    try:
+    with errors_shown():
         if taken_away == "heads":
             _show_heads(real, request, label, token)
         else:
             _show_bars(real, request, label)
-    except InputError as error:
-        show_error(error)
-        return
-    st.caption(f"{WORDS[taken_away]} {unit}")
+        st.caption(f"{WORDS[taken_away]} {unit}")
 
 
 def _choose_token(capture: Capture) -> NextToken:
@@ -86,16 +91,15 @@ def _show_heads(real: RealHead, request: EffectRequest, label: str, token: NextT
     growing, signed = results.effects(request), token is not None
     values = fill_grid(growing, request, "Muting every head", label, real, signed=signed)
     # The heads of an encoder write nothing that the answer is read from: only other heads read it.
-    direct = direct_of(real, request.token) if growing.done and real.kind != "encoder" else None
+    direct = _direct_of(real, request.token) if growing.done and real.kind != "encoder" else None
     result_of(heads_figure, growing, "effect", head=real.place)
-    with presenting.told("number"):
-        st.markdown(_in_words(real, values, direct, token))
+    presenting.tell(_in_words(real, values, direct, token), "number")
     listed, drawn = st.columns(2, gap="medium")
     with listed:
         show_strongest(values, label, {} if direct is None else {"direct": direct})
     if direct is not None and not presenting.is_on():
         with drawn:
-            show_direct(real, direct, values, label, OF_LOGIT if token else OF_COSINE)
+            _show_direct(real, direct, values, label, OF_LOGIT if token else OF_COSINE)
 
 
 def _in_words(real: RealHead, effects: Grid, direct: Grid | None, token: NextToken | None) -> str:
@@ -127,3 +131,29 @@ def _show_bars(real: RealHead, request: EffectRequest, label: str) -> None:
     fill(growing, request, what, draw, unit=unit, seconds=models.reading_seconds(real.capture))
     if growing.done < growing.total:
         st.caption(f"A {unit} without a bar is not measured.")
+
+
+# --- what heads contribute by themselves, beside what muting them does
+
+
+def _direct_of(real: RealHead, token: int | None) -> Grid | None:
+    """Return the direct contribution of every head; None as in `contributions_of`."""
+    table = contributions_of(real.of_kind, real.capture, token)
+    if table is None:
+        return None
+    result_of(heads_figure, table, "contribution", head=real.place)
+    return table["contribution"].to_numpy().reshape(real.grid)
+
+
+def _show_direct(real: RealHead, direct: Grid, effects: Grid, label: str, what: str) -> None:
+    """Draw each head by its direct contribution and by the effect of muting it.
+
+    label  what the effects are
+    what   what the contributions are: `OF_LOGIT` or `OF_COSINE`
+    """
+    title = f"{DIRECT} of every head, and the effect of muting it ({label})"
+    chart = dots_against(direct, effects, names=(DIRECT, label), marked=real.place)
+    show_chart(chart, "direct", f"{title}.", title=title)
+    alike = rank_correlation(direct, effects)
+    agreement = f" Rank correlation of the two: {written(alike)}." if np.isfinite(alike) else ""
+    st.caption(f"{what} {BY_ITSELF}{agreement}")

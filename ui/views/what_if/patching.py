@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from core import InputError
 from core.heads.examples import FRANCE, ITALY, TIRED, WIDE
 from core.heads.patching import Patching
 from core.models.tokens import token_texts
@@ -13,7 +12,7 @@ from core.notebook.figures import heads_figure
 from ui import links, models, presenting, state
 from ui.calls import result_of
 from ui.controls.fields import switch, text_line
-from ui.markdown import quoted, show_error
+from ui.markdown import errors_shown, quoted
 from ui.progress import run
 from ui.requests import PatchRequest
 from ui.views.heads.grid import fill_grid, show_strongest
@@ -47,20 +46,16 @@ def show_patching(real: RealHead) -> None:
         if (example := EXAMPLES.get(real.request.text)) is not None:
             st.button(f"“{example}”", key=state.USE_EXAMPLE, on_click=links.put, args=(state.SOURCE_TEXT, example))
         return
-    try:
-        with problem:
-            both = run(
-                results.patching.task(real.of_kind, source),
-                "Reading both texts",
-                2,
-                unit="text",
-                seconds=2 * models.reading_seconds(real.capture),
-                needs=4 * real.capture.nbytes,  # of both, what a continued pass keeps beside
-            )
-    except InputError as error:
-        with problem:
-            show_error(error)
-        return
+    both = None
+    with problem, errors_shown():
+        both = run(
+            results.patching.task(real.of_kind, source),
+            "Reading both texts",
+            2,
+            unit="text",
+            seconds=2 * models.reading_seconds(real.capture),
+            needs=4 * real.capture.nbytes,  # of both, what a continued pass keeps beside
+        )
     if both is not None:
         _show_effects(real, source, both)
 
@@ -80,8 +75,7 @@ def _show_effects(real: RealHead, source: str, both: Patching) -> None:
     values = fill_grid(growing, request, "Patching every head", LABEL, real, signed=True)
     moved = values[real.place]
     if np.isfinite(moved):
-        with presenting.told("number"):
-            st.markdown(f"Head {real} moves the answer by **{moved:.1%}** of the way.")
+        presenting.tell(f"Head {real} moves the answer by **{moved:.1%}** of the way.", "number")
     st.caption(WORDS if both.answers is not None else OF_VECTORS)
     if through is not None:
         st.caption(
@@ -97,5 +91,4 @@ def _show_answers(real: RealHead, both: Patching) -> None:
     names = token_texts(real.capture.model.tokenizer, both.answers)
     for title, shares in zip(("This text", "The other text"), both.probabilities, strict=True):
         words = ", ".join(f"{quoted(name)} **{share:.1%}**" for name, share in zip(names, shares, strict=True))
-        with presenting.told():
-            st.markdown(f"{title}: {words}")
+        presenting.tell(f"{title}: {words}")

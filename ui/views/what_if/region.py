@@ -40,7 +40,7 @@ def choose_region(real: RealHead, query: int) -> None:
     trace = real.capture.trace(*real.place, real.kind, rows=range(query, query + 1))
     row = np.where(trace.mask, trace.weights, np.nan)[0]
     with picture, presenting.aside():
-        show_patches(real, row, query, "weights", "weight", (rows, columns))
+        show_patches(real, row, query, region=(rows, columns))
 
 
 def choose_drawn_region(real: RealHead, cell: pin.Cell) -> bool:

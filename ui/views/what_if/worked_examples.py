@@ -31,7 +31,7 @@ from ui.calls import result
 from ui.controls.fields import menu
 from ui.markdown import quoted
 from ui.progress import run
-from ui.views.common.tables import numbers, table
+from ui.views.common import numbers, table
 from ui.views.what_if import results
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
-from core import Capture, InputError
+from core import Capture
 from core.attention.rowwise import around
 from core.capturing.edits import every
 from core.capturing.sampling import next_probabilities
@@ -31,11 +31,11 @@ from ui.components.arrows import arrow_keys
 from ui.components.shaded_text import shaded_text
 from ui.controls.fields import menu, menu_of_several, text_line
 from ui.links import Choice, Text, field
-from ui.markdown import plain, quoted, show_error
+from ui.markdown import errors_shown, plain, quoted
 from ui.models import MAX_TOKENS
 from ui.progress import run
 from ui.requests import AnswerRequest, PathRequest, TextRequest
-from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common import show_chart, show_heatmap, verdict
 from ui.views.needs import NEXT_TOKENS, TEXTS, missing
 from ui.views.numbers import of_table
 from ui.views.sources.passes import InputFields, read_or_say, run_pass
@@ -81,8 +81,9 @@ class View:
         """The next head on the path; None at its end."""
         return self.path.stops[self.at] if self.at < len(self.path.stops) else None
 
-    def token(self, position: int, stop: Stop, *, key: bool = False) -> str:
-        return self.capture.tokens(stop.hop.kind)[key][position]
+    def looked_at(self, stop: Stop) -> str:
+        """The token at which the head of a stop looked."""
+        return self.capture.tokens(stop.hop.kind)[1][stop.key]
 
 
 def show_path(fields: InputFields) -> None:
@@ -146,9 +147,7 @@ def _say(view: View) -> None:
     answer, than = map(quoted, view.texts)
     begins = "Why does it look there?" if view.path.answer is None else "Why are these texts alike?"
     presenting.title(begins if view.of.token is None else f"Why {answer}?")
-    with presenting.told("number"):
-        words = _of_answer(view, answer, than) if view.stop is None else _of_score(view, view.stop)
-        st.markdown(words if presenting.is_on() else f"#### {words}", anchors=False)
+    presenting.finding(_of_answer(view, answer, than) if view.stop is None else _of_score(view, view.stop), level=4)
     _say_cuts(view)
 
 
@@ -162,13 +161,13 @@ def _of_answer(view: View, answer: str, than: str) -> str:
     if view.after is None:
         return f"{told}. No head adds a tenth of that."
     stop = view.after
-    looked = quoted(view.token(stop.key, stop, key=True))
+    looked = quoted(view.looked_at(stop))
     read = "looking most at" if stop.is_weights else "read from"
     return f"{told}. Head {stop.hop.component} adds {_signed(stop.gave)}, {read} {looked}."
 
 
 def _of_score(view: View, stop: Stop) -> str:
-    key = quoted(view.token(stop.key, stop, key=True))
+    key = quoted(view.looked_at(stop))
     scored = f"Head {stop.hop.component} scored {key} **{_signed(stop.score)}** above the other keys"
     if view.side == "pairs":
         ((of_query, of_key, gave),), _ = strongest_pairs(_pairs(view, stop), 1)
@@ -283,14 +282,9 @@ def _draw_lens(view: View) -> None:
     tokens = passed.tokens("decoder" if passed.target_ids else None)[0][int(chosen.columns[0]) :]
     chart = _chart(chosen.to_numpy(), Axis("layer", notes=best), Axis("after", tokens), "probability", "share")
     show_heatmap(chart, "lens", "The probability of the answer after each layer, by position.", title="Logit lens")
-    first = next(
-        (layer for layer, text in zip(last["layer"], last["text"], strict=True) if text == view.texts[0]), None
-    )
-    found = (
-        ""
-        if first is None
-        else f" At the end of the text {quoted(view.texts[0])} is first the best one after layer {first}."
-    )
+    found = ""
+    if len(first := last.loc[last["text"] == view.texts[0], "layer"]):
+        found = f" At the end of the text {quoted(view.texts[0])} is first the best one after layer {first.iloc[0]}."
     st.caption(f"If the model stopped after a layer.{found} The last norm is trained for the last layer only.")
 
 
@@ -301,7 +295,7 @@ def _place(grid: Grid, stop: Stop) -> tuple[int, int]:
 def _draw_path(view: View) -> None:
     """The whole path: the answer, every head with the token at which it looked, and the component at its end."""
     stops = view.path.stops
-    looked = [visible(view.token(stop.key, stop, key=True)) for stop in stops]
+    looked = [visible(view.looked_at(stop)) for stop in stops]
     answer = view.path.answer
     before = [0.0 if answer is None else answer.number, *(stop.score for stop in stops)]
     nodes = [
@@ -330,7 +324,7 @@ def _draw_text(view: View) -> None:
     added = np.maximum(stop.by_token * (1 if stop.is_weights else np.sign(stop.gave)), 0)
     shares = added / (added.sum() or 1.0)
     query = stop.query if queries == tokens and stop.query in part else stop.key
-    key = f"{state.TOKEN_VIEW}_{stop.hop.component}"
+    key = state.one_of(state.TOKEN_VIEW, stop.hop.component)
     here = slice(part.start, part.stop)
     verb = "attends" if stop.is_weights else "takes"
     shaded_text(tokens[here], shares[here], query - part.start, start=part.start, limit=1.0, verb=verb, key=key)
@@ -352,11 +346,8 @@ def _draw_bars(view: View) -> None:
     chart = bars(names, {"contribution": np.array(numbers)}, y="contribution", colours=[colours], height=height)
     show_chart(chart, "strongest", f"The {len(names)} largest contributions.", title="The largest contributions")
     sum_ = f"{len(table):,} contributions add up to {_signed(table.total)}, and the number is {_signed(table.number)}"
-    if table.holds:
-        st.badge(f"{sum_}: {table.rounding:.2g} rounding errors apart", icon=":material/verified:", color="green")
-    else:
-        words = f"{sum_}: {table.rounding:,.0f} times what rounding explains"
-        st.badge(words, icon=":material/error:", color="red")
+    apart = f"{sum_}: {table.rounding:.2g} rounding errors apart"
+    verdict(table.holds, apart, f"{sum_}: {table.rounding:,.0f} times what rounding explains")
 
 
 # --- going on
@@ -412,11 +403,9 @@ def _say_cuts(view: View) -> None:
         return
     other = (st.session_state.get(state.CUT_TO) or "").strip() or None
     edited = replace(view.of.text, edits=every(view.path.cut(number, other) for number in cuts))
-    try:
+    after = None
+    with errors_shown():
         after = run_pass(edited, view.capture.model, MAX_TOKENS, components=True)
-    except InputError as error:
-        show_error(error)
-        return
     if after is None:
         return
     answer_after = 0.0 if view.path.answer is None else results.number_after(view.of, edited)
@@ -426,8 +415,7 @@ def _say_cuts(view: View) -> None:
             next_probabilities(one.logits)[view.of.token] for one in (view.capture, after) if one.logits is not None
         ]
         told.append(f"{quoted(view.texts[0])} comes next: {' → '.join(f'{share:.1%}' for share in shares)}.")
-    with presenting.told():
-        st.markdown(" ".join(told), anchors=False)
+    presenting.tell(" ".join(told))
 
 
 def _cut_in_numbers(view: View, number: int, effect: CutEffect, other: str | None) -> str:

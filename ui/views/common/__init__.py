@@ -1,1 +1,0 @@
-"""What several pages show: headings, figures, tables and certificates."""
