@@ -38,7 +38,7 @@ from ..models.inputs import (
 from ..models.model import Model
 from ..models.modules import Kind, first_of
 from ..models.tokens import token_texts
-from .certifying import Certificate, certified_head, certify_call, mask_in_words
+from .certifying import Certificate, certified_head, certify, mask_in_words
 from .component_pass import ComponentPass
 from .components import Components
 from .continuing import Begun, Layers
@@ -220,15 +220,15 @@ class Capture:
         return Head.of(trace, permissions, instead)
 
     def certificate(self, layer: int, head: int, kind: Kind | None = None) -> Certificate:
-        """Compare one head's output with what the model's own attention returned, in blocks of rows."""
-        return certify_call(self._call(layer, head, kind), head, self.model)
+        """Compare one head's output with what the model's own attention returned."""
+        mask, output = mask_in_words(self._call(layer, head, kind), head), self.model_output(layer, head, kind)
+        return certify(self.head(layer, head, kind), output, self.model, mask)
 
     def certified_overview(
         self, layer: int, head: int, kind: Kind | None = None, max_cells: int = MAX_CELLS
     ) -> tuple[Overview, Certificate]:
         """One head's stages, small enough to draw, and the certificate of these numbers, from one sweep over its rows."""
-        mask = mask_in_words(self._call(layer, head, kind), head)
-        output = self.model_output(layer, head, kind)
+        mask, output = mask_in_words(self._call(layer, head, kind), head), self.model_output(layer, head, kind)
         return certified_head(self.head(layer, head, kind), output, self.model, mask, max_cells)
 
     def model_output(self, layer: int, head: int, kind: Kind | None = None) -> NDArray[np.floating]:
