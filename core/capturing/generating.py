@@ -298,9 +298,7 @@ class Generating:
         if not cached:
             try:
                 return record(self._model, whole, on_progress, use_cache=True)
-            except (
-                ValueError
-            ) as error:  # the encoder of Switch Transformers refuses a cache, and with it the whole model
+            except ValueError as error:  # the encoder of Switch Transformers refuses a cache, and so the whole model
                 if isinstance(error, InputError):
                     raise
                 self._caches = False
