@@ -38,6 +38,7 @@ from ..models.inputs import (
 from ..models.model import Model
 from ..models.modules import Kind, first_of
 from ..models.tokens import token_texts
+from ..progress import OnProgress
 from .certifying import Certificate, certified_head, certify, mask_in_words
 from .component_pass import ComponentPass
 from .components import Components
@@ -49,7 +50,7 @@ from .kept_components import kept
 from .layers import layer_labels
 from .path_cuts import components_read, not_read, vectors_over
 from .places import Path
-from .recorder import OnProgress, by_kind, kinds_of, record
+from .recorder import by_kind, kinds_of, record
 from .rows import Rows, head_permissions, row_blocks
 from .sampling import most_probable, next_probabilities
 from .saving import save_pass
@@ -263,14 +264,19 @@ class Capture:
             {} if self.grid is not None else {kind: grids for kind in self.kinds if (grids := self.image_grids(kind))},
         )
 
+    @property
+    def predicted(self) -> NDArray[np.floating]:
+        """The logits [vocabulary] of the next token. Raises InputError for models without a language-model head."""
+        if self.logits is None:
+            raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
+        return self.logits
+
     def next_tokens(self, k: int = 5) -> list[tuple[str, float]]:
         """The k most probable next tokens, each with its probability.
 
         Raises InputError for models without a language-model head.
         """
-        if self.logits is None:
-            raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
-        probabilities, best = next_probabilities(self.logits), most_probable(self.logits, k)
+        probabilities, best = next_probabilities(self.predicted), most_probable(self.predicted, k)
         texts = token_texts(self.model.tokenizer, best)
         return [(text, float(probabilities[token])) for text, token in zip(texts, best, strict=True)]
 
