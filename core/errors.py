@@ -36,6 +36,12 @@ def shortened(text: str, longest: int = 80) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def shown(text: str, longest: int = 300) -> str:
+    """Shorten a text that somebody else has written. Characters that cannot be seen are escaped as Python does it."""
+    cut = shortened(text, longest)
+    return shortened("".join(char if char.isprintable() else repr(char)[1:-1] for char in cut), longest)
+
+
 def first_line(error: BaseException) -> str:
-    """The first line of an error message, in at most 300 characters and without a full stop; else the error's name."""
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300].rstrip(". ")
+    """The first line of an error message that is not empty, as `shown`, without a full stop; else the error's name."""
+    return shown(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)).rstrip(". ")

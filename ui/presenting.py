@@ -16,7 +16,7 @@ from typing import Literal
 import streamlit as st
 
 from core.figures.chart import Chart
-from core.figures.heatmaps.spotlight import Spot, with_spotlight
+from core.figures.heatmaps.frames import Spot, with_spotlight
 from core.figures.theme import smallest_letters
 from ui import links, state
 from ui.links import Choice, Switch

@@ -19,10 +19,8 @@ Tokens = Sequence[str] | tuple[Sequence[str], Sequence[str]]
 _STEPS = {"float64": 2**-52, "float16": 2**-10, "bfloat16": 2**-7}
 _SINGLE = 2**-23
 _DTYPES = {"float64": np.float64, "float16": np.float16}
-MAX_HEADS, MAX_AXIS = (
-    2**14,
-    2**10,
-)  # heads in all, and layers or heads of a layer: a picture of each must fit on a canvas
+# Heads in all, and layers or heads of a layer: a picture of each must fit on a canvas.
+MAX_HEADS, MAX_AXIS = 2**14, 2**10
 MAX_TOKENS = 2**16  # queries or keys
 LARGEST = 1e30  # no weight may be larger: the sum of a row must be finite, also in float32
 NAMED = 5  # heads whose rows do not sum to 1; the others are counted

@@ -31,7 +31,7 @@ from ..capturing.places import Side
 from ..errors import InputError, shortened
 from ..models.calls import Call, wide
 from ..models.devices import DTYPES
-from ..models.fields import Fields, broken, read_json
+from ..models.fields import LARGEST, Fields, are_whole, broken, is_number, read_json
 from ..models.image_grids import ImageGrid
 from ..models.images import SMALL
 from ..models.modules import Kind
@@ -43,7 +43,6 @@ MAX_HEADER = 32 * 2**20  # bytes of the names, shapes and description
 MAX_LISTS = 1_000_000
 MAX_LAYERS, MAX_EDITS, MAX_WORDS, MAX_COMPONENTS, MAX_GRIDS = 10_000, 10_000, 200_000, 200_000, 1_000
 MAX_GIVEN = 2_000_000  # vectors that components gave, each one for all tokens
-LARGEST = 1e30  # no number of a file may be larger: products of a few such numbers are not finite
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _NAMES = {"F16", "BF16", "F32", "F64", "I8", "I32", "I64"}  # dtypes as safetensors calls them
 
@@ -103,7 +102,8 @@ def _header(stream: BinaryIO, size: int) -> dict[str, Any]:
     if length > size - 8:
         raise broken("it ends within its header: it is cut short")
     header = read_json(stream.read(length), MAX_LISTS)
-    about = Fields(header["__metadata__"] if isinstance(header.get("__metadata__"), dict) else {})
+    entries = Fields(header)
+    about = entries.part("__metadata__")
     if FORMAT not in about.values:
         raise broken("it is a safetensors file that holds no recorded pass")
     description = read_json(about.text(FORMAT, MAX_HEADER).encode(), MAX_LISTS)
@@ -113,18 +113,14 @@ def _header(stream: BinaryIO, size: int) -> dict[str, Any]:
             f"This pass has version {version:g}; this Headlight reads {VERSION}. Update Headlight to open it.",
             field="file",
         )
-    end = 0
-    for name, entry in header.items():
-        if name != "__metadata__":
-            end = max(end, _end(name, entry))
+    end = max((_end(name, entries.part(name)) for name in header if name != "__metadata__"), default=0)
     if end > size - 8 - length:
         raise broken(f"it announces {end:,} bytes of numbers and holds {size - 8 - length:,}: it is cut short")
     return description
 
 
-def _end(name: str, entry: object) -> int:
+def _end(name: str, fields: Fields) -> int:
     """The end of an array in the file. Raises InputError for a dtype that no part of a pass has."""
-    fields = Fields(entry if isinstance(entry, dict) else {})
     if fields.values.get("dtype") not in (_NAMES if name != "image" else {"U8"}):
         raise broken(
             f"its {_called(name)} holds {shortened(str(fields.values.get('dtype')), 20)}, which no part of a pass does"
@@ -189,7 +185,7 @@ class _Opening(_Arrays):
             raise broken(f"its calls are not lists of layers by kind: {', '.join(get_args(Kind))}")
         entries = {kind: Fields(calls).parts(kind, MAX_LAYERS) for kind in kinds}
         layers = {kind: self._layers(kind, entries[kind]) for kind in kinds}
-        labels = {kind: [(_whole(one, "layer"), one.text("label")) for one in entries[kind]] for kind in kinds}
+        labels = {kind: [(one.whole("layer"), one.text("label")) for one in entries[kind]] for kind in kinds}
         ids, target = self._ids("input_ids"), self._ids("target_ids")
         opened = Capture(
             self._model(labels),
@@ -210,8 +206,7 @@ class _Opening(_Arrays):
         return opened
 
     def _model(self, labels: Mapping[Kind, list[tuple[int, str]]]) -> RecordedModel:
-        given = self._description.values.get("model")
-        fields = Fields(given if isinstance(given, dict) else {})
+        fields = self._description.part("model")
         network: Any = NoNetwork()
         tokens: Any = self._tokens()
         return RecordedModel(
@@ -219,20 +214,19 @@ class _Opening(_Arrays):
             network,
             tokens,
             fields.text("revision"),
-            recorded_dtype=fields.word("dtype", tuple(DTYPES)),
-            predicts=fields.flag("predicts"),
-            both=fields.flag("both"),
-            registers=_whole(fields, "registers") if "registers" in fields.values else 0,
+            dtype=fields.word("dtype", tuple(DTYPES)),
+            has_language_model_head=fields.flag("predicts"),
+            is_encoder_decoder=fields.flag("both"),
+            register_tokens=fields.whole("registers") if "registers" in fields.values else 0,
             labels=labels,
         )
 
     def _tokens(self) -> RecordedTokens | None:
-        given = self._description.values.get("vocabulary")
-        if given is None:
+        if self._description.values.get("vocabulary") is None:
             return None
-        fields = Fields(given if isinstance(given, dict) else {})
+        fields = self._description.part("vocabulary")
         pieces, special = fields.values.get("pieces"), fields.values.get("special", [])
-        if not isinstance(pieces, dict) or not all(map(_is_number, pieces)) or not _are_whole(special):
+        if not isinstance(pieces, dict) or not all(map(_is_number, pieces)) or not are_whole(special):
             raise broken("its vocabulary is no table of tokens by their numbers")
         texts = {int(token): Fields(pieces).text(token) for token in pieces}
         marks = fields.word("words", ("blanks", "##", "</w>"))
@@ -252,7 +246,7 @@ class _Opening(_Arrays):
         if given is None:
             return None
         tokens = next(iter(layers.values()))[0].key.shape[2]
-        if not _are_whole(given) or len(given) != 2 or not 0 < given[0] * given[1] <= tokens:
+        if not are_whole(given) or len(given) != 2 or not 0 < given[0] * given[1] <= tokens:
             raise broken("its grid of patches does not fit its numbers")
         return given[0], given[1]
 
@@ -274,7 +268,7 @@ class _Opening(_Arrays):
             raise broken("where its tokens lie on its image does not fit the rest")
         return {kind: tuple(self._grids(kind, given[kind], layers[kind][0].key.shape[2])) for kind in kinds}
 
-    def _grids(self, kind: Kind, areas: object, keys: int) -> Iterator[ImageGrid]:
+    def _grids(self, kind: Kind, areas: Any, keys: int) -> Iterator[ImageGrid]:
         taken: set[int] = set()
         for number, area in enumerate(areas if isinstance(areas, list) and 0 < len(areas) <= MAX_GRIDS else [None]):
             name = f"grid.{kind}.{number}"
@@ -283,10 +277,8 @@ class _Opening(_Arrays):
             if len(own) < tokens.numel() or own & taken or min(own) < 0 or max(own) >= keys:
                 raise broken(f"its {_called(name)} names tokens twice, or some that are not there")
             taken |= own
-            edges = area if isinstance(area, list) and len(area) == 4 else [None] * 4
-            left, top, right, bottom = (
-                Fields({"edge of the image": edge}).number("edge of the image") for edge in edges
-            )
+            edges = area if isinstance(area, list) and len(area) == 4 and all(map(is_number, area)) else [0.0] * 4
+            left, top, right, bottom = edges
             if not (-99 < left < right < 99 and -99 < top < bottom < 99):
                 raise broken(f"the area of {_called(name)} is none")
             yield ImageGrid((left, top, right, bottom), tokens.numpy())
@@ -313,7 +305,7 @@ class _Opening(_Arrays):
         sinks = self._array(f"{name}.sinks", 1) if f"{name}.sinks" in self._arrays else None
         if sinks is not None and len(sinks) != heads:
             raise broken(f"the sinks of {name} are not one number a head")
-        softcap = None if entry.values.get("softcap") is None else entry.number("softcap")
+        softcap = entry.number_or_none("softcap")
         if softcap is not None and softcap <= 0:
             raise broken(f"the soft cap of {name} is not above 0")
         mask: Any = self._mask(entry.text("mask"), heads, queries, keys)
@@ -374,7 +366,7 @@ class _Opening(_Arrays):
         mask = None if fields.values.get("mask") is None else self._mask(fields.text("mask"), 1, queries, keys)
         blocked, painted = fields.values.get("blocked"), fields.values.get("painted")
         if not isinstance(blocked, list) or not all(
-            _are_whole(pair, -1) and len(pair) == 2 and -1 < pair[1] < keys and pair[0] < queries for pair in blocked
+            are_whole(pair, -1) and len(pair) == 2 and -1 < pair[1] < keys and pair[0] < queries for pair in blocked
         ):
             raise broken(f"an edit of {name} blocks pairs that are not there")
         output = self._array(place, 2) if (place := f"{name}.instead.{head}") in self._arrays else None
@@ -406,8 +398,7 @@ class _Components(_Arrays):
     """Makes the components of a capture of them."""
 
     def of(self, capture: Capture) -> KeptComponents:
-        given = self._description.values.get("components")
-        fields = Fields(given if isinstance(given, dict) else {})
+        fields = self._description.part("components")
         each = fields.values.get("each")
         if not isinstance(each, list) or not each or len(each) > MAX_COMPONENTS:
             raise broken(f"its components are not a list of 1 to {MAX_COMPONENTS:,}")
@@ -462,7 +453,7 @@ class _Components(_Arrays):
         rows = len(tokens) + 1
         if weight.shape != (rows, len(read)) or any(bias is not None and len(bias) != rows for bias in biases):
             raise broken("its rows of the language-model head do not fit its tokens")
-        factor = None if fields.values.get("factor") is None else fields.number("factor")
+        factor = fields.number_or_none("factor")
         if not _largest(weight) * _largest(read) * max(1.0, abs(factor or 1)) * len(read) < LARGEST:
             raise broken("its rows of the language-model head are too large")
         bias, added = (torch.zeros(()) if part is None else part for part in biases)
@@ -481,7 +472,7 @@ def _component(given: object) -> Component:
     parts: list[Any] = given if isinstance(given, list) and len(given) == 4 else [None] * 4
     role, where, layer, head = parts
     known = role in get_args(Role) and where in ("", *get_args(Kind))
-    if not known or not all(number is None or _are_whole([number]) for number in (layer, head)):
+    if not known or not all(number is None or are_whole([number]) for number in (layer, head)):
         raise broken("it lists components that no network has")
     return Component.called(role, where, layer, head)
 
@@ -496,10 +487,10 @@ def _painted(given: object, queries: int, keys: int) -> dict[int, dict[int, floa
     for row in given if isinstance(given, list) else [None]:
         parts: list[Any] = row if isinstance(row, list) and len(row) == 3 else [None] * 3
         query, at, shares = parts
-        fits = _are_whole([query]) and _are_whole(at) and isinstance(shares, list) and len(at) == len(shares)
-        if not fits or query >= queries or max(at, default=0) >= keys:
+        fits = are_whole([query]) and are_whole(at) and isinstance(shares, list) and all(map(is_number, shares))
+        if not fits or len(at) != len(shares) or query >= queries or max(at, default=0) >= keys:
             raise broken("an edit paints weights that are not there")
-        painted[query] = {key: Fields({"share": share}).number("share") for key, share in zip(at, shares, strict=True)}
+        painted[query] = dict(zip(at, map(float, shares), strict=True))
     return painted
 
 
@@ -507,17 +498,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 10
 
 
-def _are_whole(numbers: Any, least: int = 0) -> bool:
-    return isinstance(numbers, list) and all(type(number) is int and least <= number < 2**31 for number in numbers)
-
-
-def _whole(fields: Fields, name: str) -> int:
-    if not _are_whole([fields.values.get(name)]):
-        raise broken(f"its {name} is not a whole number from 0")
-    return fields.values[name]
-
-
 def _below(fields: Fields, name: str, count: int) -> int:
-    if (number := _whole(fields, name)) >= count:
+    if (number := fields.whole(name)) >= count:
         raise broken(f"there is no {name} {number}: they run from 0 to {count - 1}")
     return number

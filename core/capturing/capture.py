@@ -38,7 +38,8 @@ from ..models.inputs import (
 from ..models.model import Model
 from ..models.modules import Kind, first_of
 from ..models.tokens import token_texts
-from .certifying import Certificate, certified_head, certify_call, mask_in_words
+from ..progress import OnProgress
+from .certifying import Certificate, certified_head, certify, mask_in_words
 from .component_pass import ComponentPass
 from .components import Components
 from .continuing import Begun, Layers
@@ -49,7 +50,7 @@ from .kept_components import kept
 from .layers import layer_labels
 from .path_cuts import components_read, not_read, vectors_over
 from .places import Path
-from .recorder import OnProgress, by_kind, kinds_of, record
+from .recorder import by_kind, kinds_of, record
 from .rows import Rows, head_permissions, row_blocks
 from .sampling import most_probable, next_probabilities
 from .saving import save_pass
@@ -220,15 +221,15 @@ class Capture:
         return Head.of(trace, permissions, instead)
 
     def certificate(self, layer: int, head: int, kind: Kind | None = None) -> Certificate:
-        """Compare one head's output with what the model's own attention returned, in blocks of rows."""
-        return certify_call(self._call(layer, head, kind), head, self.model)
+        """Compare one head's output with what the model's own attention returned."""
+        mask, output = mask_in_words(self._call(layer, head, kind), head), self.model_output(layer, head, kind)
+        return certify(self.head(layer, head, kind), output, self.model, mask)
 
     def certified_overview(
         self, layer: int, head: int, kind: Kind | None = None, max_cells: int = MAX_CELLS
     ) -> tuple[Overview, Certificate]:
         """One head's stages, small enough to draw, and the certificate of these numbers, from one sweep over its rows."""
-        mask = mask_in_words(self._call(layer, head, kind), head)
-        output = self.model_output(layer, head, kind)
+        mask, output = mask_in_words(self._call(layer, head, kind), head), self.model_output(layer, head, kind)
         return certified_head(self.head(layer, head, kind), output, self.model, mask, max_cells)
 
     def model_output(self, layer: int, head: int, kind: Kind | None = None) -> NDArray[np.floating]:
@@ -263,14 +264,19 @@ class Capture:
             {} if self.grid is not None else {kind: grids for kind in self.kinds if (grids := self.image_grids(kind))},
         )
 
+    @property
+    def predicted(self) -> NDArray[np.floating]:
+        """The logits [vocabulary] of the next token. Raises InputError for models without a language-model head."""
+        if self.logits is None:
+            raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
+        return self.logits
+
     def next_tokens(self, k: int = 5) -> list[tuple[str, float]]:
         """The k most probable next tokens, each with its probability.
 
         Raises InputError for models without a language-model head.
         """
-        if self.logits is None:
-            raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
-        probabilities, best = next_probabilities(self.logits), most_probable(self.logits, k)
+        probabilities, best = next_probabilities(self.predicted), most_probable(self.predicted, k)
         texts = token_texts(self.model.tokenizer, best)
         return [(text, float(probabilities[token])) for text, token in zip(texts, best, strict=True)]
 

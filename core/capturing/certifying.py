@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
-from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from ..attention.head import Head
 from ..attention.masks import describe
 from ..attention.rowwise import MAX_CELLS, Overview
-from ..attention.trace import AttentionTrace, put_in
-from ..models.calls import Call, wide
-from ..models.model import Model
-from .edited import edit_of
-from .rows import permissions, row_blocks
+from ..attention.trace import AttentionTrace
+from ..models.calls import Call
+from .rows import permissions
 
 # The largest difference that counts as agreement, in units of rounding, by the dtype of the model. Measured on every head of
 # both offline models: in float32 at most 5.4, and at least 370 if the scale is wrong by one percent. In half precision weights
@@ -79,39 +76,28 @@ class Certificate:
         return "float64" if self.dtype == "float64" else "float32"
 
 
-def certify_call(call: Call, head: int, model: Model) -> Certificate:
-    """Compare a head of a captured layer in blocks of rows, so that a long text needs no more memory."""
-    value, output = wide(call.value[0, head // call.group]), wide(call.output[0, :, head])
-    edit, rounding, blocks = edit_of(call, head), _rounding(model, call), []
-    for rows in row_blocks(call, head):
-        weights, reached = rows.weights[0], value[: rows.allowed.shape[2]]
-        theirs, ours = output[rows.start : rows.stop], weights @ reached
-        given = edit.output_of(range(rows.start, rows.stop), value.shape[1])
-        if given is not None:
-            ours = put_in(ours, torch.as_tensor(given, device=ours.device))
-        blocks.append(_compare(rows.allowed[0], rows.masked[0], weights, reached, ours, theirs, rounding))
-    return _certificate(blocks, model, edit.scale(call.scale), mask_in_words(call, head))
+def certify(head: Head, output: NDArray[np.floating], model: Identity, mask: str) -> Certificate:
+    """Compare a head with its output [queries, d_v] in the model's own attention, in blocks of rows: a long text needs no more
+    memory. mask: in words"""
+    rounding = _rounding(model, head)
+    blocks = [_compare(head.trace(rows).reached(), output[rows.start : rows.stop], rounding) for rows in head.blocks()]
+    return _certificate(blocks, model, head.scale, mask)
 
 
 def certified_head(
     head: Head, output: NDArray[np.floating], model: Identity, mask: str, max_cells: int = MAX_CELLS
 ) -> tuple[Overview, Certificate]:
-    """The overview of a head and its certificate, from one sweep.
-
-    output  [queries, d_v], what the model's own attention returned for this head
-    mask    the mask in words
-    """
+    """The overview of a head and its certificate, from one sweep; output and mask as in `certify`."""
     rounding, blocks = _rounding(model, head), []
 
     def compare(rows: range, trace: AttentionTrace) -> None:
-        theirs, ours = output[rows.start : rows.stop], trace.output
-        blocks.append(_compare(trace.mask, trace.masked, trace.weights, trace.value, ours, theirs, rounding))
+        blocks.append(_compare(trace, output[rows.start : rows.stop], rounding))
 
     overview = head.overview(max_cells, watch=compare)
     return overview, _certificate(blocks, model, head.scale, mask)
 
 
-def _rounding(model: Identity, head: Call | Head) -> tuple[float, float]:
+def _rounding(model: Identity, head: Head) -> tuple[float, float]:
     """The relative rounding errors of a model's attention: of its weights and output, and of its scores.
 
     torch's fused attention keeps the scores of a float16 or bfloat16 model in float32. Architectures with soft caps or sinks
@@ -123,22 +109,20 @@ def _rounding(model: Identity, head: Call | Head) -> tuple[float, float]:
 
 
 def _compare(
-    allowed: Any, masked: Any, weights: Any, value: Any, ours: Any, theirs: Any, rounding: tuple[float, float]
+    trace: AttentionTrace, theirs: NDArray[np.floating], rounding: tuple[float, float]
 ) -> tuple[int, float, float, int]:
-    """Compare our output [rows, d_v] of some rows [rows, keys] of a head with the model's own; NumPy or torch.
+    """Compare the output of some rows of a head with the model's own [rows, d_v].
 
     Returns the first four numbers of a `Certificate`.
     """
-    xp = array_namespace(weights)
-    attending = xp.any(allowed, axis=1)
-    difference = xp.abs(ours - theirs)[attending]
-    largest_score = xp.max(xp.abs(xp.where(allowed, masked, 0)), axis=1, keepdims=True)
+    attending = ~trace.empty_rows
+    difference = np.abs(trace.output - theirs)[attending]
+    largest_score = np.abs(np.where(trace.mask, trace.masked, 0)).max(axis=1, keepdims=True)
     of_result, of_scores = rounding
-    unit = (of_result + of_scores * largest_score) * (weights @ xp.abs(value))
-    units = difference / xp.maximum(unit[attending], xp.asarray(xp.finfo(unit.dtype).smallest_normal, dtype=unit.dtype))
-    cells = int(np.prod(difference.shape))
-    worst = (float(xp.max(difference)), float(xp.max(units))) if cells else (0.0, 0.0)
-    return cells, *worst, int(xp.sum(~attending))
+    unit = (of_result + of_scores * largest_score) * (trace.weights @ np.abs(trace.value))
+    units = difference / np.maximum(unit[attending], np.finfo(unit.dtype).smallest_normal)
+    worst, worst_units = (float(part.max(initial=0)) for part in (difference, units))
+    return difference.size, worst, worst_units, int(trace.empty_rows.sum())
 
 
 def _certificate(

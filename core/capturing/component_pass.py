@@ -27,7 +27,7 @@ from ..models.model import Model
 from ..models.modules import Kind, asks_the_registry
 from .components import Components, Readout, Role, Written
 from .held_norms import Held, HeldNorm, LinearMap, rounding_error
-from .linearity import Followed, passes_on
+from .linearity import Followed, passes_on, steps_to
 from .places import Side
 
 
@@ -67,9 +67,8 @@ class ComponentPass:
         self._arguments: tuple[list[Any], Any] = [], None  # of the attention module that runs, as a tree
         self._logits = 1  # the number of last positions that the language-model head is run at
         self._followed = Followed()
-        self._adding: dict[
-            type[nn.Module], bool
-        ] = {}  # whether parts of layers of this class return what they read plus more
+        # Whether parts of layers of this class return what they read plus more.
+        self._adding: dict[type[nn.Module], bool] = {}
         self._end_read = self._end_gave = None  # what the language-model head read, and gave at the last position
         self._stacks = {
             id(layer): self._stack_of(name)
@@ -304,17 +303,11 @@ def _run(module: weakref.ref[nn.Module], forward: Callable, *inputs: Any, **opti
 
 def _constants(x: Tensor, *, past_norms: bool = True) -> Iterator[Tensor]:
     """The constants that a tensor was made from. past_norms: also those behind a norm."""
-    seen, waiting = set(), [x.grad_fn]
     if x.is_leaf:
         yield x
-    while waiting:
-        if (step := waiting.pop()) is None or step in seen:
-            continue
-        seen.add(step)
+    for step in steps_to(x, lambda step: past_norms or not isinstance(getattr(step, "norm", None), Held)):
         if (constant := getattr(step, "variable", None)) is not None:
             yield constant
-        if past_norms or not isinstance(getattr(step, "norm", None), Held):
-            waiting += [before for before, _ in step.next_functions]
 
 
 def _call_of(module: nn.Module, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> Call:

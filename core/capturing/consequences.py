@@ -52,7 +52,7 @@ def check_finite(capture: Capture) -> None:
 
 def next_token(before: Capture, after: Capture) -> NextToken:
     """The prediction of the next token in two passes. Raises InputError for models without a language-model head."""
-    pair = (_required(capture.logits, capture, "predicts no next token") for capture in (before, after))
+    pair = (capture.predicted.astype(np.float64) for capture in (before, after))
     first_log, second_log = (logits - np.logaddexp.reduce(logits) for logits in pair)
     first, second = np.exp(first_log), np.exp(second_log)
     possible = first > 0  # elsewhere 0 ln 0, which is 0
@@ -86,7 +86,7 @@ def vectors(before: Capture, after: Capture) -> Vectors:
 
     Raises InputError for models with a language-model head, and for passes over texts of different length.
     """
-    first, second = (_required(capture.vectors, capture, "gives no vectors here") for capture in (before, after))
+    first, second = map(_vectors, (before, after))
     if first.shape != second.shape:
         raise InputError(
             f"One text has {len(first)} tokens and the other {len(second)}; compare texts of the same.", field="text"
@@ -101,8 +101,7 @@ def _cosine(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[
     return np.where(same, 1.0, np.minimum((first * second).sum(axis=-1) / np.where(lengths == 0, 1, lengths), 1))
 
 
-def _required(result: NDArray[np.floating] | None, capture: Capture, problem: str) -> NDArray[np.float64]:
-    """The result of a pass. Raises InputError with the problem where the model has none."""
-    if result is None:
-        raise InputError(f"{capture.model.name} {problem}. Choose another model.", field="model")
-    return result.astype(np.float64)
+def _vectors(capture: Capture) -> NDArray[np.float64]:
+    if capture.vectors is None:
+        raise InputError(f"{capture.model.name} gives no vectors here. Choose another model.", field="model")
+    return capture.vectors.astype(np.float64)

@@ -35,11 +35,12 @@ from ..models.inputs import (
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
+from ..progress import OnProgress
 from .cached_rows import NewRows, joined, new_rows
 from .capture import Capture, edited_pass, not_captured, read, require_patch_length
 from .edits import Edits
 from .estimates import operations
-from .recorder import OnProgress, by_kind, kinds_of, record
+from .recorder import by_kind, kinds_of, record
 from .sampling import Sampling, most_probable, next_probabilities
 
 Ended = Literal["end", "limit"]
@@ -298,9 +299,7 @@ class Generating:
         if not cached:
             try:
                 return record(self._model, whole, on_progress, use_cache=True)
-            except (
-                ValueError
-            ) as error:  # the encoder of Switch Transformers refuses a cache, and with it the whole model
+            except ValueError as error:  # the encoder of Switch Transformers refuses a cache, and so the whole model
                 if isinstance(error, InputError):
                     raise
                 self._caches = False

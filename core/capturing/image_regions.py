@@ -35,9 +35,8 @@ def edits_without_region(capture: Capture, rows: range, columns: range, kind: Ki
     edges = grids[0].boxes()[region].reshape(-1, 4)
     area = np.concatenate([np.fmin.reduce(edges[:, :2]), np.fmax.reduce(edges[:, 2:])])
     blocked = {of: set(np.flatnonzero(_shows(capture.image_boxes(of), area)).tolist()) for of in capture.kinds}
-    blocked[kind or capture.kinds[0]].update(
-        grids[0].tokens[region].ravel().tolist()
-    )  # also those that are padding only
+    # Also those that are padding only.
+    blocked[kind or capture.kinds[0]].update(grids[0].tokens[region].ravel().tolist())
     return Edits(
         block_keys={Place(kind=of) if of == "vision" else EVERYWHERE: keys for of, keys in blocked.items() if keys}
     )

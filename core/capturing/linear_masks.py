@@ -65,7 +65,6 @@ class ByDistance:
 
     def rows(self, heads: slice, rows: range) -> Tensor:
         chosen = self.numbers[heads] if len(self.numbers) > 1 else self.numbers
-        windows = chosen.unfold(
-            1, chosen.shape[1] - self.queries + 1, 1
-        )  # [heads, queries, keys], the last query first
+        # [heads, queries, keys], the last query first.
+        windows = chosen.unfold(1, chosen.shape[1] - self.queries + 1, 1)
         return windows[:, self.queries - rows.stop : self.queries - rows.start].flip(1)

@@ -5,7 +5,7 @@ Only if everything is linear do the shares of a number add up to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from torch import Tensor
@@ -22,6 +22,18 @@ _PRODUCTS = {"Bmm", "Div", "Mm", "Mul"}  # if one factor is a constant
 _OWN = {"HeldNorm", "LinearMap", "torch::autograd::AccumulateGrad"}
 
 
+def steps_to(tensor: Tensor, goes_on: Callable[[Any], bool]) -> Iterator[Any]:
+    """The steps on the way to a tensor, each once, from the last one back. goes_on: whether those before a step follow, too"""
+    waiting, seen = [tensor.grad_fn], set()
+    while waiting:
+        step = waiting.pop()
+        if step is not None and step not in seen:
+            seen.add(step)
+            yield step
+            if goes_on(step):
+                waiting += [before for before, _ in step.next_functions]
+
+
 class Followed:
     """The steps that are known to be linear, so that each is looked at once."""
 
@@ -30,16 +42,12 @@ class Followed:
 
     def first_other(self, tensor: Tensor) -> str | None:
         """The name of a step on the way to a tensor that is not linear, such as "Silu"; None if there is none."""
-        waiting, seen = [tensor.grad_fn], set()
-        while waiting:
-            step = waiting.pop()
-            if step is None or step in self._steps or step in seen:
-                continue
-            if not _is_linear(step):
+        seen = []
+        for step in steps_to(tensor, lambda step: step not in self._steps):
+            if step not in self._steps and not _is_linear(step):
                 return _name(step)
-            seen.add(step)
-            waiting += [before for before, _ in step.next_functions]
-        self._steps |= seen
+            seen.append(step)
+        self._steps.update(seen)
         return None
 
 
@@ -47,18 +55,14 @@ def passes_on(tensor: Tensor, given: Iterable[Tensor]) -> bool:
     """Whether a tensor is one of the others plus something, or times a constant, as in a residual connection."""
     given = list(given)
     steps, leaves = {one.grad_fn for one in given} - {None}, {id(one) for one in given if one.is_leaf}
-    waiting, seen = [tensor.grad_fn], set()
-    while waiting:
-        step = waiting.pop()
-        if step in steps or id(getattr(step, "variable", None)) in leaves:
-            return True
-        if step is None or step in seen:
-            continue
-        seen.add(step)
-        name = _name(step)
-        if name in _SUMS | _MOVES or (name in ("Div", "Mul") and _is_linear(step)):
-            waiting += [before for before, _ in step.next_functions]
-    return False
+    found = steps_to(tensor, _keeps)
+    return any(step in steps or id(getattr(step, "variable", None)) in leaves for step in found)
+
+
+def _keeps(step: Any) -> bool:
+    """Whether a step gives what it reads, plus something or times a constant."""
+    name = _name(step)
+    return name in _SUMS | _MOVES or (name in ("Div", "Mul") and _is_linear(step))
 
 
 def _is_linear(step: Any) -> bool:

@@ -19,10 +19,9 @@ from ..models.calls import Call, heard_by, part_numbers
 from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind, kind_of
+from ..progress import OnProgress
 from .component_pass import ComponentPass
 from .continuing import Layers
-
-OnProgress = Callable[[int], None]
 
 
 def record(

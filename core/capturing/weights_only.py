@@ -199,8 +199,8 @@ def open_weights(file: str | Path | bytes, name: str = "", *, max_bytes: int | N
     numbers = {token: number for number, token in enumerate(dict.fromkeys(keys))}
     network: Any = NoNetwork()
     name = name or ("attention weights" if isinstance(file, bytes) else Path(file).name)
-    of_file = {"recorded_dtype": layers.dtype.name, "has_queries": False}
-    model = RecordedModel(name, network, None, "attention weights in a file", **of_file)
+    what = "attention weights in a file"
+    model = RecordedModel(name, network, None, what, dtype=layers.dtype.name, captures=False)
     ids = tuple(numbers[token] for token in keys)
     return WeightsOnly(model, ids, tuple(torch.from_numpy(layers)), sums, (queries, keys))
 

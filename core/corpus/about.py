@@ -12,12 +12,8 @@ from .tally import Tally
 
 FORMAT = 1  # raised when a file means something else than before
 METADATA = b"headlight"
-NOT_JSON = (
-    ValueError,
-    LookupError,
-    TypeError,
-    RecursionError,
-)  # what reading JSON raises that somebody else has written
+# What reading JSON raises that somebody else has written.
+NOT_JSON = (ValueError, LookupError, TypeError, RecursionError)
 
 
 @dataclass(frozen=True)

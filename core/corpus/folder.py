@@ -19,14 +19,13 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from ..errors import InputError
+from ..errors import InputError, shown
 from ..units import bytes_in_words
 from . import parts
 from .about import About
 from .columns import LAST, file_of
 from .reading import is_uri, open_folder, require_address
 from .storing import write
-from .texts import shown
 
 PARTS, JOB, RUNNING = "parts", "job.json", "running.lock"
 _refusal = partial(InputError, field="out")

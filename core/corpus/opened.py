@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, first_line, shown
 from ..heads.metrics import NAMES
 from ..models.modules import Kind
 from ..models.texts import half_of_a_pair
@@ -30,7 +30,6 @@ from .checking import File, Head, HeadRows, index_of, require_once, same_for_all
 from .columns import COLUMNS, MAP, NEEDED, Unfit, columns_of, file_of
 from .head_map import HeadMap
 from .passages import CLASSES
-from .texts import first_line, shown
 
 _refusal = partial(InputError, field="run")
 MOST_HEADS = 100_000  # of a model

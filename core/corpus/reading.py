@@ -6,7 +6,6 @@ reported, and the rows after it are read; of a file that ends in the middle, eve
 
 from __future__ import annotations
 
-import codecs
 import csv
 import json
 import os
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from io import TextIOWrapper
 from itertools import count, groupby
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
@@ -23,15 +23,15 @@ import pyarrow as pa
 from pyarrow import fs
 from pyarrow.parquet import ParquetFile
 
-from ..errors import InputError
+from ..errors import InputError, first_line
 from ..models.texts import half_of_a_pair
-from .lines import Held, blocks, lines_of
 from .settings import RunSettings
-from .texts import Passage, Place, Problem, Relation, first_line
+from .texts import Passage, Place, Problem, Relation
 from .walking import Pattern, files_below
 
 MAX_CHARACTERS = 64_000_000  # of one text; a longer one has to be split
-LONGEST_LINE = 4 * MAX_CHARACTERS  # the number of bytes that such a text may have
+LONGEST_LINE = 4 * MAX_CHARACTERS  # characters: JSON may write one of a text as several
+BLOCK = 2**13  # characters of a longer line that are held at once
 LONGEST_SENTENCE = 1_000_000  # characters of CoNLL-U, which takes a hundred times as much memory while it is read
 NAMED = 60  # the maximum number of characters of a column's name in a problem
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
@@ -195,23 +195,32 @@ def _attempt(what: str, read: Callable[..., Item], *given: Any) -> Item | _Fault
 
 def _lines(system: fs.FileSystem, path: str) -> Iterator[str | _Fault]:
     """The lines of a text file, decompressed where its name says that it is compressed."""
-    for number, line in enumerate(_bytes_of_lines(system, path), start=1):
-        yield _endless(number, line) if isinstance(line, int) else _decoded(number, line)
+    for number, line in enumerate(_raw_lines(system, path), start=1):
+        yield _endless(number, line) if isinstance(line, int) else _valid(number, line)
 
 
-def _bytes_of_lines(system: fs.FileSystem, path: str) -> Iterator[bytes | int]:
-    """The lines as `lines_of` gives them, without the byte order mark with which some files begin."""
-    with system.open_input_stream(path) as stream:
-        for number, line in enumerate(lines_of(stream, LONGEST_LINE)):
-            yield line if number or isinstance(line, int) else line.removeprefix(codecs.BOM_UTF8)
+def _raw_lines(system: fs.FileSystem, path: str) -> Iterator[str | int]:
+    """Each line, with halves of surrogate pairs for bytes that are no UTF-8; of one that is too long its length."""
+    with _opened(system, path) as file:
+        while line := file.readline(LONGEST_LINE + 1):
+            if (length := len(line)) > LONGEST_LINE:
+                while line and not line.endswith("\n"):
+                    line = file.readline(BLOCK)
+                    length += len(line)
+            yield line if length <= LONGEST_LINE else length
+
+
+def _opened(system: fs.FileSystem, path: str) -> TextIOWrapper:
+    stream: Any = system.open_input_stream(path)
+    return TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape")
 
 
 def _endless(number: int, length: int) -> _Fault:
-    return _Fault(f"Line {number:,} has {length:,} bytes; at most {LONGEST_LINE:,} are read.")
+    return _Fault(f"Line {number:,} has {length:,} characters; at most {LONGEST_LINE:,} are read.")
 
 
-def _decoded(number: int, line: bytes) -> str | _Fault:
-    return _attempt(f"Line {number:,} is no UTF-8", line.decode)
+def _valid(number: int, line: str) -> str | _Fault:
+    return _attempt(f"Line {number:,} is no UTF-8", line.encode(errors="surrogateescape").decode)
 
 
 def _plain(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:
@@ -224,20 +233,14 @@ def _plain(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[
 
 
 def _document(system: fs.FileSystem, path: str) -> str | _Fault:
-    held = Held(LONGEST_LINE, b"")
-    with system.open_input_stream(path) as stream:
-        for block in blocks(stream):
-            held.add(block)
-            if held.is_too_long:
-                break
-    whole = held.pop()
-    if isinstance(whole, int):
+    with _opened(system, path) as file:
+        whole = file.read(LONGEST_LINE + 1)
+    if len(whole) > LONGEST_LINE:
         return _too_long(f"more than {MAX_CHARACTERS:,}", MAX_CHARACTERS)
-    try:
-        return whole.removeprefix(codecs.BOM_UTF8).decode()
-    except UnicodeDecodeError:
-        decoded = (_decoded(number, line) for number, line in enumerate(whole.split(b"\n"), start=1))
-        return next(line for line in decoded if isinstance(line, _Fault))
+    if half_of_a_pair(whole) is None:
+        return whole
+    lines = (_valid(number, line) for number, line in enumerate(whole.split("\n"), start=1))
+    return next(line for line in lines if isinstance(line, _Fault))
 
 
 def _paragraphs(lines: Iterable[str | _Fault], most: int) -> Iterator[str | _Fault]:
@@ -249,14 +252,13 @@ def _paragraphs(lines: Iterable[str | _Fault], most: int) -> Iterator[str | _Fau
 
 def _joined(lines: Iterable[str | _Fault], most: int) -> str | _Fault:
     """The lines as one text, or the fault of the first line that cannot be read."""
-    held, fault = Held(most, ""), None
+    held, length, fault = [], 0, None
     for line in lines:
         if isinstance(line, _Fault):
             fault = fault or line
-        else:
-            held.add(line)
-    text = held.pop()
-    return fault or (_too_long(f"{text:,}", most) if isinstance(text, int) else text)
+        elif (length := length + len(line)) <= most:
+            held.append(line)
+    return fault or (_too_long(f"{length:,}", most) if length > most else "".join(held))
 
 
 def _json_lines(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:
@@ -291,7 +293,7 @@ def _named(column: str) -> str:
 def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:
     """Quotes that do not end take in the rest of the file, which is a problem of the file."""
     csv.field_size_limit(MAX_CHARACTERS)
-    lines = _LinesOfCsv(_bytes_of_lines(system, path))
+    lines = _LinesOfCsv(_raw_lines(system, path))
     records = csv.DictReader(lines, delimiter="\t" if _format(path) == ".tsv" else ",", strict=True)
     if records.fieldnames is not None and lines.fault:
         raise ValueError(f"The line that names the columns cannot be read. {lines.fault.why}")
@@ -309,13 +311,13 @@ def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Ro
 
 
 class _LinesOfCsv:
-    """Lines for `csv`, which joins the lines of a record. Invalid bytes are replaced, so that quotes still end.
+    """Lines for `csv`, which joins the lines of a record, also of those that are no UTF-8, so that quotes still end.
 
     fault    the reason why the current record cannot be read
     is_over  whether there are no more lines
     """
 
-    def __init__(self, lines: Iterator[bytes | int]) -> None:
+    def __init__(self, lines: Iterator[str | int]) -> None:
         self._lines = enumerate(lines, start=1)
         self.is_over = False
         self.begin()
@@ -337,11 +339,9 @@ class _LinesOfCsv:
         if isinstance(line, int) or self._length > LONGEST_LINE:
             self.fault = _endless(number, self._length)
             raise csv.Error(self.fault.why)
-        decoded = _decoded(number, line)
-        if isinstance(decoded, str):
-            return decoded
-        self.fault = self.fault or decoded
-        return line.decode(errors="replace")
+        if isinstance(valid := _valid(number, line), _Fault):
+            self.fault = self.fault or valid
+        return line
 
 
 def _parquet(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:

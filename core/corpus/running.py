@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ray.data import ActorPoolStrategy, DataContext, Dataset
 from ray.exceptions import RayError
 
-from ..errors import InputError
+from ..errors import InputError, first_line
 from ..models.loading import load_outline, model_revision, model_size
 from ..models.sizes import free_bytes
 from ..units import bytes_in_words
@@ -330,8 +330,7 @@ def _connect(address: str | None, pool: Pool) -> None:
             _require_answer(address)
             ray.init(address, **quiet)
     except (OSError, RuntimeError, ValueError, RayError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)[:300]
-        raise InputError(f"No Ray cluster answers at {address!r}: {reason}", field="address") from error
+        raise InputError(f"No Ray cluster answers at {address!r}: {first_line(error)}.", field="address") from error
     gpus = ray.cluster_resources().get("GPU", 0)
     if address is None and workers * pool.gpus > gpus:
         ray.shutdown()

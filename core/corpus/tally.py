@@ -72,11 +72,7 @@ class Tally:
     def __init__(self, settings: RunSettings, heads: ModelHeads) -> None:
         self.settings, self.heads = settings, heads
         metrics, count, classes = len(settings.metrics), len(heads.measured), len(CLASSES)
-        ranges, most, tokens = (
-            len(distance_ranges(settings.passage_tokens)),
-            settings.strongest,
-            settings.passage_tokens,
-        )
+        ranges, tokens = len(distance_ranges(settings.passage_tokens)), settings.passage_tokens
         self.counts = np.zeros((metrics, count), np.int64)
         self.totals, self.squares = ExactSum.zeros(metrics, count), ExactSum.zeros(metrics, count)
         self.histogram = np.zeros((metrics, count, BINS), np.int64)
@@ -84,7 +80,7 @@ class Tally:
         self.queries = np.zeros((count, classes), np.int64)
         self.by_distance, self.distance_chance = (ExactSum.zeros(count, ranges) for _ in range(2))
         self.relations = Relations.empty(count)
-        self.strongest = StrongestSoFar(count, len(settings.examples_of), most, tokens)
+        self.strongest = StrongestSoFar(count, len(settings.examples_of), settings.strongest, tokens)
         self.sample = SampleSoFar(sample_dtype(metrics, count, tokens), settings.sample)
         self.passages: dict[int, Passage] = {}
         self.ids: set[int] = set()

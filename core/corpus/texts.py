@@ -6,10 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
-from ..errors import shortened
+from ..errors import shown
 
 By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
-WORDS = 300  # the maximum number of characters of a problem's reason, which may quote what somebody else has written
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Problem:
-    """A text that could not be read or measured, and why: at most WORDS characters, all of them visible."""
+    """A text that could not be read or measured, and why, as `shown`: it may quote what somebody else has written."""
 
     place: Place
     why: str
@@ -64,14 +63,3 @@ class Problem:
 def text_hash(text: str) -> int:
     """64 bits."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message that is not empty, as `shown`, without its full stop; else the error's name."""
-    return shown(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)).rstrip(". ")
-
-
-def shown(text: str, most: int = WORDS) -> str:
-    """At most this many characters of a text. Characters that cannot be seen or written are escaped as Python does it."""
-    cut = shortened(text, most)
-    return shortened("".join(char if char.isprintable() else repr(char)[1:-1] for char in cut), most)

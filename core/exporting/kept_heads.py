@@ -115,16 +115,14 @@ class KeptHead:
         shape = query.shape[0], key.shape[0]
         if shape[0] * max(shape[1], value.shape[1]) > MAX_SCORES:
             raise broken(f"its head has {shape[0]:,} queries and {shape[1]:,} keys")
-        softcap, sinks = (
-            None if fields.values.get(name) is None else fields.number(name) for name in ("softcap", "sinks")
-        )
+        softcap, sinks = map(fields.number_or_none, ("softcap", "sinks"))
         checked = attend(query, key, value, scale=fields.number("scale"), softcap=softcap, sinks=sinks)
         if checked.query.dtype != query.dtype:
             raise broken("its matrices differ in precision")
         query_tokens, key_tokens = fields.texts("query_tokens"), fields.texts("key_tokens")
         if (len(query_tokens), len(key_tokens)) != shape:
             raise broken("its tokens do not fit its numbers")
-        origin = None if fields.values.get("origin") is None else _origin(fields.values["origin"])
+        origin = None if fields.values.get("origin") is None else _origin(fields.part("origin"))
         output = (
             None if "model_output" not in fields.arrays else fields.matrix("model_output", (shape[0], value.shape[1]))
         )
@@ -140,13 +138,11 @@ class KeptHead:
         )
 
 
-def _origin(values: object) -> Origin:
-    fields = Fields(values if isinstance(values, dict) else {})
-    layer, head = fields.number("layer"), fields.number("head")
-    if not layer.is_integer() or not head.is_integer() or min(layer, head) < 0:
-        raise broken("its layer or its head is not a whole number from 0")
+def _origin(fields: Fields) -> Origin:
     kind, dtype = fields.word("kind", get_args(Kind)), fields.word("dtype", tuple(DTYPES))
-    return Origin(fields.text("name"), fields.text("revision"), dtype, kind, int(layer), int(head))
+    return Origin(
+        fields.text("name"), fields.text("revision"), dtype, kind, fields.whole("layer"), fields.whole("head")
+    )
 
 
 # --- masks and biases in their shortest form

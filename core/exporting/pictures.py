@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from ..figures.heatmaps.axes import LETTER
-from ..figures.labels import thinned, without_markup
+from ..figures.labels import thinned, without_effect, without_markup
 from ..figures.palette import DIVERGING, DIVERGING_ON_DARK, set_signed_colours
 
 WIDTH = 900  # minimum width in pixels
@@ -124,11 +123,11 @@ def _write_header(
     at |= {"yanchor": "bottom", "xshift": -edges["l"]}
     above = edges["t"] + PADDING / 2
     if heading:
-        text = "<br>".join(f"<b>{_shown(line)}</b>" for line in heading)
+        text = "<br>".join(f"<b>{without_effect(line)}</b>" for line in heading)
         yshift = above + sizes.note_line * len(lines) + 2
         picture.add_annotation(text=text, font={"size": sizes.title}, yshift=yshift, **at)
     if lines:
-        text = "<br>".join(map(_shown, lines))
+        text = "<br>".join(map(without_effect, lines))
         picture.add_annotation(text=text, font={"size": sizes.note}, yshift=above, **at)
 
 
@@ -137,11 +136,6 @@ def _wrapped(notes: Sequence[str], width: float, size: int) -> list[str]:
     characters = int((width - 2 * PADDING) / (size * LETTER))
     lines = [line for note in notes for line in textwrap.wrap(note, characters)]
     return lines if len(lines) <= LINES else [*lines[: LINES - 1], lines[LINES - 1][: characters - 1] + "…"]
-
-
-def _shown(text: str) -> str:
-    """Escape a text so that Plotly shows it as it is."""
-    return html.escape(text, quote=False).replace("$", "&#36;")
 
 
 # --- screens

@@ -48,7 +48,12 @@ def all_placed(tokens: tuple[str, ...]) -> tuple[str, ...]:
 @lru_cache(maxsize=2**13)
 def escaped(token: str) -> str:
     """Return the short token with nothing in it that Plotly would read as markup."""
-    return html.escape(short(token), quote=False).replace("$", "&#36;")
+    return without_effect(short(token))
+
+
+def without_effect(text: str) -> str:
+    """Return a text that Plotly shows as it is."""
+    return html.escape(text, quote=False).replace("$", "&#36;")
 
 
 def without_markup(title: str) -> str:

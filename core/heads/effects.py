@@ -87,7 +87,7 @@ class Effects(Interventions):
 
     def of_heads(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """(layer, effects [heads]) of each head muted alone, from the last layer, which comes at once, to the first."""
-        return self._by_layer(self.layers, partial(self._measured, whole=max(self.heads)))
+        return self._by_layer(self.layers, partial(self.measured, whole=max(self.heads)))
 
     def suspects_first(self) -> Iterator[tuple[tuple[list[int], list[int]], NDArray[np.float64]]]:
         """((layers, heads), effects) of each head muted alone, a batch at a time: the batches with `suspects` first, the
@@ -149,7 +149,7 @@ class Effects(Interventions):
         gives nothing but the bias of W_O."""
         order = list(reversed(range(self.layers)))
         muted = [[(layer, head) for head in range(self.heads[layer])] for layer in order]
-        return zip(order, self._measured(muted), strict=True)
+        return zip(order, self.measured(muted), strict=True)
 
     def of_keys(self) -> Iterator[tuple[int, float]]:
         """(position, effect) of each token hidden in all heads of all layers, from the first to the last.
@@ -169,7 +169,7 @@ class Effects(Interventions):
 
             yield from zip(keys, self._effects(self._pass.go_on(first, len(keys), blocked)), strict=True)
 
-    def _measured(self, variants: list[list[LayerHead]], whole: int = 1) -> Iterator[float]:
+    def measured(self, variants: list[list[LayerHead]], whole: int = 1) -> Iterator[float]:
         """The effect of each of these sets of heads. whole: as in `_batches`"""
         for together in self._batches(variants, whole):
             yield from self._muted(together)

@@ -22,6 +22,7 @@ from ..capturing.rows import row_blocks
 from ..capturing.sampling import next_probabilities
 from ..errors import InputError
 from ..models.calls import Call
+from ..models.inputs import one_token
 from ..models.model import Model
 from ..progress import OnProgress, step_counter
 from .probing import SCORES, RandomText, mean_on_copies, random_texts
@@ -81,10 +82,7 @@ def knows_paris(model: Model, on_progress: OnProgress | None = None) -> tuple[Ne
 
 def _probability(passed: Capture, word: str) -> float:
     """The probability that a word of one token comes next."""
-    if passed.logits is None or passed.model.tokenizer is None:
-        raise InputError(f"{passed.model.name} predicts no next word. Choose another model.", field="model")
-    (token,) = passed.model.tokenizer(word, add_special_tokens=False)["input_ids"]
-    return float(next_probabilities(passed.logits)[token])
+    return float(next_probabilities(passed.predicted)[one_token(passed.model, word, with_blank=False, field="model")])
 
 
 # --- what an induction head needs

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..capturing.branching import Branches, LayerHead
-from ..errors import InputError, check_index
+from ..errors import InputError
 from ..models.model import Model
 from ..models.modules import Kind
 from ..progress import OnProgress, step_counter
@@ -32,15 +32,8 @@ class Interventions(ABC):
         self.layers = len(self.heads)
 
     @abstractmethod
-    def _measured(self, variants: list[list[LayerHead]]) -> Iterator[float]:
+    def measured(self, variants: list[list[LayerHead]]) -> Iterator[float]:
         """The number of each of these sets of heads, changed together."""
-
-    def of_several(self, heads: Iterable[LayerHead]) -> float:
-        """The number of these (layer, head) changed together. Raises InputError where there is no such head."""
-        changed = sorted(set(heads))
-        for layer, head in changed:
-            self._check_head(layer, head)
-        return next(self._measured([changed])) if changed else 0.0
 
     def _by_layer(self, layers: int, measured: Measured) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """(layer, numbers [heads]) of each head changed alone, from the last of these layers down: only what is above a changed
@@ -64,10 +57,6 @@ class Interventions(ABC):
             step()
         rows = [(layer, head, number) for layer, row in enumerate(numbers) for head, number in enumerate(row)]
         return pd.DataFrame(rows, columns=pd.Index(["layer", "head", name]))
-
-    def _check_head(self, layer: int, head: int) -> None:
-        check_index(layer, self.layers, "layer")
-        check_index(head, self.heads[layer], "head")
 
     def _check_token(self, token: int) -> None:
         """Raise InputError for a token that the model cannot predict."""

@@ -75,10 +75,12 @@ def logit_lens(
     Raises InputError for a model without a language-model head, one that exposes only its weights, a pass that kept nothing of
     its layers, a table of more than a million rows, and a token that is not in the vocabulary.
     """
-    passed, output = _with_output(capture)
+    if not isinstance(capture, Capture):
+        raise not_captured(capture.model)
+    output = capture.predicted
     chosen = int(output.argmax()) if token is None else token
     check_index(chosen, len(output), "token")
-    tail = Tail(passed)
+    tail = Tail(capture)
     layers, tokens = len(tail.streams), tail.streams[0].shape[1]
     read = range(0 if positions is None else max(0, tokens - positions), tokens)
     k = min(k, len(output))
@@ -89,8 +91,8 @@ def logit_lens(
         found.note(layer, start - read.start, logits, k, chosen)
         if on_progress is not None:
             on_progress(int(np.count_nonzero(found.ranks[..., 0])))
-    lens = Lens(found.table(slice(k), read, passed.model))
-    lens.chosen = found.table(slice(k, None), read, passed.model)
+    lens = Lens(found.table(slice(k), read, capture.model))
+    lens.chosen = found.table(slice(k, None), read, capture.model)
     return lens
 
 
@@ -167,15 +169,6 @@ def _probabilities(logits: Tensor, tokens: Tensor) -> NDArray[np.floating]:
     highest = logits.amax(dim=-1, keepdim=True)
     total = (logits - highest).exp_().sum(dim=-1, keepdim=True)
     return ((logits.gather(-1, tokens) - highest).exp_() / total).numpy(force=True)
-
-
-def _with_output(capture: Pass) -> tuple[Capture, NDArray[np.floating]]:
-    """The pass and its logits. Raises InputError where there are none."""
-    if not isinstance(capture, Capture):
-        raise not_captured(capture.model)
-    if capture.logits is None:
-        raise InputError(f"{capture.model.name} has no language-model head: it predicts no next token.", field="model")
-    return capture, capture.logits
 
 
 def _check_size(k: int, layers: int, positions: int) -> None:

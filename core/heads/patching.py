@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..capturing.branching import Branches, LayerHead, PassOver, batches, heads_by_call, with_heads
-from ..errors import InputError
+from ..errors import InputError, check_index
 from ..models.calls import Call
 from ..models.inputs import TokenNumbers, all_inputs, require_same_length
 from ..models.model import Model
@@ -105,10 +105,11 @@ class Patching(Interventions):
     def of_heads(self, through: LayerHead | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """(layer, moved [heads]) of each head patched alone, from the last layer that counts to the first."""
         if through is not None:
-            self._check_head(*through)
-        return self._by_layer(self.layers if through is None else through[0], partial(self._measured, through=through))
+            check_index(through[0], self.layers, "layer")
+            check_index(through[1], self.heads[through[0]], "head")
+        return self._by_layer(self.layers if through is None else through[0], partial(self.measured, through=through))
 
-    def _measured(self, variants: list[list[LayerHead]], through: LayerHead | None = None) -> Iterator[float]:
+    def measured(self, variants: list[list[LayerHead]], through: LayerHead | None = None) -> Iterator[float]:
         for heads in batches(variants, self._pass.at_once):
             if through is None:
                 answers = self._pass.replacing(self._calls, heads, self._source)

@@ -19,6 +19,7 @@ from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
+from ..progress import OnProgress
 from ..threads import side_by_side
 
 LONGEST = 512
@@ -187,11 +188,9 @@ def mean_distances(
     kind: Kind | None = None,
     *,
     without_first: bool = False,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Array:
     """`mean_distance` of every head: [layers, heads], in tokens, computed in blocks of rows.
-
-    on_progress  called after every layer with the number of layers done; an error that it raises reaches the caller
 
     Raises InputError for cross-attention, whose queries and keys are positions of different texts.
     """

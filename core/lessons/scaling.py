@@ -6,7 +6,7 @@ pretrained model are measured by the same statistics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
@@ -23,6 +23,7 @@ from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
+from ..progress import OnProgress
 from ..threads import side_by_side
 
 POWERS_OF_TWO = tuple(2**power for power in range(13))  # 1 to 4,096
@@ -212,13 +213,8 @@ class ModelScores:
         return float(np.sqrt(self.d_k))
 
 
-def model_scores(
-    capture: Capture, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
-) -> ModelScores:
-    """Measure all heads of a pass, in blocks of rows.
-
-    on_progress  called after every layer with the number of layers done; an error that it raises reaches the caller
-    """
+def model_scores(capture: Capture, kind: Kind | None = None, *, on_progress: OnProgress | None = None) -> ModelScores:
+    """Measure all heads of a pass, in blocks of rows."""
 
     def both(call: Call) -> tuple[RowStatistics, RowStatistics]:
         return _statistics(_stages(call)), _statistics(_stages(replace(call, scale=1.0)))

@@ -270,9 +270,8 @@ class Rotary:
     """The rotation of a layer's queries and keys."""
 
     frequencies: Array  # [bands] radians per token
-    pairs: NDArray[
-        np.integer
-    ]  # [bands, 2] the dimensions of each band: in Llama i and i + d_k/2, in Cohere 2i and 2i + 1
+    # [bands, 2] the dimensions of each band: in Llama i and i + d_k/2, in Cohere 2i and 2i + 1.
+    pairs: NDArray[np.integer]
 
     @property
     def wavelengths(self) -> Array:

@@ -15,6 +15,7 @@ from ..errors import InputError
 from .texts import half_of_a_pair
 
 MAX_TEXT = 1_000  # characters of a token, a name or a sentence
+LARGEST = 1e30  # no number of a file may be larger: products of a few such numbers are not finite
 
 
 def broken(why: str) -> InputError:
@@ -84,10 +85,22 @@ class Fields:
         return value
 
     def number(self, name: str) -> float:
-        value = self.values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
+        if not is_number(value := self.values.get(name)):
             raise broken(f"its {name} is not a number")
         return float(value)
+
+    def number_or_none(self, name: str) -> float | None:
+        return None if self.values.get(name) is None else self.number(name)
+
+    def whole(self, name: str) -> int:
+        if not are_whole([self.values.get(name)]):
+            raise broken(f"its {name} is not a whole number from 0")
+        return self.values[name]
+
+    def part(self, name: str) -> Fields:
+        """A part with fields of its own; without any if the file has no such part."""
+        value = self.values.get(name)
+        return Fields(value if isinstance(value, dict) else {})
 
     def parts(self, name: str, most: int) -> list[Fields]:
         """A list of at most so many parts, each with fields of its own; empty if the file has no such list."""
@@ -110,6 +123,15 @@ class Fields:
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise broken(f"its {name.replace('_', ' ')} holds numbers that are not finite")
         return array
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
+def are_whole(numbers: Any, least: int = 0) -> bool:
+    """Whether these are a list of whole numbers, of which none is less."""
+    return isinstance(numbers, list) and all(type(number) is int and least <= number < 2**31 for number in numbers)
 
 
 def _is_text(value: object, longest: int) -> TypeGuard[str]:

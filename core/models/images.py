@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import warnings
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageOps
 
 from ..errors import InputError
+
+_refusal = partial(InputError, field="image")
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 20_000_000
@@ -63,9 +66,8 @@ def read_image(data: bytes) -> NDArray[np.uint8]:
     is read. Raises InputError (field "image") for any other file, and above MAX_BYTES or MAX_PIXELS.
     """
     if len(data) > MAX_BYTES:
-        raise InputError(
-            f"The file has {len(data) / 1e6:.0f} MB; at most {MAX_BYTES // 1_000_000} MB are read. Make it smaller.",
-            field="image",
+        raise _refusal(
+            f"The file has {len(data) / 1e6:.0f} MB; at most {MAX_BYTES // 1_000_000} MB are read. Make it smaller."
         )
     try:
         with warnings.catch_warnings():
@@ -75,19 +77,16 @@ def read_image(data: bytes) -> NDArray[np.uint8]:
         if width * height <= MAX_PIXELS:
             return np.asarray(_on_white(ImageOps.exif_transpose(opened)))
     except Image.DecompressionBombError as error:  # Pillow's own limit, which is higher
-        raise InputError(
-            f"The image has far too many pixels; at most {MAX_PIXELS // 1_000_000} million are read. Make it smaller.",
-            field="image",
+        raise _refusal(
+            f"The image has far too many pixels; at most {MAX_PIXELS // 1_000_000} million are read. Make it smaller."
         ) from error
     except Exception as error:  # damaged files fail in many ways, and Pillow's own errors share no parent
-        raise InputError(
-            "This file is no image that can be read: it is damaged or not PNG, JPEG or WebP. Choose another one.",
-            field="image",
+        raise _refusal(
+            "This file is no image that can be read: it is damaged or not PNG, JPEG or WebP. Choose another one."
         ) from error
-    raise InputError(
+    raise _refusal(
         f"The image has {width:,} × {height:,} pixels; at most {MAX_PIXELS // 1_000_000} million are read. "
-        f"Make it smaller.",
-        field="image",
+        f"Make it smaller."
     )
 
 
@@ -128,16 +127,10 @@ def eight_bits(image: ArrayLike) -> NDArray[np.uint8]:
     """The image as uint8, [height, width, 3]. Raises InputError (field "image") for anything that is none."""
     array = np.asarray(image)
     if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
-        raise InputError(
-            f"The image has the shape {array.shape}; [height, width, 3] is needed: red, green and blue.",
-            field="image",
-        )
+        raise _refusal(f"The image has the shape {array.shape}; [height, width, 3] is needed: red, green and blue.")
     if array.dtype == np.uint8:
         return np.ascontiguousarray(array)
     # A NaN fails every comparison.
     if array.dtype.kind != "f" or not bool((array >= 0).all() and (array <= 1).all()):
-        raise InputError(
-            f"The image holds {array.dtype} numbers. Give uint8 from 0 to 255, or real numbers from 0 to 1.",
-            field="image",
-        )
+        raise _refusal(f"The image holds {array.dtype} numbers. Give uint8 from 0 to 255, or real numbers from 0 to 1.")
     return np.rint(array * 255).astype(np.uint8)

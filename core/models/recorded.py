@@ -1,10 +1,13 @@
 """A model as a file describes it: what a pass that was saved says of the model that made it, which is not there."""
 
+# What a model computes is a fact here.
+# pyright: reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import InputError
 from .model import Model
@@ -31,22 +34,26 @@ def require_model(model: Model, what: str) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RecordedModel(Model):
-    """A model as a file describes it.
+    """A model as a file describes it: what a `Model` finds out by its network is said here.
 
-    recorded_dtype  the dtype that it computed in
-    predicts        whether it predicts the next token
-    both            whether it has an encoder and a decoder
-    registers       number of register tokens of a vision model
-    has_queries     whether the file holds queries, keys and values; otherwise only weights
-    labels          for each recorded layer its number among all layers of the model, and what is special about it, in words
+    captures  whether the file holds queries, keys and values; otherwise only weights
+    devices   where the numbers of the file are now
+    labels    for each recorded layer its number among all layers of the model, and what is special about it, in words
     """
 
-    recorded_dtype: str = "float32"
-    predicts: bool = False
-    both: bool = False
-    registers: int = 0
-    has_queries: bool = True
+    dtype: str = "float32"
+    has_language_model_head: bool = False
+    is_encoder_decoder: bool = False
+    register_tokens: int = 0
+    captures: bool = True
     labels: Mapping[Kind, Sequence[tuple[int, str]]] = field(default_factory=dict)
+
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    nbytes: ClassVar[int] = 0
+    reads_images: ClassVar[bool] = False
+    takes_pairs: ClassVar[bool] = False
+    chats: ClassVar[bool] = False
+    max_tokens: ClassVar[None] = None
 
     def __repr__(self) -> str:
         """The model in one line."""
@@ -65,50 +72,6 @@ class RecordedModel(Model):
             "bytes": tokens.in_bytes,
             "words": tokens.marks,
         }
-
-    @property
-    def dtype(self) -> str:
-        return self.recorded_dtype
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        return ("cpu",)  # where the numbers of the file are now
-
-    @property
-    def nbytes(self) -> int:
-        return 0
-
-    @property
-    def captures(self) -> bool:
-        return self.has_queries
-
-    @property
-    def reads_images(self) -> bool:
-        return False
-
-    @property
-    def is_encoder_decoder(self) -> bool:
-        return self.both
-
-    @property
-    def has_language_model_head(self) -> bool:
-        return self.predicts
-
-    @property
-    def register_tokens(self) -> int:
-        return self.registers
-
-    @property
-    def takes_pairs(self) -> bool:
-        return False
-
-    @property
-    def chats(self) -> bool:
-        return False
-
-    @property
-    def max_tokens(self) -> int | None:
-        return None
 
     @property
     def attention_calls(self) -> int | None:

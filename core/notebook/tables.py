@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
-from plotly.colors import sample_colorscale
 
 from ..attention.pooling import Pooled
 from ..figures.labels import visible
-from ..figures.palette import DIVERGING, FORBIDDEN, SEQUENTIAL, text_on
+from ..figures.palette import DIVERGING, FORBIDDEN, SEQUENTIAL, colours_of, largest, text_on
 
 PRINTED = 12  # number of columns up to which every cell of a picture shows its number
 _NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
@@ -38,9 +36,9 @@ def table(rows: Iterable[Sequence[object]], heading: Sequence[str] = ()) -> str:
 
 def shaded(cells: Pooled, *, signed: bool) -> str:
     """A matrix as a table with the colours of its figure, for programs that cannot draw the figure. Masked cells are grey."""
-    limit = float(np.nanmax(np.abs(cells.values), initial=0)) or 1.0
+    limit = largest(cells.values)
     shares = np.nan_to_num((cells.values / limit + 1) / 2 if signed else cells.values / limit)
-    colours: Any = sample_colorscale(DIVERGING if signed else SEQUENTIAL, np.clip(shares, 0, 1).ravel())
+    colours = colours_of(shares, DIVERGING if signed else SEQUENTIAL)
     height, width = cells.values.shape
     is_printed = cells.exact and width <= PRINTED
     drawn = [

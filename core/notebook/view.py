@@ -79,9 +79,8 @@ def view(attentions: Any, tokens: Tokens | None = None, *, head: tuple[int, int]
     heads = _read(arrays)
     title = f"attention weights, {counted(arrays.layers(), 'layer')} × {counted(arrays.heads(), 'head')}"
     others = heads.pictures.tobytes(), _texts(arrays, heads.cells).encode()
-    budget = (
-        MAX_BYTES - 2**17 - sum(len(text_of(part)) for part in others) * 11 // 10
-    )  # pooled tokens may take a little more
+    # Pooled tokens may take a little more.
+    budget = MAX_BYTES - 2**17 - sum(len(text_of(part)) for part in others) * 11 // 10
     packed = pack(heads.levels, budget)
     chosen = head[0] * arrays.heads() + head[1]
     cells = replace(heads.cells, values=heads.levels[chosen].astype(np.float32)).smaller(packed.side)

@@ -7,7 +7,7 @@ import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
-from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.labels import all_placed, visible

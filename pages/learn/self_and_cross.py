@@ -5,7 +5,7 @@ import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
-from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars

@@ -13,5 +13,6 @@ from core.capturing.certifying import Certificate, Identity
 def certify(trace: AttentionTrace, output: np.ndarray, model: Identity) -> Certificate:
     """Compare a trace with the output [queries, d_v] that the model's own attention returned for the same head."""
     rounding = certifying._rounding(model, trace)
-    compared = certifying._compare(trace.mask, trace.masked, trace.weights, trace.value, trace.output, output, rounding)
-    return certifying._certificate([compared], model, trace.scale, describe(trace.mask))
+    return certifying._certificate(
+        [certifying._compare(trace, output, rounding)], model, trace.scale, describe(trace.mask)
+    )

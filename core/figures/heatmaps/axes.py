@@ -33,9 +33,7 @@ class Axis:
     pinned: int | None = None  # the marked row or column
     notes: Sequence[str] | None = None  # a remark for each drawn row or column, shown when pointing at it
     start: int = 0  # number of the first row or column, where the matrix is a part of a larger one
-    gaps: Sequence[
-        int
-    ] = ()  # missing rows or columns, counted from the first: hatched, unlike a number or a masked pair
+    gaps: Sequence[int] = ()  # missing rows or columns, counted from the first: hatched, unlike masked pairs
 
 
 def margins_for(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, titled: bool) -> dict[str, float]:

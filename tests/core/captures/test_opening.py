@@ -151,12 +151,12 @@ IMAGES = {
     "tokens beyond": (lambda arrays, _: _put(arrays, "grid.self.0", arrays["grid.self.0"] + 999), "that are not there"),
     "no tokens": (lambda arrays, _: _put(arrays, "grid.self.0", None), "is missing"),
     "no area": (_area(0, 0, 0, 1), "the area of"),
-    "an area in words": (_area("0", 0, 1, 1), "is not a number"),
-    "three edges": (_area(0, 0, 1), "is not a number"),
+    "an area in words": (_area("0", 0, 1, 1), "the area of"),
+    "three edges": (_area(0, 0, 1), "the area of"),
     "an area without end": (_area(0, 0, 1, 1e9), "the area of"),
     "another kind": (lambda _, content: content.update(on_image={"sideways": []}), "does not fit the rest"),
     "parts of fewer": (lambda arrays, _: _put(arrays, "parts.0", arrays["parts.0"][1:].clone()), "do not fit them"),
-    "no grids": (lambda _, content: content.update(on_image={"self": []}), "is not a number"),
+    "no grids": (lambda _, content: content.update(on_image={"self": []}), "the area of"),
 }
 
 

@@ -15,8 +15,7 @@ import transformers as t
 from core import capture, load_model
 from core.attention.masks import causal, grid
 from core.attention.pooling import pool
-from core.capturing.certifying import certified_head, certify_call
-from core.capturing.rows import row_blocks
+from core.capturing.certifying import certified_head
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import IMPLEMENTATION, Call
 from core.models.inputs import TooLongError
@@ -205,7 +204,7 @@ def test_the_certificate_holds_and_breaks_when_the_scale_is_off_by_one_percent(m
 @pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma 2", "gpt-oss", "T5", "BART"])
 def test_a_certificate_is_the_same_in_blocks_of_rows(name, monkeypatch):
     taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 20))
-    monkeypatch.setattr("core.capturing.certifying.row_blocks", lambda call, head: row_blocks(call, head, cells=40))
+    monkeypatch.setattr("core.attention.rowwise.CELLS", 40)
     for kind in taken.kinds:
         trace, output = taken.trace(1, 2, kind), taken.model_output(1, 2, kind)
         whole, blocks = certify(trace, output, taken.model), taken.certificate(1, 2, kind)
@@ -213,8 +212,8 @@ def test_a_certificate_is_the_same_in_blocks_of_rows(name, monkeypatch):
         assert blocks.holds
         assert abs(whole.rounding - blocks.rounding) < 5
         if kind != "decoder":  # a single token has all the attention whatever the scale
-            broken = replace(taken.calls[kind][1], scale=trace.scale * 1.5)
-            assert not certify_call(broken, 2, taken.model).holds
+            broken = replace(taken, calls={kind: (replace(taken.calls[kind][1], scale=trace.scale * 1.5),)})
+            assert not broken.certificate(0, 2, kind).holds
 
 
 @pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma 2", "gpt-oss", "T5", "BART"])

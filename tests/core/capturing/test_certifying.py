@@ -10,7 +10,6 @@ import torch
 
 from core import capture, load_model
 from core.capturing.capture import Capture
-from core.capturing.certifying import certify_call
 from tests.conftest import TEXTS
 from tests.core.certificates import certify
 from tests.core.tiny_models import TINY, tiny
@@ -21,8 +20,9 @@ EPSILON = {dtype: torch.finfo(getattr(torch, dtype)).eps for dtype in ("float32"
 def rounding(taken: Capture, factor: float = 1.0) -> np.ndarray:
     """Of every head of six layers, with all scales multiplied by the factor."""
     calls = [replace(call, scale=call.scale * factor) for call in [*taken.each_layer()][:: taken.layers() // 6]]
+    changed = replace(taken, calls={taken.kinds[0]: tuple(calls)})
     heads = range(taken.heads())
-    return np.array([[certify_call(call, head, taken.model).rounding for head in heads] for call in calls])
+    return np.array([[changed.certificate(layer, head).rounding for head in heads] for layer in range(len(calls))])
 
 
 @pytest.fixture(scope="module")

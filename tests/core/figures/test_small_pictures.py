@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from plotly.colors import sample_colorscale
 
-from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, FORBIDDEN, SEQUENTIAL

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from core.figures.heatmaps.frames import VEIL, with_spotlight
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.heatmaps.spotlight import VEIL, with_spotlight
 from core.figures.theme import smallest_letters
 from tests.core.figures.test_theme import CHARTS
 

@@ -13,8 +13,8 @@ from core.attention.stages import BY_KEY
 from core.attention.trace import attend
 from core.figures.heatmaps.additive import additive_mask
 from core.figures.heatmaps.all_heads import metric_grid, small_pictures
-from core.figures.heatmaps.borders import with_borders
 from core.figures.heatmaps.equation import equation
+from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.patches import on_image
 from core.figures.heatmaps.side_by_side import side_by_side, small

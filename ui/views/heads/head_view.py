@@ -16,7 +16,7 @@ from core.attention.rowwise import Overview, around
 from core.attention.strongest import Numbers, strongest_cell
 from core.capturing.weights_only import WeightsOnly
 from core.figures.chart import Chart
-from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH
 from core.figures.heatmaps.views import view_heatmap
 from core.figures.labels import all_placed

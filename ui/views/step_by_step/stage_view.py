@@ -9,7 +9,7 @@ from core.attention.formulas import added, formula
 from core.attention.ledger import OutputSum, lines
 from core.attention.rowwise import Overview
 from core.attention.stages import BY_KEY, Stage, number
-from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH
 from core.figures.heatmaps.stages import colour_limit, stage_heatmap
 from core.figures.plots.waterfall import passed_on, waterfall
