@@ -110,7 +110,9 @@ def test_without_a_change_it_is_exactly_nothing(minilm, smollm, sentence, france
 
 
 def test_what_has_no_answer_is_refused(minilm, sentence, france):
-    with pytest.raises(InputError, match="all-MiniLM-L6-v2 has no language-model head: it predicts no next token") as refused:
+    with pytest.raises(
+        InputError, match="all-MiniLM-L6-v2 has no language-model head: it predicts no next token"
+    ) as refused:
         next_token(sentence, sentence)
     assert refused.value.field == "model"
     with pytest.raises(InputError, match="SmolLM2-135M-Instruct gives no vectors") as refused:
