@@ -15,11 +15,15 @@ window.headlight = (() => {
             return path.endsWith(`/${page}`) ? path.slice(0, path.length - page.length) : null;
         },
 
-        // Go to an address as the browser's own "back" does: within the session, without loading the page again.
+        // Go to an address as the browser's own "back" does: within the session, without loading the page again. It comes after
+        // what a component has just sent, which Streamlit keeps until the task ends: later, it would bring the page back that it
+        // was sent from, with this address.
         go(address, instead = false) {
-            if (instead) window.history.replaceState(null, "", address);
-            else push(null, "", address);
-            window.dispatchEvent(new PopStateEvent("popstate"));
+            setTimeout(() => {
+                if (instead) window.history.replaceState(null, "", address);
+                else push(null, "", address);
+                window.dispatchEvent(new PopStateEvent("popstate"));
+            });
         },
 
         // Set the address of what is shown now.

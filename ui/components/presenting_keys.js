@@ -64,6 +64,7 @@ function show() {
 }
 
 function measure() {
+    if (walk.wanted !== undefined && !isLate()) return; // the view that comes measures again
     const size = [window.innerWidth, window.innerHeight];
     if (data.presenting && size.some((length, axis) => length !== data.window[axis])) setTriggerValue("window", size);
 }
@@ -71,8 +72,7 @@ function measure() {
 // --- keys, handled in the order in which they are pressed, each once what it acts on is there
 
 document.addEventListener("keydown", (event) => {
-    const isOld = performance.now() - walk.since > PATIENCE;
-    if (walk.mode === "desk" || (walk.mode === "entering" && isOld)) return;
+    if (walk.mode === "desk" || (walk.mode === "entering" && isLate())) return;
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.composedPath()[0].matches?.("input, textarea, select, [contenteditable=true]")) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
@@ -113,7 +113,11 @@ function act() {
 function canAct(key) {
     if (walk.mode !== "stage" || !data.presenting) return false;
     const turnsOver = walk.at !== null && walk.wanted !== undefined && key.startsWith("Page");
-    return walk.isThere || turnsOver || performance.now() - walk.since > PATIENCE;
+    return walk.isThere || turnsOver || isLate();
+}
+
+function isLate() {
+    return performance.now() - walk.since > PATIENCE;
 }
 
 // The page may get only the last of several messages, so each one holds the outcome of all keys.

@@ -199,8 +199,6 @@ def test_what_layers_and_tokens_do(taken: str, tmp_path: Path) -> None:
 DRAWN_OTHERWISE = {
     *(("softmax", "overflow"), ("softmax", "model"), ("scaling", "depth"), ("word_order", "model")),
     *(("long_range", "gradients"), ("blocks", "sentence"), ("blocks", "model")),
-    # Draws other numbers after many other tests in one process, which is not understood yet.
-    ("scaling", "spread"),
 }
 
 
