@@ -386,7 +386,7 @@ class _Falcon(TensorProcessor):
 
     def process(self, weights: np.ndarray, name: str, **_kwargs: Any) -> GGUFTensor:
         if "attn_qkv" in name:
-            width, heads, groups = map(self.config.get, ("hidden_size", "num_attention_heads", "num_kv_heads"))
+            width, heads, groups = (self.config[key] for key in ("hidden_size", "num_attention_heads", "num_kv_heads"))
             parts = np.split(weights.reshape(-1, width // heads, width), [heads, heads + groups])
             grouped = [part.reshape(groups, -1, width // heads, width) for part in parts]
             weights = np.concatenate(grouped, axis=1).reshape(weights.shape)

@@ -230,7 +230,8 @@ FILES = {
                 num_experts_per_tok=2,
                 sliding_window=4,
                 rms_norm_eps=1e-6,
-                rope_parameters=YARN | {"beta_fast": 24.0, "beta_slow": 2.0, "truncate": False},
+                rope_parameters=YARN
+                | {"original_max_position_embeddings": 512, "beta_fast": 24.0, "beta_slow": 2.0, "truncate": False},
             )
         ),
         SAID
@@ -238,7 +239,8 @@ FILES = {
         | WIDE
         | EXPERTS
         | YARN_SAID
-        | {"rope.scaling.yarn_beta_fast": 24.0, "rope.scaling.yarn_beta_slow": 2.0, "attention.sliding_window": 4},
+        | {"rope.scaling.original_context_length": 512, "attention.sliding_window": 4}
+        | {"rope.scaling.yarn_beta_fast": 24.0, "rope.scaling.yarn_beta_slow": 2.0},
         {},
     ),
     "gemma4 IQ4_NL": (
@@ -486,6 +488,8 @@ def test_the_tokens_of_a_t5(tmp_path: Path) -> None:
             (writer.add_unk_token_id, 3),
         ):
             add(number)
+        writer.add_add_bos_token(False)
+        writer.add_add_eos_token(True)
         writer.add_tensor("token_embd.weight", np.zeros((len(kept), 4), np.float32))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
