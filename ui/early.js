@@ -15,9 +15,9 @@ window.headlight = (() => {
             return path.endsWith(`/${page}`) ? path.slice(0, path.length - page.length) : null;
         },
 
-        // Go to an address as the browser's own "back" does: within the session, without loading the page again. It comes after
-        // what a component has just sent, which Streamlit keeps until the task ends: later, it would bring the page back that it
-        // was sent from, with this address.
+        // Go to an address as the browser's own "back" does: within the session, without loading the page again. Streamlit
+        // sends what a component triggers only once the task has ended. So this waits for a task of its own: a message that is
+        // sent after the address would make the server run the page that was left.
         go(address, instead = false) {
             setTimeout(() => {
                 if (instead) window.history.replaceState(null, "", address);

@@ -6,6 +6,7 @@ reported, and the rows after it are read; of a file that ends in the middle, eve
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import os
@@ -30,8 +31,8 @@ from .texts import Passage, Place, Problem, Relation
 from .walking import Pattern, files_below
 
 MAX_CHARACTERS = 64_000_000  # of one text; a longer one has to be split
-LONGEST_LINE = 4 * MAX_CHARACTERS  # characters: JSON may write one of a text as several
-BLOCK = 2**13  # characters of a longer line that are held at once
+LONGEST_LINE = 4 * MAX_CHARACTERS  # the number of bytes that such a text may have
+BLOCK = 2**13  # bytes of a longer line that are held at once
 LONGEST_SENTENCE = 1_000_000  # characters of CoNLL-U, which takes a hundred times as much memory while it is read
 NAMED = 60  # the maximum number of characters of a column's name in a problem
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
@@ -195,32 +196,42 @@ def _attempt(what: str, read: Callable[..., Item], *given: Any) -> Item | _Fault
 
 def _lines(system: fs.FileSystem, path: str) -> Iterator[str | _Fault]:
     """The lines of a text file, decompressed where its name says that it is compressed."""
-    for number, line in enumerate(_raw_lines(system, path), start=1):
-        yield _endless(number, line) if isinstance(line, int) else _valid(number, line)
+    for number, line in enumerate(_bytes_of_lines(system, path), start=1):
+        yield _endless(number, line) if isinstance(line, int) else _decoded(number, line)
 
 
-def _raw_lines(system: fs.FileSystem, path: str) -> Iterator[str | int]:
-    """Each line, with halves of surrogate pairs for bytes that are no UTF-8; of one that is too long its length."""
+def _bytes_of_lines(system: fs.FileSystem, path: str) -> Iterator[bytes | int]:
+    """Each line; the number of its bytes if it is too long."""
     with _opened(system, path) as file:
+        is_first = True
         while line := file.readline(LONGEST_LINE + 1):
             if (length := len(line)) > LONGEST_LINE:
                 while line and not line.endswith("\n"):
                     line = file.readline(BLOCK)
                     length += len(line)
-            yield line if length <= LONGEST_LINE else length
+                yield length
+            else:
+                yield _without_mark(line.encode("latin-1")) if is_first else line.encode("latin-1")
+            is_first = False
 
 
 def _opened(system: fs.FileSystem, path: str) -> TextIOWrapper:
+    """The file with one character a byte, so that Python finds the ends of lines and limits count bytes."""
     stream: Any = system.open_input_stream(path)
-    return TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape")
+    return TextIOWrapper(stream, "latin-1")
+
+
+def _without_mark(start: bytes) -> bytes:
+    """The start of a file without the byte order mark with which some files begin."""
+    return start.removeprefix(codecs.BOM_UTF8)
 
 
 def _endless(number: int, length: int) -> _Fault:
-    return _Fault(f"Line {number:,} has {length:,} characters; at most {LONGEST_LINE:,} are read.")
+    return _Fault(f"Line {number:,} has {length:,} bytes; at most {LONGEST_LINE:,} are read.")
 
 
-def _valid(number: int, line: str) -> str | _Fault:
-    return _attempt(f"Line {number:,} is no UTF-8", line.encode(errors="surrogateescape").decode)
+def _decoded(number: int, line: bytes) -> str | _Fault:
+    return _attempt(f"Line {number:,} is no UTF-8", line.decode)
 
 
 def _plain(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:
@@ -234,13 +245,14 @@ def _plain(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[
 
 def _document(system: fs.FileSystem, path: str) -> str | _Fault:
     with _opened(system, path) as file:
-        whole = file.read(LONGEST_LINE + 1)
+        whole = _without_mark(file.read(LONGEST_LINE + 1).encode("latin-1"))
     if len(whole) > LONGEST_LINE:
         return _too_long(f"more than {MAX_CHARACTERS:,}", MAX_CHARACTERS)
-    if half_of_a_pair(whole) is None:
-        return whole
-    lines = (_valid(number, line) for number, line in enumerate(whole.split("\n"), start=1))
-    return next(line for line in lines if isinstance(line, _Fault))
+    try:
+        return whole.decode()
+    except UnicodeDecodeError:
+        decoded = (_decoded(number, line) for number, line in enumerate(whole.split(b"\n"), start=1))
+        return next(line for line in decoded if isinstance(line, _Fault))
 
 
 def _paragraphs(lines: Iterable[str | _Fault], most: int) -> Iterator[str | _Fault]:
@@ -293,7 +305,7 @@ def _named(column: str) -> str:
 def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:
     """Quotes that do not end take in the rest of the file, which is a problem of the file."""
     csv.field_size_limit(MAX_CHARACTERS)
-    lines = _LinesOfCsv(_raw_lines(system, path))
+    lines = _LinesOfCsv(_bytes_of_lines(system, path))
     records = csv.DictReader(lines, delimiter="\t" if _format(path) == ".tsv" else ",", strict=True)
     if records.fieldnames is not None and lines.fault:
         raise ValueError(f"The line that names the columns cannot be read. {lines.fault.why}")
@@ -311,13 +323,13 @@ def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Ro
 
 
 class _LinesOfCsv:
-    """Lines for `csv`, which joins the lines of a record, also of those that are no UTF-8, so that quotes still end.
+    """Lines for `csv`, which joins the lines of a record. Invalid bytes are replaced, so that quotes still end.
 
     fault    the reason why the current record cannot be read
     is_over  whether there are no more lines
     """
 
-    def __init__(self, lines: Iterator[str | int]) -> None:
+    def __init__(self, lines: Iterator[bytes | int]) -> None:
         self._lines = enumerate(lines, start=1)
         self.is_over = False
         self.begin()
@@ -339,9 +351,11 @@ class _LinesOfCsv:
         if isinstance(line, int) or self._length > LONGEST_LINE:
             self.fault = _endless(number, self._length)
             raise csv.Error(self.fault.why)
-        if isinstance(valid := _valid(number, line), _Fault):
-            self.fault = self.fault or valid
-        return line
+        decoded = _decoded(number, line)
+        if isinstance(decoded, str):
+            return decoded
+        self.fault = self.fault or decoded
+        return line.decode(errors="replace")
 
 
 def _parquet(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:

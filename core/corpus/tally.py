@@ -291,9 +291,8 @@ def _some(places: Sequence[int]) -> Some:
 def _between(weights: Tensor, of_query: Tensor, of_key: Tensor) -> NDArray[np.float64]:
     """[heads, C, C]: sums of weights [heads, queries, keys] by the classes [queries, C] and [keys, C]."""
     dtype, (heads, queries, keys) = weights.dtype, weights.shape
-    onto = (
-        of_key.to(dtype).T @ weights.reshape(-1, keys).T
-    )  # four times as fast as `weights @ of_key`, which is its transpose
+    # Four times as fast as `weights @ of_key`, which is the transpose.
+    onto = of_key.to(dtype).T @ weights.reshape(-1, keys).T
     sums = onto.reshape(-1, heads, queries) @ of_query.to(dtype)
     return sums.permute(1, 2, 0).double().numpy(force=True)
 

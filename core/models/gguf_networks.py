@@ -371,10 +371,8 @@ class _GptOss(TensorProcessor):
         if name.endswith(".weight"):
             weights = np.swapaxes(weights, 1, 2)
         if "_down_" not in name:
-            joined, both = (
-                kwargs["parsed_parameters"]["tensors"],
-                kwargs["tensor_key_mapping"][name.removesuffix(".weight")],
-            )
+            joined = kwargs["parsed_parameters"]["tensors"]
+            both = kwargs["tensor_key_mapping"][name.removesuffix(".weight")]
             if both not in joined:
                 joined[both] = torch.empty(*weights.shape[:-1], 2 * weights.shape[-1])
             joined[both][..., "_up_" in name :: 2] = torch.tensor(weights)

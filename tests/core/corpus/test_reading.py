@@ -333,6 +333,14 @@ def test_what_has_no_end_is_not_held(tmp_path, name, by, before, endless, after)
 
 
 @pytest.mark.usefixtures("no_more_than")
+def test_a_line_is_measured_in_bytes(tmp_path):
+    """Its characters may take several bytes each, and so more memory than their number says."""
+    put(tmp_path, "a.txt", "one\n" + "ü" * 60_000 + "\nthree")
+    _, problem, _ = read(tmp_path, "a.txt", by="line")
+    assert problem.why == "Line 2 has 120,001 bytes; at most 100,000 are read."
+
+
+@pytest.mark.usefixtures("no_more_than")
 def test_a_document_without_an_end_is_not_held(tmp_path):
     put(tmp_path, "a.txt.gz", gzip.compress(b"x" * ENDLESS, 1))
     tracemalloc.start()
