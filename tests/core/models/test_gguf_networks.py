@@ -419,22 +419,28 @@ def test_half_of_the_experts_is_not_made_up(tmp_path: Path) -> None:
         load_model(path)
 
 
-def old_pieces(text: str) -> list[str]:
-    """A text as llama.cpp splits it for a file without tokenizer.ggml.pre: each expression splits the pieces so far."""
+# The expressions of llama.cpp's llama-vocab.cpp, by what a file says of its splitting.
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+OLD = (r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")
+EXPRESSIONS = {
+    None: OLD,
+    "default": OLD,
+    "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"),
+    "bloom": (r" ?[^(\s|.,!?…。，、।۔،)]+",),
+}
+
+
+def pieces_of(text: str, cut: str | None) -> list[str]:
+    """A text as llama.cpp splits it: each expression splits the pieces so far."""
     pieces = [text]
-    for expression in (
-        r"[\p{P}\$\+<=>\^~\|]+",
-        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
-        r"\p{N}+",
-        r"[0-9][0-9][0-9]",
-    ):
+    for expression in EXPRESSIONS[cut]:
         pieces = [part for piece in pieces for part in regex.split(f"({expression})", piece) if part]
     return pieces
 
 
-@pytest.mark.parametrize("cut", [None, "default"])
-def test_a_file_that_does_not_say_how_texts_are_split(cut: str | None, tmp_path: Path) -> None:
-    """It is an old one: the SmolLM2 of the wheel without that setting, and a tiny file that never had it."""
+@pytest.mark.parametrize("cut", EXPRESSIONS)
+def test_texts_are_split_as_in_llama_cpp(cut: str | None, tmp_path: Path) -> None:
+    """With another setting or none, as in old files: the SmolLM2 of the wheel, and a tiny file that never had one."""
     network = t.LlamaForCausalLM(t.LlamaConfig(**DECODER, **IDS, **theta()))
     tensors = stored_as(network, "llama", Quantisation.Q8_0)
     tiny = load_model(str(write_gguf(tmp_path / "old.gguf", "llama", SAID | RMS | TURNED, tensors, cut=cut))).tokenizer
@@ -443,8 +449,15 @@ def test_a_file_that_does_not_say_how_texts_are_split(cut: str | None, tmp_path:
     old = tokenizer(replace(file, settings=settings | ({} if cut is None else {"tokenizer.ggml.pre": cut})))
     for made in (tiny, old):
         backend = made.backend_tokenizer
-        for text in ("It's   12 or 1234567, isn't it?\n\n  (x<=10)…", "½ + ²₃ = ٣٤٥ 4", "日本語 ça va", "a\t\tb  "):
-            spelled = ["".join(BYTES[byte] for byte in piece.encode()) for piece in old_pieces(text)]
+        for text in (
+            "It's   12 or 1234567, isn't it?\n\n  (x<=10)…",
+            "½ + ²₃ = ٣٤٥ 4",
+            "日本語 ça va",
+            "a\t\tb  ",
+            "`x` 1a",
+            "(a)、b۔",
+        ):
+            spelled = ["".join(BYTES[byte] for byte in piece.encode()) for piece in pieces_of(text, cut)]
             assert [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)] == spelled, text
             assert made.decode(made(text, add_special_tokens=False)["input_ids"]) == text
 
