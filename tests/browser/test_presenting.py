@@ -325,38 +325,46 @@ def test_a_talk_is_never_lost(visit: Callable[..., App]) -> None:
     app.page.get_by_role("button", name="Add to talk").click()
     app.page.get_by_text("View 1 of the talk").wait_for()
     app.open("/talk")  # a new session, at once
-    assert titles(app) == ["Softmax"]
+    has_views(app, "Softmax")
     add_views(app, "softmax?scores=2%2C+1", "https://example.org/my%20page?utm-source=a&größe=2")
 
     unlucky = App(app.page.context, app.server)
     unlucky.page.add_init_script(LOSES_THE_TALK)
     unlucky.open("/talk")
-    unlucky.until(lambda: titles(unlucky) == titles(app), "the talk is not sent again")
+    has_views(unlucky, *titles(app))
     unlucky.page.close()
 
     other = App(app.page.context, app.server).open("/talk")  # another window of the same browser
-    assert titles(other) == ["Softmax", "softmax", "my page"]
+    has_views(other, "Softmax", "softmax", "my page")
     other.page.locator("[class*=st-key-remove_] button").first.click()
-    app.until(lambda: titles(app) == ["softmax", "my page"], lambda: f"{titles(app)}: the other window is not heard of")
-    app.idle()
-    assert any("Another window has changed this talk" in alert for alert in app.alerts())
+    has_views(app, "softmax", "my page")
+    shows_alert(app, "Another window has changed this talk")
     other.page.close()
 
     app.page.evaluate("localStorage.setItem('headlight-talk', '{\"format\": \"nonsense\"}')")
     app.open("/talk")
-    assert any("cannot be read" in alert for alert in app.alerts())
+    shows_alert(app, "cannot be read")
     app.page.locator("summary").click()
     app.write("new_view", "http://[x")
     app.page.get_by_text("This is not a link").wait_for()
-    app.write("new_view", "/heads?layer=1").idle()
-    assert titles(app) == ["heads"]
+    app.write("new_view", "/heads?layer=1")
+    has_views(app, "heads")
     assert "nonsense" in app.page.evaluate("localStorage.getItem('headlight-talk')")
     with app.page.expect_download() as download:
         app.page.get_by_role("button", name="Save its file").click()
     assert download.value.path().read_text() == '{"format": "nonsense"}'
     app.page.get_by_role("button", name="Delete it").click()
     app.until(lambda: "heads" in app.page.evaluate("localStorage.getItem('headlight-talk')"), "it is not kept")
-    assert titles(app.open("/talk")) == ["heads"]
+    has_views(app.open("/talk"), "heads")
+
+
+def has_views(app: App, *expected: str) -> None:
+    """Wait for the views: a new session hears of the browser's talk only after its first run."""
+    app.until(lambda: titles(app) == list(expected), lambda: f"the talk has the views {titles(app)}, not {expected}")
+
+
+def shows_alert(app: App, words: str) -> None:
+    app.until(lambda: any(words in alert for alert in app.alerts()), f"it does not say {words}")
 
 
 def titles(app: App) -> list[str]:
