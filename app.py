@@ -18,7 +18,7 @@ from starlette.middleware import Middleware
 from streamlit import config
 
 from ui import settings
-from ui.early import FetchEarly
+from ui.early import FetchEarly, send_at_once
 from ui.sharing import served
 
 try:
@@ -34,7 +34,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 @asynccontextmanager
 async def start(_: st.App) -> AsyncIterator[None]:
-    """Import torch and transformers before the first visitor comes: two sessions that import transformers at once break it."""
+    """Prepare for the first visitor. Two sessions that import transformers at once would break it: it is imported here."""
+    send_at_once()
     import_module("core.models.loading")
     gc.freeze()  # everything imported so far stays: scanning it for garbage sometimes cost a visitor a quarter of a second
     yield

@@ -1,16 +1,20 @@
-"""Load the script that draws figures early, and keep keys that are pressed before a page can react to them.
+"""What makes a visit start early: the script that draws figures is loaded at once, and the server sends without delay.
 
 That script is half of all that a visit loads. Streamlit asks for it when the first figure is drawn, and then waits. Named in
 the headers of the page itself, it loads while the browser would have nothing to do: the first picture is there 0.4 s of 2.5 s
-earlier. Scripts of fields are too small to matter. A script within the page keeps keys that are pressed while presenting.
+earlier. Scripts of fields are too small to matter. A script within the page keeps keys that are pressed while presenting,
+before the page can react to them.
 """
 
 from __future__ import annotations
 
 import gzip
 import re
+import socket
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import streamlit
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,6 +36,20 @@ def early_scripts() -> list[str]:
             with (SCRIPTS / name).open("rb") as script:
                 waiting += [imported.decode() for imported in _IMPORTED.findall(script.read(_HEAD))]
     return names
+
+
+def send_at_once() -> None:
+    """Let this process's listening sockets send small messages without delay. Call it once the server listens.
+
+    asyncio does this only for sockets that it opens itself, and Streamlit opens its own. Without it, the system holds each
+    small message until the browser has confirmed the one before, up to 0.04 s: 0.2 s of a first visit. Where the system does
+    not tell which sockets there are, nothing changes.
+    """
+    with suppress(psutil.Error, OSError):
+        for connection in psutil.Process().net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                with socket.fromfd(connection.fd, connection.family, connection.type) as listening:
+                    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit this
 
 
 class FetchEarly:
