@@ -9,6 +9,12 @@ window.headlight = (() => {
     const headlight = {
         asked: null, // the path and query that somebody went to in the history, until the page has read it: see address.js
 
+        // Tell Streamlit that its server is one level above this page. Hosts that know better have set the object before.
+        findServer() {
+            const page = window.location.pathname.replace(/\/+$/, "");
+            window.__streamlit ??= { BACKEND_BASE_URL: new URL(".", window.location.origin + page).href };
+        },
+
         // Return the path below which all pages are; null if the browser is on its way to another page than this one.
         base(page) {
             const path = page ? window.location.pathname.replace(/\/+$/, "") : window.location.pathname;
