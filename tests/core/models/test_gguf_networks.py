@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -12,6 +13,7 @@ import regex
 import torch
 import transformers as t
 from gguf import GGMLQuantizationType as Quantisation
+from transformers import TokenizersBackend
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from core.errors import InputError
@@ -470,44 +472,54 @@ def lowering_a() -> list[int]:
     return [*trie.nbytes.to_bytes(4, "little"), *trie.tobytes(), *b"a\0"]
 
 
+def tokenizer_of(
+    path: Path, kind: str, tokens: dict[str, int], special: dict[str, int], **settings: Any
+) -> TokenizersBackend:
+    """The tokenizer of a file with these tokens, each with its type, and special ones by their part in the file's settings."""
+    writer = gguf.GGUFWriter(path, kind)
+    writer.add_tokenizer_model(kind)
+    writer.add_token_list([*tokens])
+    writer.add_token_scores([-1.0 - 0.1 * number for number in range(len(tokens))])
+    writer.add_token_types([*tokens.values()])
+    for part, number in special.items():
+        writer.add_uint32(f"tokenizer.ggml.{part}_token_id", number)
+    for name, value in settings.items():
+        (writer.add_bool if isinstance(value, bool) else writer.add_array)(f"tokenizer.ggml.{name}", value)
+    writer.add_tensor("token_embd.weight", np.zeros((len(tokens), 4), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return tokenizer(read_gguf(path))
+
+
+BYTE_TOKENS = {f"<0x{byte:02X}>": 6 for byte in range(256)}
+
+
 def test_the_tokens_of_a_t5(tmp_path: Path) -> None:
     """Characters are normalised, unknown ones are written in bytes, and the file says which token is the unknown one."""
-    tokens = [
-        "<pad>",
-        "</s>",
-        "<s>",
-        "<unk>",
-        "▁",
-        "a",
-        "▁a",
-        "b",
-        *(f"<0x{byte:02X}>" for byte in range(256)),
-        "[PAD264]",
-    ]
-    kinds = [3, 3, 3, 2, 1, 1, 1, 1, *[6] * 256, 5]
+    special = {"padding": 0, "eos": 1, "bos": 2, "unknown": 3}
+    some = {"<pad>": 3, "</s>": 3, "<s>": 3, "<unk>": 2, "▁": 1, "a": 1, "▁a": 1, "b": 1}
     made = {}
     for with_bytes in (True, False):
-        kept = [number for number, kind in enumerate(kinds) if with_bytes or kind != 6]
-        writer = gguf.GGUFWriter(tmp_path / f"{with_bytes}.gguf", "t5")
-        writer.add_tokenizer_model("t5")
-        writer.add_token_list([tokens[number] for number in kept])
-        writer.add_token_scores([-1.0 - 0.1 * number for number in range(len(kept))])
-        writer.add_token_types([kinds[number] for number in kept])
-        writer.add_array("tokenizer.ggml.precompiled_charsmap", lowering_a())
-        for add, number in (
-            (writer.add_pad_token_id, 0),
-            (writer.add_eos_token_id, 1),
-            (writer.add_bos_token_id, 2),
-            (writer.add_unk_token_id, 3),
-        ):
-            add(number)
-        writer.add_add_bos_token(False)
-        writer.add_add_eos_token(True)
-        writer.add_tensor("token_embd.weight", np.zeros((len(kept), 4), np.float32))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        made[with_bytes] = tokenizer(read_gguf(tmp_path / f"{with_bytes}.gguf"))
+        tokens = some | (BYTE_TOKENS if with_bytes else {}) | {"[PAD264]": 5}
+        settings = {"precompiled_charsmap": lowering_a(), "add_bos_token": False, "add_eos_token": True}
+        made[with_bytes] = tokenizer_of(tmp_path / f"{with_bytes}.gguf", "t5", tokens, special, **settings)
     assert made[True].tokenize("Ab  aé") == ["▁a", "b", "▁a", "<0xC3>", "<0xA9>"]
     assert made[False]("Ab  aé")["input_ids"] == [6, 7, 6, 3, 1]
+
+
+def test_the_tokens_of_a_gemma_4(tmp_path: Path) -> None:
+    """Texts are merged whole, with spaces as "▁" and in characters, not bytes. Its own tokenizer writes no <bos>, whatever the
+    file says: the chat template does."""
+    special = {"padding": 0, "eos": 1, "bos": 2, "unknown": 3}
+    tokens = {"<pad>": 3, "<eos>": 3, "<bos>": 3, "<unk>": 3, "<|turn>": 4}
+    tokens |= dict.fromkeys(("\n", "\n\n", "▁", "a", "b", "▁a", "ab", "▁ab", "▁▁"), 1) | BYTE_TOKENS
+    merges = ["\n \n", "▁ ▁", "▁ a", "a b", "▁a b"]
+    settings = {"merges": merges, "add_bos_token": True, "add_space_prefix": False}
+    made = tokenizer_of(tmp_path / "gemma4.gguf", "gemma4", tokens, special, **settings)
+    text = "<|turn>ab  ab é\n\nab ab\n"
+    ids = made(text)["input_ids"]
+    expected = ["<|turn>", "ab", "▁▁", "ab", "▁", "<0xC3>", "<0xA9>", "\n\n", "ab", "▁ab", "\n"]
+    assert made.convert_ids_to_tokens(ids) == expected
+    assert made.decode(ids) == text
