@@ -421,6 +421,15 @@ def test_half_of_the_experts_is_not_made_up(tmp_path: Path) -> None:
         load_model(path)
 
 
+def test_a_falcon_of_the_second_generation_is_refused(tmp_path: Path) -> None:
+    """It has groups of heads and one norm a layer, and another rotary base than the first, which no file says."""
+    config = t.FalconConfig(**FALCON_SIZES, num_kv_heads=2, new_decoder_architecture=True, num_ln_in_parallel_attn=1)
+    tensors = stored_as(t.FalconForCausalLM(config), "falcon", Quantisation.Q8_0)
+    path = write_gguf(tmp_path / "falcon2.gguf", "falcon", FALCON_SAID | {"attention.head_count_kv": 2}, tensors)
+    with pytest.raises(InputError, match=r"query_key_value\.weight of the shape \[512, 256\], where .* \[384, 256\]"):
+        load_model(str(path))
+
+
 # The expressions of llama.cpp's llama-vocab.cpp, by what a file says of its splitting.
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 OLD = (r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")
