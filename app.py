@@ -34,7 +34,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 @asynccontextmanager
 async def start(_: st.App) -> AsyncIterator[None]:
-    """Prepare for the first visitor. Two sessions that import transformers at once would break it: it is imported here."""
+    """Prepare for the first visitor. transformers is imported here: two sessions that import it at once break it."""
     send_at_once()
     import_module("core.models.loading")
     gc.freeze()  # everything imported so far stays: scanning it for garbage sometimes cost a visitor a quarter of a second

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from ..figures.heatmaps.axes import LETTER
 from ..figures.labels import thinned, without_effect, without_markup
 from ..figures.palette import DIVERGING, DIVERGING_ON_DARK, set_signed_colours
+from ..figures.theme import LETTER
 
 WIDTH = 900  # minimum width in pixels
 HEIGHT = 340  # minimum height in pixels

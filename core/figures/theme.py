@@ -12,6 +12,7 @@ from typing import Any
 from .palette import GRID, INK, TEXT
 
 PLAIN_AXIS = {"showgrid": False, "zeroline": False}
+LETTER = 0.6  # the width of a letter, as a share of its height
 
 # The height in pixels of the smallest letters: more than 0 on a wall. Whatever belongs to letters grows with them.
 smallest_letters: ContextVar[int] = ContextVar("smallest_letters", default=0)

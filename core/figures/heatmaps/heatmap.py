@@ -12,9 +12,9 @@ from ...attention.pooling import Pooled, pool
 from ..chart import Chart, Trace, scatter
 from ..labels import MAX_LABELS
 from ..palette import ALLOWED, FORBIDDEN, INK, PIN, colour_range, colours_of, largest, text_on
-from ..theme import enlarged, letters, smallest_letters, template, thick
+from ..theme import LETTER, enlarged, letters, smallest_letters, template, thick
 from ..values import Values, floats
-from .axes import LETTER, Axis, columns_axis, hidden_axis, margins_for, names_of, rows_axis
+from .axes import Axis, columns_axis, hidden_axis, margins_for, names_of, rows_axis
 from .frames import over_cells, pin_frames
 
 Scale = Literal["signed", "share", "permission"]
