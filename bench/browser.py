@@ -121,7 +121,7 @@ def read(app: App, tokens: int, picture: str) -> None:
     if asks.count():
         asks.first.click()  # once: while the work runs the button is still there, and would start it again
         app.page.wait_for_timeout(1000)
-    app.until(lambda: _is_there(app, picture), "the text was not read", patience=600)
+    app.eventually(lambda: _is_there(app, picture), patience=600)
     app.idle()
 
 
@@ -270,7 +270,7 @@ def measure_changing(browser: Browser, server: Server) -> None:
         changes = [("edit", f"off {line}") for line in muted]
         asked = urlencode([("text", text), ("model", model.name), ("layer", "29"), ("head", "2"), *changes])
         app = App(browser.new_context(viewport=SCREEN), server).open(f"/what_if?{asked}")
-        app.picture("compared first")
+        app.widget(state.picture("compared first")).locator(".js-plotly-plot").wait_for()
         app.idle()
         waited: dict[str, list[float]] = {"outcome": [], "compared second": []}
         passes = []

@@ -69,7 +69,7 @@ def stepping(browser: Browser, server: Server, tokens: int) -> None:
     app = App(browser.new_context(viewport=SCREEN), server)
     traffic = Traffic().listen(app.page)
     app.open(f"/generation?{urlencode(asked)}")
-    app.until(lambda: app.pictures(["row"])["row"] is not None, "nothing was written", patience=300)
+    app.eventually(lambda: app.drawn("row"), patience=300)
     app.idle()
     seconds, megabytes = walk(app, traffic, "row", ("ArrowRight", "ArrowLeft"))
     print(f"{tokens:5} tokens: {seconds:.2f} s from an arrow key to the step's picture, {megabytes:.2f} MB")

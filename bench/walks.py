@@ -69,7 +69,7 @@ class Walk:
         count = self.chance.choices((1, 2, 3), (6, 3, 1))[0]
         for name, act in [self.chance.choice(acts) for _ in range(count)]:
             self.done[name] += 1
-            self.last = [*self.last[-11:], f"{name} at {self.app.address}"]
+            self.last = [*self.last[-11:], f"{name} at {self.app.here}"]
             try:
                 act()
             except Error as error:  # what it would click is gone already, as for a hasty visitor
@@ -81,7 +81,7 @@ class Walk:
             self.wrong.append(f"{trouble}\n        " + "\n        ".join(self.last))
 
     def presents(self) -> bool:
-        return "present=true" in self.app.address
+        return "present=true" in self.app.here
 
     def at_the_desk(self) -> list[tuple[str, Callable[[], object]]]:
         page = self.app.page
@@ -164,14 +164,14 @@ class Walk:
         while time.monotonic() < deadline:
             try:
                 self.app.idle(0.25)
-                address = self.app.address
+                address = self.app.here
                 found = self.compared(address)
             except (Error, AssertionError) as error:
                 found = f"{type(error).__name__}: {str(error)[:200]}"
             if found is None:
                 return None
             self.app.page.wait_for_timeout(200)
-        return f"{self.app.address}: {found}"
+        return f"{self.app.here}: {found}"
 
     def compared(self, address: str) -> str | None:
         if alerts := [one for one in self.app.alerts() if "View" not in one and "Another window" not in one]:

@@ -11,7 +11,8 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeGuard
 
 import pytest
 
@@ -118,6 +119,76 @@ def mentions_attention_interface(source: str) -> list[str]:
     return [f"line {number}: {line.strip()}" for number, line in lines if any(name in line for name in names)]
 
 
+# What Playwright tells of a page at one moment. Without arguments, so do `count` and `all`, and `url` of a page.
+LOOKS = {"all_inner_texts", "all_text_contents", "aria_snapshot", "bounding_box", "content", "evaluate", "evaluate_all"}
+LOOKS |= {"evaluate_handle", "get_attribute", "inner_html", "inner_text", "input_value", "text_content", "title"}
+LOOKS |= {"is_checked", "is_disabled", "is_editable", "is_enabled", "is_hidden", "is_visible", "query_selector"}
+LOOKS |= {"element_handle", "element_handles", "eval_on_selector", "eval_on_selector_all", "query_selector_all"}
+WAITING = {"eventually", "settled"}  # look until what they are given sees what is expected
+SLEEPING = {"sleep", "wait_for_timeout"}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def looks_once(*sources: str) -> list[str]:
+    """Where tests look at a page that may not be drawn yet, or sleep: in any function but those that are waited for.
+
+    A function that looks is itself a look wherever it is called, so all files are read together. Its name stands for nothing
+    else in them.
+    """
+    trees = [ast.parse(source) for source in sources]
+    functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, Function)]
+    tests = [one for one in functions if one.name.startswith("test_") or "fixture" in decorators(one)]
+    helpers = [one for one in functions if one not in tests and one.name not in WAITING]
+    looks: set[str] = set()
+    while new := {name_of(one) for one in helpers if any(looks_of(one, looks))} - looks:
+        looks |= new
+    offences = [
+        f"line {node.lineno}: looks once, {ast.unparse(node)}" for test in tests for node in looks_of(test, looks)
+    ]
+    calls = [node for test in tests for node in ast.walk(test) if isinstance(node, ast.Call)]
+    return offences + [f"line {call.lineno}: sleeps" for call in calls if called(call) in SLEEPING]
+
+
+def looks_of(function: Function, looks: set[str]) -> Iterator[ast.expr]:
+    """The looks that a function takes itself: not those of functions within it, of what is waited for, or of what it does."""
+    waiting: list[ast.AST] = [*function.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Function):
+            continue
+        if isinstance(node, ast.Call) and called(node) in WAITING:
+            waiting.append(node.func)
+            continue
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and called(node.value).startswith("evaluate")
+        ):
+            waiting.append(node.value.func)  # something is done, whatever comes of it
+            continue
+        if is_look(node, looks):
+            yield node
+        waiting += ast.iter_child_nodes(node)
+
+
+def is_look(node: ast.AST, looks: set[str]) -> TypeGuard[ast.expr]:
+    """A property stands in `looks` with a dot before its name."""
+    if isinstance(node, ast.Attribute):
+        return f".{node.attr}" in looks or ast.unparse(node).endswith("page.url")
+    if not isinstance(node, ast.Call):
+        return False
+    is_bare = isinstance(node.func, ast.Attribute) and not node.args and not node.keywords
+    return called(node) in LOOKS | looks or (is_bare and called(node) in {"all", "count"})
+
+
+def decorators(function: Function) -> str:
+    return " ".join(map(ast.unparse, function.decorator_list))
+
+
+def name_of(function: Function) -> str:
+    return f".{function.name}" if decorators(function) == "property" else function.name
+
+
 # --- each rule fails where it should, and only there
 
 
@@ -220,6 +291,65 @@ def test_the_attention_interface_is_seen() -> None:
     assert not mentions_attention_interface("from transformers import AutoModel")
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "assert links.count() == 3",
+        "assert page.inner_text('body') == 'x'",
+        "said = page.locator('p').inner_text()\n    assert said",
+        "for way in ways.all(): way.click()",
+        "box = place.bounding_box()",
+        "if button.is_visible(): button.click()",
+        "assert page.evaluate('1') == 1",
+        "assert 'x' in app.page.url",
+        "assert heading(page) == 'x'",
+        "assert app.here == 'x'",
+        "assert app.words() == 'x'",
+        "def now(): return page.title()\n    assert now()",
+        "page.wait_for_timeout(200)",
+        "eventually(page, lambda: True)\n    time.sleep(1)",
+        "eventually(page, lambda: True) and page.title()",
+    ],
+)
+def test_looks_that_do_not_wait_are_seen(bad: str) -> None:
+    assert looks_once(HELPERS, f"def test(): pass\n\ndef test_it(page):\n    {bad}")
+
+
+HELPERS = """
+def heading(page):
+    return page.locator("h1").text_content()
+
+class App:
+    @property
+    def here(self):
+        return self.page.url
+
+    def words(self):
+        return heading(self.page)
+
+    def shows(self, words):
+        self.eventually(self.words, words)
+"""
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        "expect(links).to_have_count(3)",
+        "eventually(page, lambda: page.inner_text('body'), 'x')",
+        "app.eventually(app.words, 'x')",
+        "app.eventually(lambda: app.here, lambda here: 'x' in here)",
+        "before = app.settled(place.bounding_box)",
+        "def now(): return heading(page)\n    eventually(page, now, 'x')",
+        "app.shows('x')",
+        "page.evaluate('localStorage.clear()')",
+        "assert np.all(weights.sum(axis=1)) and 'abc'.count('a') == 1",
+    ],
+)
+def test_looks_that_wait_are_let_through(good: str) -> None:
+    assert not looks_once(HELPERS, f"def test_it(page):\n    {good}")
+
+
 # --- the rules hold in the files
 
 
@@ -254,6 +384,10 @@ def test_only_two_files_know_the_attention_interface() -> None:
 
 def test_widget_keys_live_in_the_state_module() -> None:
     assert offences(literal_keys, "pages", "ui", but="ui/state.py") == []
+
+
+def test_tests_in_the_browser_wait_for_what_they_say_of_a_page() -> None:
+    assert looks_once(*map(text, python_files("tests/browser"))) == []
 
 
 # --- and when the modules are really imported

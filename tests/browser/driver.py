@@ -1,26 +1,33 @@
-"""Headlight in a browser: a server of its own, the page worked by widget keys and roles, its pictures read as numbers."""
+"""Headlight in a browser: a server of its own, the page worked by widget keys and roles, its pictures read as numbers.
+
+A page is drawn after a test has acted, and on a busy machine much later. So a test never looks at it once: it waits with
+Playwright's `expect`, or with `eventually` for what that cannot say; tests/test_layout.py forbids the rest.
+"""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import os
+import random
 import re
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.error import URLError
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
 import numpy as np
 from numpy.typing import NDArray
-from playwright.sync_api import BrowserContext, Locator, Page, WebSocket
+from playwright.sync_api import BrowserContext, Locator, Page, WebSocket, expect
 
 from core import AttentionTrace
 from tests.source_files import ROOT
@@ -38,8 +45,13 @@ BROWSER_ARGUMENTS = (
 )
 # Of a browser context: nothing glides or blinks, which would be drawn sixty times a second by the processor.
 STILL: dict[str, Any] = {"reduced_motion": "reduce"}
-PATIENCE = 60.0  # seconds; only a failing test waits that long
+PATIENCE = 120.0  # seconds until what must come is missed; only a failing test waits that long
+expect.set_options(timeout=1000 * PATIENCE)
 FRAMES = 60  # that a browser draws in a second, where it can
+# How many times slower than this machine the browser and the servers are, to find tests and pages that depend on their speed.
+SLOW_BROWSER, SLOW_SERVER = (float(os.environ.get(f"HEADLIGHT_SLOW_{what}", "1")) for what in ("BROWSER", "SERVER"))
+SLICE = 0.02  # seconds for which a slow server runs until it is held up again
+Seen = TypeVar("Seen")
 
 # The stages of a trace by the names of their pictures, spelled out here so that the app's own table is tested too.
 STAGES: dict[str, Callable[[AttentionTrace], NDArray]] = {
@@ -71,9 +83,7 @@ class Server:
     """`streamlit run app.py`, as a person starts it, on a free port; torch gets one thread, or what OMP_NUM_THREADS says."""
 
     def __init__(self, script: str = "app.py") -> None:
-        with socket.socket() as probe:
-            probe.bind(("localhost", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.address = f"http://localhost:{self.port}"
         self._script = script
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process that writes to it
@@ -81,7 +91,12 @@ class Server:
 
     def _start(self) -> subprocess.Popen:
         environment = {"OMP_NUM_THREADS": "1"} | os.environ | self._environment()
-        return subprocess.Popen(self._command(), cwd=ROOT, env=environment, stdout=self._log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            self._command(), cwd=ROOT, env=environment, stdout=self._log, stderr=subprocess.STDOUT
+        )
+        if SLOW_SERVER > 1:
+            threading.Thread(target=_hold_up, args=[process], daemon=True).start()
+        return process
 
     def _command(self) -> tuple[str, ...]:
         options = ("--server.headless", "true", "--server.port", str(self.port))
@@ -131,6 +146,23 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def free_port() -> int:
+    """Below those that the system gives to connections, of which one could take it before a server listens there."""
+    with socket.socket() as probe:
+        while True:
+            with contextlib.suppress(OSError):
+                probe.bind(("localhost", port := random.randrange(20_000, 32_000)))
+                return port
+
+
+def _hold_up(process: subprocess.Popen) -> None:
+    while process.poll() is None:
+        time.sleep(SLICE)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(SLICE * (SLOW_SERVER - 1))
+        process.send_signal(signal.SIGCONT)
 
 
 class Proxy(Server):
@@ -186,22 +218,16 @@ _READ = """
 }))
 """
 
-# What a widget shows; null while it is being drawn.
-_VALUE = """
-(widget) => {
+# What widgets show; null while one is being drawn.
+_VALUES = """
+(keys) => Object.fromEntries(keys.flatMap((key) => {
+    const widget = document.querySelector(`.st-key-${key}`);
+    if (!widget) return [];
     const chosen = widget.querySelector("[role=radio][aria-checked=true]");
-    if (chosen) return chosen.innerText;
     const field = widget.querySelector("input[type=checkbox]") ?? widget.querySelector("input, textarea");
-    if (!field) return null;
-    if (field.type === "checkbox") return field.checked ? "True" : "False";
-    return field.value || field.placeholder;
-}
-"""
-_VALUES = f"""
-(keys) => Object.fromEntries(keys.flatMap((key) => {{
-    const widget = document.querySelector(`.st-key-${{key}}`);
-    return widget ? [[key, ({_VALUE})(widget)]] : [];
-}}))
+    if (chosen || !field) return [[key, chosen?.innerText ?? null]];
+    return [[key, field.type === "checkbox" ? (field.checked ? "True" : "False") : field.value || field.placeholder]];
+}))
 """
 
 # The middle of a cell on the screen once nothing lies over it; null while the picture is being drawn anew.
@@ -224,34 +250,46 @@ _PLACE = """
 _IS_POINTED_AT = """
 ([key, row, column]) => {
     const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`);
-    return Boolean(chart && chart._hoverdata && chart._hoverdata.some((at) => at.y === row && at.x === column));
+    const isThere = (at) => Math.max(Math.abs(at.y - row), Math.abs(at.x - column)) < 1e-6; // numbers of points are rounded
+    return Boolean(chart && chart._hoverdata && chart._hoverdata.some(isThere));
 }
 """
 
-# Notes whether the server has answered since the page last sent something: on a busy machine that takes longer than any pause.
+# Notes whether a run of the script has begun since the page last asked for one: on a busy machine that takes longer than any
+# pause. Messages are protocol buffers. In one to the server, `rerun_script` is field 11. In one from it, `new_session` is field
+# 4, before which only fields 1 and 2 can stand, each with its length.
 _NOTE_ANSWERS = """
 window.WebSocket = class extends WebSocket {
     constructor(...address) {
         super(...address);
-        this.addEventListener("message", () => { window.isUnanswered = false; });
+        this.addEventListener("message", ({ data }) => {
+            const bytes = new Uint8Array(data);
+            let at = 0;
+            while (bytes[at] === 0x0a || bytes[at] === 0x12) {
+                let length = 0, shift = 0;
+                do length |= (bytes[++at] & 0x7f) << shift, shift += 7; while (bytes[at] & 0x80);
+                at += 1 + length;
+            }
+            if (bytes[at] === 0x22) window.isUnanswered = false;
+        });
     }
     send(message) {
-        window.isUnanswered = true;
+        if (new Uint8Array(message)[0] === 0x5a) window.isUnanswered = true;
         super.send(message);
     }
 };
 """
 
 # The script has ended, nothing is left over from an earlier run and every picture is drawn, and all that for so many frames of
-# the browser one after the other: where a machine is busy, frames are late too.
+# the browser one after the other since somebody asked: where a machine is busy, frames are late too.
 _IDLE = """
-(frames) => {
+([frames, asked]) => {
     const app = document.querySelector("[data-testid=stApp]");
     const quiet = !window.isUnanswered && app !== null && app.dataset.testScriptState === "notRunning"
         && app.dataset.testConnectionState === "CONNECTED" && document.querySelector("[data-stale=true]") === null
         && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
-    window.quietFrames = quiet ? window.quietFrames + 1 || 1 : 0;
-    return window.quietFrames > frames;
+    if (!quiet || window.quiet?.asked !== asked) window.quiet = { asked, frames: 0 };
+    return quiet && (window.quiet.frames += 1) > frames;
 }
 """
 
@@ -322,11 +360,45 @@ def difference(picture: Picture | None, expected: NDArray | None) -> str | None:
     return None
 
 
-def _in_equation(stage: str, trace: AttentionTrace) -> NDArray:
-    return STAGES[stage](trace).T if stage == "Key" else STAGES[stage](trace)
+def troubles(pictures: Mapping[str, Picture | None], expected: Mapping[str, NDArray | None]) -> dict[str, str]:
+    """What is wrong with each picture, by its name."""
+    found = {name: difference(pictures[name], numbers) for name, numbers in expected.items()}
+    return {name: trouble for name, trouble in found.items() if trouble is not None}
 
 
 # --- the page
+
+
+def new_page(context: BrowserContext) -> Page:
+    context.set_default_timeout(1000 * PATIENCE)
+    page = context.new_page()
+    if SLOW_BROWSER > 1:
+        context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOW_BROWSER})
+    return page
+
+
+def eventually(page: Page, look: Callable[[], Seen], expected: object = bool, patience: float = PATIENCE) -> Seen:
+    """Look at a page until what is seen is as expected, and return it; at the end of all patience say what was seen last.
+
+    expected  a value, or a function that says whether a value will do
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            seen = look()
+            if expected(seen) if callable(expected) else seen == expected:
+                return seen
+            last = repr(seen)
+        except Exception as error:  # what is just being drawn has no text, no place and no numbers
+            last = f"{type(error).__name__}: {error}"
+        if time.monotonic() > deadline:
+            wanted = "" if callable(expected) else f", not {expected!r}"
+            raise AssertionError(f"last seen: {last[:3000]}{wanted} (at {page.url}, alerts: {_alerts(page)})")
+        page.wait_for_timeout(50)
+
+
+def _alerts(page: Page) -> list[str]:
+    return page.get_by_role("alert").all_inner_texts()
 
 
 class App:
@@ -334,10 +406,11 @@ class App:
 
     def __init__(self, context: BrowserContext, server: Server) -> None:
         self.server = server
-        self.page: Page = context.new_page()
+        self.page = new_page(context)
         self.page.add_init_script(_NOTE_ANSWERS)
         self.problems: list[str] = []
         self.sent: list[str | bytes] = []  # messages to the server
+        self._asked = 0  # how often
         self.page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
         self.page.on("dialog", self._dialog)
         self.page.on("console", self._console)
@@ -386,81 +459,152 @@ class App:
 
     def open(self, path: str = "/step_by_step") -> Self:
         self.page.goto(self.server.address + path, wait_until="commit")
-        self.page.locator("[class*=st-key-]").first.wait_for(
-            state="attached", timeout=PATIENCE * 1000
-        )  # before, nothing runs either
+        expect(self.page.locator("[class*=st-key-]").first).to_be_attached()  # before, nothing runs either
         return self.idle()
 
     def go(self, path: str) -> Self:
         """To another address in the same session, as the browser's own buttons go: for a fraction of what opening it takes."""
         arrive = "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }"
         self.page.evaluate(arrive, path)
-        self.until(lambda: self.address.partition("?")[0] == path.partition("?")[0], f"{path} does not open")
+        return self.reaches(path)
+
+    def follow(self, link: str, path: str) -> Self:
+        """Click a link that leads to another page."""
+        self.idle().page.get_by_role("link", name=link, exact=True).first.click()
+        return self.reaches(path)
+
+    def reaches(self, path: str) -> Self:
+        """Wait until the page of this address is there, whatever the address says of it."""
+        self.eventually(lambda: self.here.partition("?")[0], path.partition("?")[0])
         return self.idle()
 
     def idle(self, calm: float = 0.3) -> Self:
         """Wait until nothing runs any more, and has not for `calm` seconds: a slider tells what is chosen after 0.2."""
-        self.page.evaluate("window.quietFrames = 0")
-        frames = round(calm * FRAMES)
-        self.page.wait_for_function(_IDLE, arg=frames, timeout=PATIENCE * 1000, polling="raf")
+        self._asked += 1
+        self.page.wait_for_function(_IDLE, arg=[round(calm * FRAMES), self._asked], polling="raf")
         return self
 
     def reconnected(self) -> Self:
         """Wait until the connection is lost, and until it is there again."""
         for is_or_not in ("!==", "==="):
             connected = f"document.querySelector('.stApp').dataset.testConnectionState {is_or_not} 'CONNECTED'"
-            self.page.wait_for_function(connected, timeout=PATIENCE * 1000)
+            self.page.wait_for_function(connected)
         return self.idle()
 
+    # --- what is seen: each says what is there at this moment, so it is looked at by `eventually`
+
+    def eventually(self, look: Callable[[], Seen], expected: object = bool, patience: float = PATIENCE) -> Seen:
+        return eventually(self.page, look, expected, patience)
+
+    def settled(self, look: Callable[[], Seen]) -> Seen:
+        """What nobody knows before, once nothing runs: seen twice. It is what something else is compared with later."""
+        before: list[Seen] = []
+
+        def is_as_before(seen: Seen) -> bool:
+            before.append(seen)
+            return before[-2:-1] == [seen]
+
+        return self.eventually(lambda: self.idle() and look(), is_as_before)
+
     @property
-    def address(self) -> str:
+    def here(self) -> str:
         """Path and query of the address, to be opened on another server."""
         return self.page.url.removeprefix(self.server.address)
 
-    # --- widgets, by their keys
+    @property
+    def said(self) -> dict[str, list[str]]:
+        """What the address says after its path."""
+        return parse_qs(urlsplit(self.page.url).query)
+
+    def alerts(self) -> list[str]:
+        """The texts of all boxes that say that something is wrong."""
+        return _alerts(self.page)
+
+    # --- what is waited for
+
+    def says(self, *words: str) -> App:
+        """All of these words are on the page."""
+        for part in words:
+            expect(self.page.locator("body")).to_contain_text(part, use_inner_text=True)
+        return self
+
+    def never_says(self, *words: str) -> App:
+        """None of these words are on the page, now that nothing runs."""
+        for part in words:
+            expect(self.idle().page.locator("body")).not_to_contain_text(part, use_inner_text=True)
+        return self
+
+    def complains(self, *words: str) -> App:
+        """One box says that something is wrong, in these words."""
+        self.eventually(self.alerts, lambda alerts: any(all(word in alert for word in words) for alert in alerts))
+        return self
+
+    def is_well(self) -> App:
+        """No box says that something is wrong, now that nothing runs."""
+        expect(self.idle().page.get_by_role("alert")).to_have_count(0)
+        return self
+
+    def has(self, key: str, shown: str) -> App:
+        """A widget shows this: typed text, the chosen option, or what stands for an empty choice."""
+        self.reached(key).eventually(lambda: self.fields([key]), {key: shown})
+        return self
+
+    # --- widgets, by their keys: whoever works one waits until nothing runs, as people do
 
     def widget(self, key: str) -> Locator:
         return self.page.locator(f".st-key-{key}")
 
     def reached(self, key: str) -> App:
-        """With the popover open that has this field, if it is in one; a click elsewhere closes it."""
-        if (popover := POPOVERS.get(key)) is not None and not self.widget(key).count():
-            self.unfold(popover).widget(key).wait_for()
-        return self
+        """With the popover open that has this field, if it is in one."""
+        return self.unfold(POPOVERS[key]) if key in POPOVERS else self
+
+    def unfold(self, name: str, *, fold: bool = False) -> App:
+        """Open a popover, or close it; a click elsewhere closes it too."""
+        button = self.page.get_by_test_id("stPopoverButton").filter(has_text=re.compile(re.escape(name)))
+
+        def is_as_wanted() -> bool:
+            if button.get_attribute("aria-expanded") == str(not fold).lower():
+                return True
+            button.click()
+            return False
+
+        self.idle().eventually(is_as_wanted)
+        return self.idle()
 
     def choose(self, key: str, option: object) -> App:
         """Choose from a select box."""
-        self.reached(key)
-        box = self.widget(key).get_by_role("combobox")
-        box.click()
-        box.fill(str(option))
-        self.page.get_by_role("option", name=str(option), exact=True).click()
-        return self
+        return self._choose(key, str(option), str(option))
 
     def choose_place(self, key: str, place: int) -> App:
         """Choose the token at this position from a box of tokens: "it (10)"."""
-        box = self.reached(key).widget(key).get_by_role("combobox")
+        return self._choose(key, f"({place})", re.compile(rf"\({place}\)$"))
+
+    def _choose(self, key: str, typed: str, option: str | re.Pattern[str]) -> App:
+        box = self.idle().reached(key).widget(key).get_by_role("combobox")
         box.click()
-        box.fill(f"({place})")
-        self.page.get_by_role("option", name=re.compile(rf"\({place}\)$")).click()
+        box.fill(typed)
+        self.page.get_by_role("option", name=option, exact=True).click()
         return self
 
     def press(self, key: str, name: str) -> App:
         """Press one of the buttons of a segmented control."""
-        self.widget(key).get_by_role("radio", name=name, exact=True).click()
+        self.idle().widget(key).get_by_role("radio", name=name, exact=True).click()
         return self
 
     def toggle(self, key: str, name: str) -> App:
         """Press one of several pills that can be on together."""
-        self.widget(key).get_by_role("button", name=name, exact=True).click()
+        self.idle().widget(key).get_by_role("button", name=name, exact=True).click()
         return self
 
-    def unfold(self, name: str) -> App:
-        """Open a popover, or close it."""
-        self.page.get_by_test_id("stPopoverButton").filter(has_text=re.compile(re.escape(name))).click()
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def click(self, name: str) -> App:
+        """Click the button of this name."""
+        self.idle().button(name).click()
         return self
 
-    def rows(self, key: str) -> list[list[str]]:
+    def listed(self, key: str) -> list[list[str]]:
         """The rows of a table that are in sight, as it tells them to those who cannot see it."""
         self.widget(key).scroll_into_view_if_needed()
         return (
@@ -471,44 +615,40 @@ class App:
 
     def mark_row(self, key: str, row: int) -> App:
         """Mark a row of a table in the column before the first one."""
-        cells = self.widget(key).locator(".dvn-scroller")
+        cells = self.idle().widget(key).locator(".dvn-scroller")
         cells.click(position={"x": 15, "y": 35 + 35 * row + 17})
         return self
 
     def switch(self, key: str) -> App:
         """Turn a toggle or a checkbox, which has its label beside it and its input hidden."""
-        self.reached(key)
-        self.widget(key).locator("label").click()
+        self.idle().reached(key).widget(key).locator("label").click()
         return self
 
     def write(self, key: str, text: str) -> App:
         """Type into a text field and leave it."""
-        self.reached(key)
-        field = self.widget(key).get_by_role("textbox")
+        field = self.idle().reached(key).widget(key).get_by_role("textbox")
         field.fill(text)
-        field.press("Control+Enter" if field.evaluate("field => field.tagName") == "TEXTAREA" else "Enter")
+        field.press("Control+Enter")
         return self
 
-    def number(self, key: str, number: float | None) -> App:
-        """Type a number; None empties the field."""
-        self.reached(key)
-        field = self.widget(key).get_by_role("spinbutton")
-        field.fill("" if number is None else str(number))
+    def number(self, key: str, number: float) -> App:
+        field = self.idle().reached(key).widget(key).get_by_role("spinbutton")
+        field.fill(str(number))
         field.press("Enter")
         return self
 
-    def value(self, key: str) -> str:
-        """What a widget shows: typed text, the chosen option, or what stands for an empty choice."""
-        return self.widget(key).evaluate(f"widget => ({_VALUE})(widget)")
+    def upload(self, key: str, file: Any) -> App:
+        self.idle().widget(key).locator("input[type=file]").set_input_files(file)
+        return self
+
+    def fields(self, keys: Iterable[str]) -> dict[str, str]:
+        """What all those of these widgets that are on the page show at this moment."""
+        return self.page.evaluate(_VALUES, list(keys))
 
     def place(self, key: str) -> int | None:
         """The position of the token that a box of tokens shows: 10 of "it (10)" and of "it (10), suggested"."""
-        named = re.search(r"\((\d+)\)(, suggested)?$", self.value(key))
+        named = re.search(r"\((\d+)\)(, suggested)?$", self.fields([key])[key])
         return None if named is None else int(named[1])
-
-    def values(self, keys: Iterable[str]) -> dict[str, str]:
-        """What all those of these widgets that are on the page show at this moment."""
-        return self.page.evaluate(_VALUES, list(keys))
 
     # --- pictures, by their names
 
@@ -518,38 +658,25 @@ class App:
         read = [found[state.picture(name)] for name in names]
         return {name: None if chart is None else Picture(**chart) for name, chart in zip(names, read, strict=True)}
 
-    def picture(self, name: str) -> Picture:
-        """The picture of that name, once it is there: between two runs of the page the old and the new one can overlap."""
-        found: Picture | None = None
-
-        def is_there() -> bool:
-            nonlocal found
-            found = self.pictures([name])[name]
-            return found is not None
-
-        self.until(is_there, f"there is no picture {name!r}")
-        assert found is not None
+    def drawn(self, name: str) -> Picture:
+        """The picture of that name: between two runs of the page there may be none."""
+        found = self.pictures([name])[name]
+        assert found is not None, f"there is no picture {name!r}"
         return found
 
     def shows(self, expected: Mapping[str, NDArray | None]) -> App:
         """Wait until every named picture shows these numbers, or is not there if they are None."""
-        wrong: dict[str, str] = {}
-
-        def as_expected() -> bool:
-            nonlocal wrong
-            drawn = self.pictures(expected)
-            found = {name: difference(drawn[name], numbers) for name, numbers in expected.items()}
-            wrong = {name: trouble for name, trouble in found.items() if trouble is not None}
-            return not wrong
-
-        self.until(as_expected, lambda: "; ".join(f"picture {name!r} {trouble}" for name, trouble in wrong.items()))
+        self.eventually(lambda: troubles(self.pictures(expected), expected), {})
         return self
 
-    def equation(self) -> dict[str, Picture] | None:
-        """The small pictures of the equation by their stages, each with the frames that lie on it; None while there is none."""
-        whole = self.pictures(["equation"])["equation"]
-        if whole is None:
-            return None
+    def pins(self, picture: str, row: int | None, column: int | None) -> App:
+        """Wait until this cell of a picture is framed."""
+        self.eventually(lambda: self.drawn(picture).pinned, (row, column))
+        return self
+
+    def equation(self) -> dict[str, Picture]:
+        """The small pictures of the equation by their stages, each with the frames that lie on it."""
+        whole = self.drawn("equation")
         found = {}
         for place, (stage, trace) in enumerate(zip(EQUATION, whole.data, strict=True), start=1):
             axis = f"x{place if place > 1 else ''}"
@@ -559,82 +686,41 @@ class App:
 
     def shows_trace(self, trace: AttentionTrace, *, stages: Iterable[str] = EQUATION) -> App:
         """Wait until the equation shows these stages of this trace, which is short enough for a cell each."""
-        wrong: dict[str, str] = {}
-
-        def as_expected() -> bool:
-            nonlocal wrong
-            drawn = self.equation() or {}
-            found = {stage: difference(drawn.get(stage), _in_equation(stage, trace)) for stage in stages}
-            wrong = {stage: trouble for stage, trouble in found.items() if trouble is not None}
-            return not wrong
-
-        self.until(as_expected, lambda: "; ".join(f"{stage!r} {trouble}" for stage, trouble in wrong.items()))
+        expected = {stage: STAGES[stage](trace).T if stage == "Key" else STAGES[stage](trace) for stage in stages}
+        self.eventually(lambda: troubles(self.equation(), expected), {})
         return self
 
     def click_stage(self, stage: str) -> App:
         """Click the small picture of a stage."""
-        box = self.widget(state.picture("equation")).locator(f".nsewdrag[data-subplot^=x{self._number(stage)}y]")
+        number = EQUATION.index(stage) + 1
+        box = self.widget(state.picture("equation")).locator(
+            f".nsewdrag[data-subplot^=x{number if number > 1 else ''}y]"
+        )
         box.scroll_into_view_if_needed()
         box.click()
         return self
 
-    @staticmethod
-    def _number(stage: str) -> str:
-        place = EQUATION.index(stage)
-        return str(place + 1) if place else ""
-
     def click_cell(self, picture: str, row: float, column: float, to: tuple[float, float] | None = None) -> App:
-        """Point with the mouse at the middle of a cell and click as soon as the picture says which cell that is.
+        """Point with the mouse at the middle of a cell, or at a point, and click as soon as the picture says which one that is.
 
         to  the cell where the mouse is released; None: the same
         """
-        cell = [state.picture(picture), row, column]
+        key = state.picture(picture)
 
-        def pointed_at() -> bool:
-            place = self.page.evaluate(_PLACE, cell)
-            if place is None:
-                return False
-            self.page.mouse.move(*place)
-            return self.page.evaluate(_IS_POINTED_AT, cell)
+        def end() -> tuple[float, float] | None:
+            """Where the mouse is to be released, once it is on the cell."""
+            self.page.mouse.move(*self.page.evaluate(_PLACE, [key, row, column]))
+            is_there = self.page.evaluate(_IS_POINTED_AT, [key, row, column])
+            return self.page.evaluate(_PLACE, [key, *(to or (row, column))]) if is_there else None
 
-        self.until(pointed_at, f"cell ({row}, {column}) of {picture!r} cannot be pointed at")
-        end = (
-            None if to is None else self.page.evaluate(_PLACE, [cell[0], *to])
-        )  # Plotly covers the page until the release
-        self.page.mouse.down()
-        if end is not None:
-            self.page.mouse.move(*end, steps=3)
+        released = self.eventually(end)
+        self.page.mouse.down()  # Plotly covers the page until the release
+        if to is not None:
+            self.page.mouse.move(*released, steps=3)
         self.page.mouse.up()
         return self
 
-    def click_near(self, picture: str, x: float, y: float) -> App:
-        """Click two pixels beside a point of a picture whose axes are numbers."""
-        place = self.page.evaluate(
-            """([key, x, y]) => {
-                const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`);
-                chart.scrollIntoView({ block: "center", behavior: "instant" });
-                const { xaxis, yaxis } = chart._fullLayout, box = chart.getBoundingClientRect();
-                return [box.left + xaxis._offset + xaxis.l2p(x), box.top + yaxis._offset + yaxis.l2p(y)];
-            }""",
-            [state.picture(picture), x, y],
-        )
-        self.page.mouse.click(place[0] + 2, place[1] - 2)
-        return self
-
-    def until(self, condition: Callable[[], bool], complaint: Callable[[], str] | str, patience: float = 20) -> None:
-        """Wait for a condition; on a busy machine everything takes longer than one thinks."""
-        deadline = time.monotonic() + patience
-        while not condition():
-            if time.monotonic() > deadline:
-                said = complaint() if callable(complaint) else complaint
-                raise AssertionError(f"{said} (at {self.page.url}; alerts: {self.alerts()})")
-            self.page.wait_for_timeout(50)
-
-    def alerts(self) -> list[str]:
-        """The texts of all boxes that say that something is wrong."""
-        return self.page.get_by_role("alert").all_inner_texts()
-
-    def tokens(self, picture: str, axis: str) -> list[str]:
+    def ticks(self, picture: str, axis: str) -> list[str]:
         """The tick labels of an axis ("x" columns, "y" rows) as the browser has drawn them; some may be left out for room."""
         labels = self.widget(state.picture(picture)).locator(f".{axis}tick text")
         return [label.strip() for label in labels.all_text_contents()]

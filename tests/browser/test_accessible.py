@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,15 +41,19 @@ def app(visits: Visits, server: Server) -> Iterator[App]:
         app.page.emulate_media(color_scheme="null")
 
 
-def found(app: App, rules: dict[str, Any]) -> list[str]:
-    """What axe-core finds on the page as it is."""
-    response = Axe().run(app.page, options={"runOnly": rules, "resultTypes": ["violations"]}).response
-    return [
-        f"{one['id']}: {node['html']} ({node['failureSummary']})"
-        for one in response["violations"]
-        for node in one["nodes"]
-        if not any(one["id"] == rule and words in node["html"] for rule, words in OF_STREAMLIT)
-    ]
+def finds_nothing(app: App, rules: dict[str, Any]) -> None:
+    """axe-core, on the page once nothing runs."""
+
+    def found() -> list[str]:
+        response = Axe().run(app.page, options={"runOnly": rules, "resultTypes": ["violations"]}).response
+        return [
+            f"{one['id']}: {node['html']} ({node['failureSummary']})"
+            for one in response["violations"]
+            for node in one["nodes"]
+            if not any(one["id"] == rule and words in node["html"] for rule, words in OF_STREAMLIT)
+        ]
+
+    app.idle().eventually(found, [])
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -57,21 +62,20 @@ def test_axe_finds_nothing(app, page):
     app.page.emulate_media(color_scheme="light")
     address = ADDRESSES.get(page, f"/{page}")
     app.idle().go(address)  # pages run again in another theme
-    app.page.wait_for_function(
-        "[...document.images].every(image => image.complete)"
-    )  # a page that is left has none any more
-    assert app.address.startswith(address)  # how a page is shown says nothing of what it shows
+    # A page that is left has no images any more. How a page is shown says nothing of what it shows.
+    app.page.wait_for_function("[...document.images].every(image => image.complete)")
+    app.eventually(lambda: app.here.startswith(address))
     if page == "heads":
-        app.press(state.SHOWN_AS, "Text").idle()
-    assert found(app, {"type": "tag", "values": RULES}) == []
-    assert app.page.title()
+        app.press(state.SHOWN_AS, "Text")
+    finds_nothing(app, {"type": "tag", "values": RULES})
+    expect(app.page).to_have_title(re.compile("."))
     if page == PAGES[-1]:
         app.widget(state.SHARE).get_by_role("button").click()
-        app.page.get_by_role("dialog").wait_for()
-        assert found(app.idle(), {"type": "tag", "values": RULES}) == []
+        expect(app.page.get_by_role("dialog")).to_be_visible()
+        finds_nothing(app, {"type": "tag", "values": RULES})
     if page in IN_THE_DARK:
         app.page.emulate_media(color_scheme="dark")
-        assert found(app.idle(), {"type": "rule", "values": ["color-contrast"]}) == []
+        finds_nothing(app, {"type": "rule", "values": ["color-contrast"]})
 
 
 def rgb(colour: str) -> str:
@@ -85,13 +89,11 @@ def test_a_cell_is_read_out_and_chosen_by_keyboard(app):
     weights = attend(numbers.query, numbers.key, numbers.value).weights
     chart = app.widget(state.picture("As it is")).locator(".js-plotly-plot")
     said = app.page.locator("[aria-live=polite].said")
-    at = np.array(app.picture("As it is").pinned, dtype=int)  # where it begins
+    at = np.array(app.settled(lambda: app.drawn("As it is").pinned), dtype=int)  # where it begins
 
-    def reads(row: int, column: int) -> bool:
+    def reads(row: int, column: int) -> None:
         number = f"{weights[row, column]:.3g}"
-        return (said.text_content() or "").startswith(
-            f"query q{row} ({row}), key k{column} ({column}), weight {number}, "
-        )
+        expect(said).to_contain_text(f"query q{row} ({row}), key k{column} ({column}), weight {number}, ")
 
     chart.focus()
     for key, step in (
@@ -103,17 +105,15 @@ def test_a_cell_is_read_out_and_chosen_by_keyboard(app):
     ):
         app.page.keyboard.press(key)
         at = np.clip(at + step, 0, (5, 7))
-        assert reads(*at), f"{key}: {said.text_content()}"
+        reads(*at)
     app.page.keyboard.press("ArrowLeft")
     app.page.keyboard.press("Enter")
-    app.until(lambda: app.picture("As it is").pinned == (1, 6), "the cell is not chosen")
-    app.idle()
-    assert app.address.endswith("query=1&key=6")
+    app.pins("As it is", 1, 6).eventually(lambda: app.here.endswith("query=1&key=6"))
     # The picture has been drawn anew, and the focus is still on its cell.
-    app.page.keyboard.press("ArrowLeft")
-    assert reads(1, 5)
+    app.idle().page.keyboard.press("ArrowLeft")
+    reads(1, 5)
     app.page.keyboard.press("Escape")
-    assert said.text_content() == ""
+    expect(said).to_be_empty()
 
 
 def test_figures_follow_the_theme(app):
@@ -121,5 +121,5 @@ def test_figures_follow_the_theme(app):
     scales = "[...document.querySelectorAll('.js-plotly-plot')].flatMap((plot) => plot.data.map((trace) => trace.colorscale))"
     for scheme, colour, signed in (("dark", TEXT_ON_DARK, DIVERGING_ON_DARK), ("light", TEXT, DIVERGING)):
         app.page.emulate_media(color_scheme=scheme)
-        expect(label).to_have_css("fill", rgb(colour), timeout=20_000)
-        assert signed in app.page.evaluate(scales), f"the signed matrices do not have the colours for {scheme}"
+        expect(label).to_have_css("fill", rgb(colour))
+        app.eventually(lambda: app.page.evaluate(scales), lambda scales, signed=signed: signed in scales)

@@ -32,4 +32,4 @@ def test_no_click_on_a_mask_is_lost_or_counts_twice(go):
     app.click_cell("mask", 0, 1)  # with the mouse, after many runs of the page
     expected[0, 1] = not expected[0, 1]
     shows_the_mask()
-    assert app.values([state.CELLS])[state.CELLS] == m.to_rows(expected)
+    app.has(state.CELLS, m.to_rows(expected))

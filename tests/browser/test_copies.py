@@ -74,22 +74,19 @@ def test_a_visitor_whose_copy_dies_goes_on_with_another(visits: Visits, site: tu
     with visits.to(proxy) as visit:
         app = visit(f"{OWN}&stage=scaled")
         app.page.get_by_text("Upload files instead").click()
-        app.widget(state.ARCHIVE).locator("input[type=file]").set_input_files(file)
-        app.shows({AS_IT_IS: own.scaled}).click_cell(AS_IT_IS, 1, 2).idle()
+        app.upload(state.ARCHIVE, file).shows({AS_IT_IS: own.scaled}).click_cell(AS_IT_IS, 1, 2).pins(AS_IT_IS, 1, 2)
         [mine] = [copy for copy, sessions in zip(copies, before, strict=True) if copy.sessions > sessions]
         [other] = [copy for copy in copies if copy is not mine]
 
         os.kill(mine.process_id, signal.SIGKILL)
         typed = attend(np.array([[1, 0], [0, 1], [1, 1]]), np.array([[1, 0], [0, 1], [1, 1], [-1, 1]]), np.ones((4, 1)))
-        app.reconnected().shows({AS_IT_IS: typed.scaled}).idle()  # what the address says, without the file
-        assert "no longer on the server" in app.page.locator("body").inner_text()
-        assert app.address == f"{OWN}&stage=scaled&query=1&key=2"
+        app.reconnected().shows({AS_IT_IS: typed.scaled})  # what the address says, without the file
+        app.says("no longer on the server").eventually(lambda: app.here, f"{OWN}&stage=scaled&query=1&key=2")
         assert other.sessions == before[copies.index(other)] + 1
         app.click_stage("Raw scores").shows({AS_IT_IS: typed.raw})
-        app.widget(state.ARCHIVE).locator("input[type=file]").set_input_files(file)
-        app.shows({AS_IT_IS: own.raw})
+        app.upload(state.ARCHIVE, file).shows({AS_IT_IS: own.raw})
 
         mine.start_again()
-        assert app.open(app.address).alerts() == []
+        app.open(app.settled(lambda: app.here)).is_well()
         assert mine.sessions == 0  # the visitor has stayed with the other one
         app.problems.clear()  # the connection was lost

@@ -8,29 +8,31 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from tests.browser.driver import App, Server
+from tests.browser.driver import App, Server, new_page
 from tests.source_files import ROOT
 from ui import state
+from ui.lessons import LESSONS
 
 
 def test_a_page_in_a_frame_begins_with_its_heading(browser: Browser, server: Server, tmp_path: Path) -> None:
     """In the dark theme, as the address asks for it, on a machine that prefers a light one."""
-    page = browser.new_page(viewport={"width": 860, "height": 660}, color_scheme="light")
+    page = new_page(browser.new_context(viewport={"width": 860, "height": 660}, color_scheme="light"))
     host = tmp_path / "somebody_elses.html"
     address = f"{server.address}/softmax?embed=true&embed_options=dark_theme&scores=1%2C+2"
     host.write_text(f'<iframe src="{address}" width="800" height="600"></iframe>', encoding="utf-8")
     page.goto(host.as_uri())
     frame = page.frame_locator("iframe")
-    frame.get_by_role("heading", name="Softmax").wait_for()
-    frame.locator(f".st-key-{state.picture('weights')} .js-plotly-plot").wait_for()
-    settled = page.frames[1].wait_for_function  # where the page is still being laid out, that is waited for
-    settled("() => document.querySelector('h3').getBoundingClientRect().top < 60")
-    assert frame.get_by_text("Step by step").filter(visible=True).count() == 0
-    assert not frame.locator(f".st-key-{state.SHARE}").is_visible()
-    assert frame.locator(f".st-key-{state.SCORES} input").input_value() == "1, 2"
+    expect(frame.get_by_role("heading", name="Softmax")).to_be_visible()
+    expect(frame.locator(f".st-key-{state.picture('weights')} .js-plotly-plot")).to_be_visible()
+    for holds in ("h3.getBoundingClientRect().top < 60", "html.scrollWidth <= html.clientWidth"):
+        page.frames[1].wait_for_function(
+            f"() => [...document.querySelectorAll('h3')].some((h3, _, all, html = document.documentElement) => {holds})"
+        )
+    expect(frame.get_by_text("Step by step").filter(visible=True)).to_have_count(0)
+    expect(frame.locator(f".st-key-{state.SHARE}")).to_be_hidden()
+    expect(frame.locator(f".st-key-{state.SCORES} input")).to_have_value("1, 2")
     expect(frame.locator(".stApp")).to_have_css("background-color", "rgb(20, 23, 28)")
-    settled("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    page.close()
+    page.context.close()
 
 
 # What is cut off or has to be scrolled sideways: the page itself, a picture beyond its edge, a box whose content is wider. The
@@ -59,14 +61,9 @@ def test_every_page_fits_into_the_frame_that_is_promised(visit: Callable[..., Ap
     app = visit(promised, width=800, height=600)
     paths = sorted(path.stem for path in (ROOT / "pages").rglob("*.py"))
     assert {"heads", "softmax"} < set(paths)
-    headings = {_heading(app)}
-    assert not app.page.evaluate(_CUT)
+    app.eventually(lambda: app.page.evaluate(_CUT), [])
     for path in paths:
         app.go(f"/{'' if path == 'gallery' else path}?embed=true")
-        assert not app.page.evaluate(_CUT), path
-        headings.add(_heading(app))
-    assert len(headings) == len(paths)  # each of them has been there
-
-
-def _heading(app: App) -> str:
-    return app.page.get_by_role("heading").first.inner_text()
+        title = {"gallery": "Headlight"}.get(path) or LESSONS.get(path) or path.replace("_", " ").capitalize()
+        expect(app.page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+        app.eventually(lambda: app.page.evaluate(_CUT), [])

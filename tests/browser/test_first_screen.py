@@ -51,39 +51,38 @@ OPENS = {
 OF_A_PAIR = {"heads?metric=pair": ("3.1 looks hardest from “it” to “animal” (67.7%)", ["atlas", "head"])}
 
 
-def end_of(app: App, finding: str) -> float:
-    place = app.page.get_by_text(finding)
-    assert place.count(), f"the page does not say: {finding}"
-    return bottom(place.first)
-
-
 def bottom(place: Locator) -> float:
     box = place.bounding_box()
     assert box is not None
     return box["y"] + box["height"]
 
 
+def shows_all(app: App, height: int, *places: Locator) -> None:
+    """Each of them ends above the lower edge of the window."""
+    app.eventually(lambda: [bottom(place) for place in places], lambda ends: max(ends) <= height)
+
+
 @pytest.mark.parametrize(("page", "opens"), (OPENS | OF_A_PAIR).items())
 def test_a_page_opens_on_its_finding_and_picture(visit, page, opens):
     finding, pictures = opens
     app = visit(f"/{page}", width=1280, height=720)
-    assert end_of(app, finding) <= 720
-    seen = app.page.evaluate(_FIRST_SCREEN)
-    for end in (seen["bottom"], *(bottom(app.widget(state.picture(name))) for name in pictures)):
-        assert end <= 720, f"a picture ends at {end:.0f}"
-    assert len(seen["fields"]) <= 12, f"before the first picture: {seen['fields']}"
-    assert seen["words"] <= 60
-
+    said = app.page.get_by_text(finding).first
+    shows_all(app, 720, said, *(app.widget(state.picture(name)) for name in pictures))
+    app.eventually(
+        lambda: app.page.evaluate(_FIRST_SCREEN),
+        lambda seen: seen["bottom"] <= 720 and len(seen["fields"]) <= 12 and seen["words"] <= 60,
+    )
     app.page.set_viewport_size({"width": 390, "height": 844})  # a phone
-    assert end_of(app.idle(), finding) <= 844, "the first screen has no finding"
-    seen = app.page.evaluate(_FIRST_SCREEN)
-    assert seen["top"] < 844, "the first screen has no picture"
-    assert app.page.evaluate("document.documentElement.scrollWidth") <= 390
+    shows_all(app.idle(), 844, said)
+    app.eventually(lambda: app.page.evaluate(_FIRST_SCREEN)["top"], lambda top: top < 844)
+    app.eventually(lambda: app.page.evaluate("document.documentElement.scrollWidth"), lambda width: width <= 390)
     if page == "heads":
         metric = app.widget(state.METRIC).locator("input")
-        assert metric.evaluate("field => field.scrollWidth <= field.clientWidth"), "the menu of metrics is cut"
-        lines = [bottom(app.widget(state.one_of(state.FINDING, place))) for place in (0, 1, 2)]
-        assert max(np.diff(lines)) <= 48, f"the findings end at {lines}"
+        app.eventually(
+            lambda: metric.evaluate("field => field.scrollWidth <= field.clientWidth")
+        )  # the menu is not cut
+        lines = [app.widget(state.one_of(state.FINDING, place)) for place in (0, 1, 2)]
+        app.eventually(lambda: max(np.diff([bottom(line) for line in lines])), lambda apart: apart <= 48)
 
 
 # The labels that a picture shows and the room that each needs: a slanted one its height along the axis, any other its width.
@@ -107,20 +106,32 @@ _SHOWN_NUMBERS = """
 def test_labels_never_lie_on_each_other(visit):
     phone, desk = {"width": 390, "height": 844}, {"width": 1280, "height": 720}
     app = visit("/step_by_step", **phone)
-    labels = app.page.evaluate(_SHOWN_LABELS, state.picture("As it is"))
-    assert "animal" in [label["text"] for label in labels]  # the chosen column
-    assert len(labels) >= 5
-    for label, following in pairwise(labels):
-        assert label["right"] <= following["left"] + 1, (label, following)
+
+    def labels() -> list[dict]:
+        return app.page.evaluate(_SHOWN_LABELS, state.picture("As it is"))
+
+    def numbers(picture: str) -> list[dict]:
+        return app.page.evaluate(_SHOWN_NUMBERS, state.picture(picture))
+
+    def have_room(labels: list[dict]) -> bool:
+        is_chosen_shown = "animal" in [label["text"] for label in labels]
+        free = [label["right"] <= following["left"] + 1 for label, following in pairwise(labels)]
+        return is_chosen_shown and len(labels) >= 5 and all(free)
+
+    app.eventually(labels, have_room)
     app.page.set_viewport_size(desk)
-    app.until(lambda: len(app.page.evaluate(_SHOWN_LABELS, state.picture("As it is"))) == 16, "labels stay hidden")
+    app.eventually(lambda: len(labels()), 16)
     app.page.set_viewport_size(phone)
-    app.go(f"/step_by_step?{state.SOURCE}=random")
-    numbers = app.page.evaluate(_SHOWN_NUMBERS, state.picture("As it is"))
-    assert len(numbers) == 48
-    for number, following in pairwise(numbers):
-        assert number["right"] <= following["left"] or number["top"] != following["top"]
-    app.go("/long_range?part=model")  # twelve columns: nobody could read such numbers
-    assert app.page.evaluate(_SHOWN_NUMBERS, state.picture("distances")) == []
+    app.go(f"/step_by_step?{state.SOURCE}=random").eventually(lambda: len(numbers("As it is")), 48)
+
+    def lie_on_others() -> list[tuple]:
+        pairs = pairwise(numbers("As it is"))
+        return [(one, other) for one, other in pairs if one["right"] > other["left"] and one["top"] == other["top"]]
+
+    app.eventually(lie_on_others, [])
+    app.page.set_viewport_size(
+        {"width": 320, "height": 844}
+    )  # in any font, nobody could read numbers of twelve columns
+    app.go("/long_range?part=model").eventually(lambda: numbers("distances"), [])
     app.page.set_viewport_size(desk)
-    app.until(lambda: len(app.page.evaluate(_SHOWN_NUMBERS, state.picture("distances"))) == 72, "numbers stay hidden")
+    app.eventually(lambda: len(numbers("distances")), 72)

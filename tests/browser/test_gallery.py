@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.driver import App, Server
 from tests.browser.visits import Visits
@@ -40,27 +41,27 @@ WORDS = {
 
 
 def of_all_heads(app: App, _: str) -> tuple[float]:
-    return (float(np.nanmean(app.picture("atlas").values)),)
+    return (float(np.nanmean(app.drawn("atlas").values)),)
 
 
 def smallest_and_largest(app: App, _: str) -> tuple[float, float]:
-    values = app.picture("atlas").values
+    values = app.drawn("atlas").values
     return float(np.nanmin(values)), float(np.nanmax(values))
 
 
 def sum_of_bands(app: App, _: str) -> tuple[float, float]:
-    _, parts = next(line for name, line in app.picture("bands").lines.items() if name.startswith("here"))
+    _, parts = next(line for name, line in app.drawn("bands").lines.items() if name.startswith("here"))
     return float(parts.sum()), len(parts)
 
 
 def between_the_ends(app: App, _: str) -> tuple[float]:
-    lines = app.picture("gradients").lines
+    lines = app.drawn("gradients").lines
     return (float(lines["attention"][1][-1] - lines["RNN"][1][-1]),)
 
 
 def rows_of_the_year(app: App, _: str) -> tuple[float]:
     """The rows that write 1987 come first, and the four characters come last, before the end of the text."""
-    return (float(np.diag(app.picture("head").values[:4, -5:-1]).mean()),)
+    return (float(np.diag(app.drawn("head").values[:4, -5:-1]).mean()),)
 
 
 # Where the number is in a picture
@@ -75,10 +76,9 @@ DRAWN: dict[str, Callable[[App, str], tuple[float, ...]]] = {
 
 @pytest.fixture(scope="module")
 def app(visits: Visits, server: Server) -> Iterator[App]:
-    """One visitor for all, who goes from view to view. The browser finds no machine but this one."""
-    with visits.to(
-        server
-    ) as visit:  # in the end there was no problem, such as a request that was meant for another machine
+    """One visitor for all, who goes from view to view. In the end there was no problem, such as a request that was meant for
+    another machine: the browser finds none but this one."""
+    with visits.to(server) as visit:
         yield visit("/")
 
 
@@ -88,16 +88,18 @@ def links(app: App) -> dict[str, str]:
     found = {}
     for word in CARDS:
         card = app.widget(state.one_of(state.CARD, word))
-        found[word] = card.get_by_role("link").evaluate("link => link.href").removeprefix(app.server.address)
-        assert card.get_by_role("img").evaluate("picture => picture.complete && picture.naturalWidth > 0")
-        assert CARDS[word].claim in card.inner_text()
+        expect(card).to_contain_text(CARDS[word].claim)
+        expect(card.get_by_role("img")).to_have_js_property("complete", True)
+        expect(card.get_by_role("img")).not_to_have_js_property("naturalWidth", 0)
+        href = app.eventually(lambda card=card: card.get_by_role("link").evaluate("link => link.href"))
+        found[word] = href.removeprefix(app.server.address)
     return found
 
 
 def test_what_is_meant_for_another_machine_is_seen_and_stopped(visit):
     app = visit("/")
-    assert not app.page.evaluate("fetch('http://example.com/').then(() => true, () => false)")
-    assert any("a request left for http://example.com/" in problem for problem in app.problems)
+    app.eventually(lambda: app.page.evaluate("fetch('http://example.com/').then(() => true, () => false)"), False)
+    app.eventually(lambda: any("a request left for http://example.com/" in problem for problem in app.problems))
     app.problems.clear()
 
 
@@ -110,40 +112,33 @@ def shown(app: App, word: str) -> tuple[float, ...] | None:
     return None if found is None else tuple(map(number, found.groups()))
 
 
+def agrees(app: App, word: str) -> App:
+    """The view that is open shows the numbers of this card."""
+    app.eventually(lambda: disagreement(word, shown(app, word) or ()), None)
+    return app
+
+
 def test_the_start_page_is_short_and_its_ways_in_look_like_buttons(visit):
     app = visit("/", width=390, height=844)
-    assert app.page.evaluate("document.querySelector('.stMain').scrollHeight") < 10 * 844
     ways = app.widget(state.WAYS_IN).get_by_role("link")
-    assert ways.count() == 3
-    for way in ways.all():
-        assert way.evaluate("way => getComputedStyle(way).borderTopStyle") == "solid"
-        box = way.bounding_box()
-        assert box["height"] >= 36
-        assert box["y"] + box["height"] <= 844
+    expect(ways).to_have_count(3)
+    for way in (ways.nth(place) for place in range(3)):
+        expect(way).to_have_css("border-top-style", "solid")
+        app.eventually(way.bounding_box, lambda box: box["height"] >= 36 and box["y"] + box["height"] <= 844)
+    app.eventually(
+        lambda: app.page.evaluate("document.querySelector('.stMain').scrollHeight"), lambda height: height < 8440
+    )
 
 
 @pytest.mark.parametrize("word", CARDS)
 def test_the_view_shows_the_number_of_its_card(app, links, word):
-    app.go(links[word])
-    if word in WORDS:
-        app.until(lambda: shown(app, word) is not None, f"{word} does not say its number")
-    numbers = shown(app, word)
-    assert numbers is not None
-    assert disagreement(word, numbers) is None
-    assert not app.alerts()
+    agrees(app.go(links[word]), word).is_well()
 
 
 def test_a_card_opens_its_view_whatever_was_chosen_before(visit):
     app = visit("/step_by_step?layer=1&head=3&stage=raw&scaling=false&text=Something+else")
-    app.page.get_by_role("link", name="Gallery").click()
-    app.page.get_by_role("link", name="Who is “it”?").click()
-    app.until(lambda: shown(app, "pronoun") is not None, "the view does not open")
-    assert disagreement("pronoun", shown(app.idle(), "pronoun") or ()) is None
-    assert app.reached(state.SCALING).values([state.HEAD_BOX, state.SCALING]) == {
-        state.HEAD_BOX: "Head 5.11",
-        state.SCALING: "True",
-    }
-    assert state.STAGE not in app.address
-    app.choose(state.HEAD_BOX, "Head 5.3").idle()  # from here on the address follows the page
-    assert app.value(state.HEAD_BOX) == "Head 5.3"
-    assert "head=3" in app.address
+    app.follow("Gallery", "/").follow("Who is “it”?", "/step_by_step")
+    agrees(app, "pronoun").has(state.HEAD_BOX, "Head 5.11").has(state.SCALING, "True")
+    app.eventually(lambda: state.STAGE in app.said, False)
+    app.choose(state.HEAD_BOX, "Head 5.3").has(state.HEAD_BOX, "Head 5.3")  # from here on the address follows the page
+    app.eventually(lambda: app.said[state.HEAD], ["3"])

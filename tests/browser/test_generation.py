@@ -20,47 +20,41 @@ def test_the_digits_of_a_year_look_at_the_year_that_was_typed(visit):
     last = written.capture_of(-1)
     weights = last.trace(0, 0, "cross").weights  # the start token's row writes the first character
     app.shows({"row": weights})
-    picture = app.picture("row")
     for step, digit in enumerate("1987"):
-        key = int(np.argmax(picture.values[step]))
+        key = int(np.argmax(weights[step]))
         assert (DATE[key], key) == (digit, DATE.index("1987") + step)
 
-    def says(*parts: str) -> None:
-        said = app.page.get_by_test_id("stMarkdown").filter(has_text="is written after")
-        app.until(lambda: all(part in said.inner_text() for part in parts), lambda: said.inner_text())
-
+    said = app.page.get_by_test_id("stMarkdown").filter(has_text="is written after")
     app.click_cell("row", 3, DATE.index("9"))  # a row is a step
-    says("“7” is written after “8”", f"{weights[3, DATE.index('9')]:.1%}", "to “9”")
-    assert "step=4" in app.idle().address
-    line = app.widget(state.ARROWS).locator(".keys")
-    line.focus()
-    for _ in range(2):
-        line.press("ArrowRight")
-    says("“1” is written after “-”")
+    for part in ("“7” is written after “8”", f"{weights[3, DATE.index('9')]:.1%}", "to “9”"):
+        expect(said).to_contain_text(part)
+    app.eventually(lambda: app.said["step"], ["4"])
+    line = app.idle().widget(state.ARROWS).locator(".keys")
+    line.press("ArrowRight")
+    line.press("ArrowRight")
+    expect(said).to_contain_text("“1” is written after “-”")
 
-    app.page.get_by_text("Text", exact=True).last.click()
-    tokens = app.page.locator(".token")
-    app.until(lambda: tokens.count() > 20, "the text is not there")
-    assert app.page.locator(".token.written").all_inner_texts()[:10] == list("1987-11-21")
-    tokens.nth(2).click()  # <s> 1 9: who has written "9" now writes "8"
-    says("“8” is written after “9”")
-
-    again = visit(f"/generation?{app.idle().address.partition('?')[2]}")
-    assert again.page.get_by_test_id("stMarkdown").filter(has_text="“8” is written after “9”").count()
+    app.idle().page.get_by_text("Text", exact=True).last.click()
+    app.eventually(lambda: app.page.locator(".token.written").all_inner_texts()[:10], list("1987-11-21"))
+    app.idle().page.locator(".token").nth(2).click()  # <s> 1 9: who has written "9" now writes "8"
+    expect(said).to_contain_text("“8” is written after “9”")
+    visit(app.settled(lambda: app.here)).says("“8” is written after “9”")
 
 
 def test_writing_can_be_stopped_and_gone_on_with(visit):
     app = visit("/generation?model=SmolLM2-135M-Instruct&new=2&text=Once+upon+a+time")
-    app.page.get_by_role("button", name="How it writes").click()
-    more = app.widget(state.NEW_TOKENS).get_by_role("spinbutton")
-    more.fill("200")
-    more.press("Enter")
-    app.page.get_by_role("button", name="Stop").click(timeout=60_000)
+    app.unfold("How it writes").number(state.NEW_TOKENS, 200)
     note = app.page.get_by_text("of 200 written. Continue?")
-    note.wait_for(timeout=60_000)
+    stop, written = app.button("Stop"), app.page.locator(".token.written")
 
     def stopped() -> int:
-        return int(note.inner_text().split()[0])
+        """How many tokens are written, and shown."""
+        stop.click()
+        expect(note).to_be_visible()
+        return app.eventually(lambda: int(note.inner_text().split()[0]), lambda count: count == written.count())
+
+    assert 0 < (first := stopped()) < 200
+    app.click("Continue")
 
     def room_for_progress() -> float:
         """How far the growing text stands below the line of fields."""
@@ -70,14 +64,6 @@ def test_writing_can_be_stopped_and_gone_on_with(visit):
         )
         return text["y"] - fields["y"] - fields["height"]
 
-    written = app.page.locator(".token.written")
-    app.until(lambda: written.count() == stopped(), lambda: f"{written.count()} of {stopped()} tokens are shown")
-    assert 0 < (first := stopped()) < 200
-    app.page.get_by_role("button", name="Continue").click()
-    stop = app.page.get_by_role("button", name="Stop")
-    stop.wait_for(timeout=60_000)
-    assert room_for_progress() < 30  # none: it lies over the page
     expect(stop).to_be_in_viewport()
-    stop.click(timeout=60_000)
-    note.wait_for(timeout=60_000)
+    app.eventually(room_for_progress, lambda room: room < 30)  # none: it lies over the page
     assert stopped() > first

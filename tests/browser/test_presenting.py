@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
+
+from playwright.sync_api import expect
 
 from tests.browser.addresses import drawn_by
 from tests.browser.driver import App
@@ -25,6 +27,8 @@ VIEWS = (
     "generation?model=written-dates&rows=steps",
 )
 
+NUMBERS = "[class*=st-key-told_number] strong"
+ARE_LARGE = "(numbers, least) => numbers.every((one) => parseFloat(getComputedStyle(one).fontSize) >= least)"
 MADE_FOR_THE_STAGE = ("step_by_step", "heads", "what_if")  # their pictures know how large they are there
 
 # What is wrong on the screen: controls, scroll bars, letters that are small, cut, or on other letters. Where pictures are made
@@ -119,25 +123,25 @@ def with_presenting(view: str) -> str:
     return f"/{view}{'&' if '?' in view else '?'}present=true"
 
 
+def is_legible(app: App, view: str, *sizes: tuple[int, int], is_made_for_it: bool = False) -> App:
+    """Presented in a window of each of these sizes, nothing is wrong with a view."""
+    app.go(with_presenting(view))
+    for width, height in sizes or SIZES:
+        app.page.set_viewport_size({"width": width, "height": height})
+        app.idle(0.4)  # the page tells its new size after 0.25 s, and is drawn again
+        app.eventually(lambda size=(width, height): app.page.evaluate(WRONG, [SIZES[size], is_made_for_it]), [])
+    return app
+
+
 def test_in_one_screen_with_large_letters(visit: Callable[..., App]) -> None:
     """Only this test finds letters that are small, cut or on others once a view is drawn as large as the screen."""
-    app, sizes = visit(with_presenting(VIEWS[0])), [*SIZES.items()]
+    app, sizes = visit(with_presenting(VIEWS[0])), [*SIZES]
     for view in VIEWS:
-        app.go(with_presenting(view))
         sizes.reverse()  # each view begins as large as the last one ended: that is drawn already
-        for (width, height), least in sizes:
-            app.page.set_viewport_size({"width": width, "height": height})
-            app.idle(0.4)  # the page tells its new size after 0.25 s, and is drawn again; on a busy machine later
-
-            def wrong(least: int = least, view: str = view) -> list[str]:
-                return app.page.evaluate(WRONG, [least, view.startswith(MADE_FOR_THE_STAGE)])
-
-            app.until(lambda: not wrong(), lambda: f"{view} at {width} x {height}: {wrong()}")  # noqa: B023 - called at once
+        is_legible(app, view, *sizes, is_made_for_it=view.startswith(MADE_FOR_THE_STAGE))
         if view == PARIS:
-            numbers = app.page.locator("[class*=st-key-told_number] strong")
-            assert numbers.all_inner_texts() == ["77.3%", "14.1%"]
-            sizes_of = numbers.evaluate_all("numbers => numbers.map(one => parseFloat(getComputedStyle(one).fontSize))")
-            assert min(sizes_of) >= 2 * min(SIZES.values())
+            expect(app.page.locator(NUMBERS)).to_have_text(["77.3%", "14.1%"])
+            app.eventually(lambda: app.page.locator(NUMBERS).evaluate_all(ARE_LARGE, 2 * min(SIZES.values())))
 
 
 def test_keys_move_and_none_is_lost(visit: Callable[..., App]) -> None:
@@ -145,7 +149,7 @@ def test_keys_move_and_none_is_lost(visit: Callable[..., App]) -> None:
     app = visit("/step_by_step?stage=query")
 
     def says(expected: str) -> None:
-        app.until(lambda: said(app) == parse_qs(expected), lambda: f"not {expected}")
+        app.eventually(lambda: app.said, parse_qs(expected))
         app.idle()
 
     def present(*keys: str) -> None:
@@ -154,19 +158,19 @@ def test_keys_move_and_none_is_lost(visit: Callable[..., App]) -> None:
 
     present("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowRight", "PageDown", "PageDown", "s")
     says("stage=mask&present=true&spot=row")
-    assert "Mask" in app.page.locator("[class*=st-key-told]").all_inner_texts()[1]
+    expect(app.page.locator("[class*=st-key-told]").nth(1)).to_contain_text("Mask")
     press(app, "?")
-    assert app.page.get_by_role("dialog", name="Keys").is_visible()
+    expect(app.page.get_by_role("dialog", name="Keys")).to_be_visible()
     press(app, "Escape", "s", "Escape", "s")  # the last one is for the desk, where it does nothing
     says("stage=mask")
-    assert app.widget("text").get_by_role("textbox").is_visible()
+    expect(app.widget("text").get_by_role("textbox")).to_be_visible()
     present("s", "Escape", "s")
     says("stage=mask")
     app.page.goto(f"{app.server.address}/heads?present=true&layer=0&head=0", wait_until="commit")
     app.page.wait_for_function("window.headlight")
     press(app, "ArrowDown", "ArrowDown", "ArrowRight", "PageDown")
     says("layer=2&head=2&present=true")
-    assert not app.alerts()
+    app.is_well()
 
 
 def press(app: App, *keys: str) -> None:
@@ -179,10 +183,6 @@ def press_at_once(app: App, *keys: str) -> None:
     press_all = """keys => keys.forEach((key) =>
         document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true })))"""
     app.page.evaluate(press_all, keys)
-
-
-def said(app: App) -> dict[str, list[str]]:
-    return parse_qs(urlsplit(app.address).query)
 
 
 VIEWS_OF_A_TALK = (
@@ -200,21 +200,19 @@ def test_a_talk_without_a_network(visit: Callable[..., App]) -> None:
     Only this test finds a view of a talk that differs from what was saved, or a key that is lost between views."""
     app = visit("/talk")
     add_views(app, *VIEWS_OF_A_TALK)
-    app.page.get_by_role("button", name="Prepare").click()
-    app.page.get_by_text(f"{len(VIEWS_OF_A_TALK)} of {len(VIEWS_OF_A_TALK)} views are ready").wait_for(timeout=60_000)
-    app.page.get_by_role("button", name="Start").click()
+    app.click("Prepare").says(f"{len(VIEWS_OF_A_TALK)} of {len(VIEWS_OF_A_TALK)} views are ready").click("Start")
     shows_view(app, 0)
-    entries = app.page.evaluate("history.length")
+    entries = app.settled(lambda: app.page.evaluate("history.length"))
     for key, place in (("PageDown", 1), ("PageDown", 2), ("PageUp", 1), ("PageUp", 0)):
         press(app, key)
         shows_view(app, place)
-    assert app.page.evaluate("history.length") == entries + 4
+    app.eventually(lambda: app.page.evaluate("history.length"), entries + 4)
     press_at_once(app, "PageDown", "PageDown", "PageUp", "PageDown", "PageDown", "ArrowRight")
-    app.until(lambda: "stage=value" in app.address, "the arrow key is lost")
-    assert app.page.evaluate("history.length") == entries + 4 + 2  # those that were passed by are none
+    app.eventually(lambda: app.said.get("stage"), ["value"])
+    app.eventually(lambda: app.page.evaluate("history.length"), entries + 4 + 2)  # those that were passed by are none
     press(app, "ArrowLeft", "n")
     shows_view(app, 3)
-    assert "Next: softmax" in app.widget("stage_keys").locator(".notes").inner_text()
+    expect(app.widget("stage_keys").locator(".notes")).to_contain_text("Next: softmax")
     app.page.reload(wait_until="commit")  # the browser keeps the talk, and keys wait for it
     app.page.wait_for_function("window.headlight")
     press(app, "PageDown")
@@ -233,12 +231,11 @@ def test_a_busy_browser_does_not_go_back_to_the_view_before(visit: Callable[...,
     busy.page.goto(f"{app.server.address}/step_by_step?layer=1&present=true&talk=1", wait_until="commit")
     busy.page.wait_for_function("window.headlight")
     press(busy, "PageDown")
-    place = busy.widget("stage_keys").locator(".place")
-    busy.until(lambda: place.count() == 1 and place.inner_text() == "2 / 2", "the view does not open")
-    busy.idle(1).shows(drawn_by(link))
-    assert said(busy) == parse_qs(f"{link.partition('?')[2]}&present=true&talk=2")
-    assert not busy.alerts()
-    assert not busy.problems
+    expect(busy.widget("stage_keys").locator(".place")).to_have_text("2 / 2")
+    busy.idle(1).shows(drawn_by(link)).eventually(
+        lambda: busy.said, parse_qs(f"{link.partition('?')[2]}&present=true&talk=2")
+    )
+    assert not busy.is_well().problems
     busy.page.close()
 
 
@@ -247,124 +244,104 @@ def test_a_talk_of_cards(visit: Callable[..., App]) -> None:
     finding of its view."""
     app = visit("/talk")
     offered = app.widget(state.CARDS_CHOSEN).get_by_role("button")
-    assert offered.all_inner_texts() == [card.title for card in CARDS.values()]
+    expect(offered).to_have_text([card.title for card in CARDS.values()])
     for word in ("paris", "leak"):
         app.toggle(state.CARDS_CHOSEN, CARDS[word].title)
     app.idle().widget(state.ADD_CARDS).get_by_role("button").click()
-    app.until(lambda: len(titles(app)) == 2, "the cards are not added")
+    has_views(app, *(CARDS[word].title for word in ("paris", "leak")))
 
     pronoun = CARDS["pronoun"]
     app.go(f"/{view_of('', pronoun.page, {name: [word] for name, word in pronoun.address.items()}).link}")
-    add, share = (app.page.get_by_role("button", name=name) for name in ("Add to talk", "Share"))
-    left, right = add.bounding_box(), share.bounding_box()
-    assert left is not None
-    assert right is not None
-    assert abs(left["y"] - right["y"]) < 2
-    assert 0 <= right["x"] - (left["x"] + left["width"]) < 20, "something stands between them"
-    add.click()
-    app.page.get_by_text("View 3 of the talk").wait_for()
-    app.go("/talk")
-    assert titles(app) == ["The head that knows Paris", "−5 is not −∞", "Who is “it”?"]
-    assert not offered.count()
+    buttons = [app.page.get_by_role("button", name=name) for name in ("Add to talk", "Share")]
+    app.eventually(  # nothing stands between them
+        lambda: [button.bounding_box() for button in buttons],
+        lambda boxes: (
+            abs(boxes[0]["y"] - boxes[1]["y"]) < 2 and 0 <= boxes[1]["x"] - boxes[0]["x"] - boxes[0]["width"] < 20
+        ),
+    )
+    buttons[0].click()
+    has_views(app.says("View 3 of the talk").go("/talk"), *(CARDS[word].title for word in ("paris", "leak", "pronoun")))
+    expect(offered).to_have_count(0)
 
     add_views(app, "heads?model=nothing-of-that-name")
-    notes = app.page.get_by_role("textbox", name="Notes")
+    notes = app.page.get_by_role("textbox", name="Notes").first
     written = "Ask first: which word is “it”?\nWait.\nThen press S.\nNext: Paris."
-    notes.first.fill(written)
-    assert notes.first.evaluate("field => field.scrollHeight <= field.clientHeight"), "four lines have no room"
-    notes.first.press("Control+Enter")
-    prepare = app.idle().page.get_by_role("button", name="Prepare")
-    prepare.click()
-    check = "3 of 4 views are ready. Check these, which show a message or no picture: 4 (heads)."
-    app.page.get_by_text(check).wait_for(timeout=60_000)
+    notes.fill(written)
+    app.eventually(lambda: notes.evaluate("field => field.scrollHeight <= field.clientHeight"))  # four lines have room
+    notes.press("Control+Enter")
+    app.click("Prepare").says("3 of 4 views are ready. Check these, which show a message or no picture: 4 (heads).")
     app.idle().page.locator("[class*=st-key-remove_]").last.get_by_role("button").click()
-    app.until(lambda: len(titles(app)) == 3, "it is not removed")
-    prepare.click()
-    app.page.get_by_text("3 of 3 views are ready.").wait_for(timeout=60_000)
-    app.idle().page.get_by_role("button", name="Start").click()
+    has_views(app, *(CARDS[word].title for word in ("paris", "leak", "pronoun")))
+    app.click("Prepare").says("3 of 3 views are ready.").click("Start")
     told = app.page.locator("[class*=st-key-told]:visible")
     for finding in (
         "“·Paris” comes next: 77.3% → 14.1%",
         "0.017 of the weight leaks",
         "“it” gives 67.3% of its attention to “animal”.",
     ):
-
-        def says(finding: str = finding) -> bool:
-            return finding in " ".join(" ".join(told.all_inner_texts()).split())
-
-        app.until(says, lambda: f"the stage only says {told.all_inner_texts()}")
+        app.eventually(
+            lambda: " ".join(" ".join(told.all_inner_texts()).split()), lambda said, one=finding: one in said
+        )
         if "Paris" in finding:
             press(app, "n")
-            notes = app.widget("stage_keys").locator(".notes")
-            app.until(lambda: written in notes.inner_text(), "its notes are not shown")  # noqa: B023 - called at once
+            expect(app.widget("stage_keys").locator(".notes")).to_contain_text(written)
         press(app, "PageDown")
 
 
 def add_views(app: App, *links: str) -> None:
-    app.page.locator("summary").click()
+    app.idle().page.locator("summary").click()
     for link in links:
-        count = len(titles(app))
+        count = app.settled(lambda: len(titles(app)))
         app.write("new_view", f"https://example.org/below/{link}")
-        app.until(lambda count=count: len(titles(app)) == count + 1, f"{link} is not added")
-        app.idle()
+        app.eventually(lambda: len(titles(app)), count + 1)
 
 
 def shows_view(app: App, place: int) -> None:
-    bar = app.widget("stage_keys").locator(".place")
-    number = f"{place + 1} / {len(VIEWS_OF_A_TALK)}"
-    app.until(lambda: bar.count() == 1 and bar.inner_text() == number, f"view {place + 1} does not open")
+    expect(app.widget("stage_keys").locator(".place")).to_have_text(f"{place + 1} / {len(VIEWS_OF_A_TALK)}")
     view = VIEWS_OF_A_TALK[place]
-    app.shows(drawn_by(view)).idle()
-    assert said(app) == parse_qs(f"{view.partition('?')[2]}&present=true&talk={place + 1}")
-    assert not app.alerts()
+    app.shows(drawn_by(view)).is_well()
+    app.eventually(lambda: app.said, parse_qs(f"{view.partition('?')[2]}&present=true&talk={place + 1}"))
 
 
 def test_a_talk_is_never_lost(visit: Callable[..., App]) -> None:
     """Only this test finds a talk that the browser forgets, or that one window takes from another."""
-    app = visit("/softmax?scores=2%2C+1")
-    app.page.get_by_role("button", name="Add to talk").click()
-    app.page.get_by_text("View 1 of the talk").wait_for()
+    app = visit("/softmax?scores=2%2C+1").click("Add to talk").says("View 1 of the talk")
     app.open("/talk")  # a new session, at once
     has_views(app, "Softmax")
     add_views(app, "softmax?scores=2%2C+1", "https://example.org/my%20page?utm-source=a&größe=2")
+    views = "Softmax", "softmax", "my page"
 
     unlucky = App(app.page.context, app.server)
     unlucky.page.add_init_script(LOSES_THE_TALK)
-    unlucky.open("/talk")
-    has_views(unlucky, *titles(app))
+    has_views(unlucky.open("/talk"), *views)
     unlucky.page.close()
 
-    other = App(app.page.context, app.server).open("/talk")  # another window of the same browser
-    has_views(other, "Softmax", "softmax", "my page")
+    other = App(app.page.context, app.server)  # another window of the same browser
+    has_views(other.open("/talk"), *views)
     other.page.locator("[class*=st-key-remove_] button").first.click()
-    has_views(app, "softmax", "my page")
-    shows_alert(app, "Another window has changed this talk")
+    has_views(app, *views[1:])
+    app.complains("Another window has changed this talk")
     other.page.close()
 
     app.page.evaluate("localStorage.setItem('headlight-talk', '{\"format\": \"nonsense\"}')")
-    app.open("/talk")
-    shows_alert(app, "cannot be read")
-    app.page.locator("summary").click()
-    app.write("new_view", "http://[x")
-    app.page.get_by_text("This is not a link").wait_for()
-    app.write("new_view", "/heads?layer=1")
+    app.open("/talk").complains("cannot be read").page.locator("summary").click()
+    app.write("new_view", "http://[x").says("This is not a link").write("new_view", "/heads?layer=1")
     has_views(app, "heads")
-    assert "nonsense" in app.page.evaluate("localStorage.getItem('headlight-talk')")
+
+    def kept() -> str:
+        return app.page.evaluate("localStorage.getItem('headlight-talk')")
+
+    app.eventually(kept, '{"format": "nonsense"}')
     with app.page.expect_download() as download:
-        app.page.get_by_role("button", name="Save its file").click()
+        app.click("Save its file")
     assert download.value.path().read_text() == '{"format": "nonsense"}'
-    app.page.get_by_role("button", name="Delete it").click()
-    app.until(lambda: "heads" in app.page.evaluate("localStorage.getItem('headlight-talk')"), "it is not kept")
+    app.click("Delete it").eventually(kept, lambda talk: "heads" in talk)
     has_views(app.open("/talk"), "heads")
 
 
 def has_views(app: App, *expected: str) -> None:
     """Wait for the views: a new session hears of the browser's talk only after its first run."""
-    app.until(lambda: titles(app) == list(expected), lambda: f"the talk has the views {titles(app)}, not {expected}")
-
-
-def shows_alert(app: App, words: str) -> None:
-    app.until(lambda: any(words in alert for alert in app.alerts()), f"it does not say {words}")
+    app.eventually(lambda: titles(app), list(expected))
 
 
 def titles(app: App) -> list[str]:
@@ -373,22 +350,18 @@ def titles(app: App) -> list[str]:
 
 def test_the_theme_switch(visit: Callable[..., App]) -> None:
     app = visit("/step_by_step?stage=raw")
+    grounds = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}
 
-    def ground() -> str:
-        return app.page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor")
-
-    def press(name: str) -> None:
-        with app.page.expect_navigation():
-            app.page.get_by_role("button", name="Theme").click()
-        app.page.get_by_role("button", name=name).wait_for()
+    def has_theme(name: str) -> None:
+        expect(app.page.get_by_role("button", name=f"Theme: {name}")).to_be_visible()
+        expect(app.page.locator(".stApp")).to_have_css("background-color", grounds[name])
         app.idle()
 
-    bright = ground()
-    press("Theme: light")
-    assert ground() == bright
-    press("Theme: dark")
-    assert ground() != bright
-    assert "stage=raw" in app.address
-    app.page.goto(app.server.address + "/heads")
-    app.page.get_by_role("button", name="Theme: dark").wait_for()
-    app.until(lambda: ground() != bright, "another page has another theme")
+    expect(app.page.locator(".stApp")).to_have_css("background-color", grounds["light"])
+    for name in ("light", "dark"):
+        with app.page.expect_navigation():
+            app.page.get_by_role("button", name="Theme").click()
+        has_theme(name)
+    app.eventually(lambda: app.said["stage"], ["raw"])
+    app.open("/heads")
+    has_theme("dark")

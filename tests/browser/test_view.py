@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Frame, Page, expect
+from playwright.sync_api import Browser, Frame, Locator, Page, expect
 
 from core import view
 from core.figures.palette import SEQUENTIAL, colours_of
 from core.notebook.view import View
-from tests.browser.driver import STILL, App
+from tests.browser.driver import STILL, App, eventually, new_page
 from tests.browser.test_accessible import RULES
 from ui import state
 
@@ -49,7 +49,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
         def open_page(page_of: str) -> Page:
             file = tmp_path / "page.html"
             file.write_text(page_of, "utf-8")
-            page = context.new_page()
+            page = new_page(context)
             page.goto(file.as_uri())
             expect(page.frames[-1].locator("h3.chosen")).not_to_be_empty()
             return page
@@ -58,77 +58,74 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
     assert wrong == []
 
 
-def cell(page: Page | Frame, query: int, key: int) -> dict[str, float]:
+def cell(page: Page, frame: Page | Frame, query: int, key: int) -> dict[str, float]:
     """The middle of a cell of the heatmap, in pixels of its canvas: cells of 40, and 8 beyond the last one."""
-    labels = page.locator("canvas").nth(1).evaluate("canvas => canvas.clientWidth") - 8 * 40 - 8
-    return {"x": labels + 40 * (key + 0.5), "y": 40 * (query + 0.5)}
+    drawn = eventually(
+        page, lambda: frame.locator("canvas").nth(1).evaluate("canvas => canvas.clientWidth"), lambda w: w > 328
+    )
+    return {"x": drawn - 8 * 40 - 8 + 40 * (key + 0.5), "y": 40 * (query + 0.5)}
 
 
-def says(page: Page | Frame, layer: int, head: int, query: int, key: int) -> None:
+def says(page: Page, frame: Page | Frame, layer: int, head: int, query: int, key: int) -> None:
     """That the view tells the exact weight of a pair."""
-    weight, step = float(WEIGHTS[layer, head, query, key]), float(WEIGHTS[layer, head].max()) / 65_535
-    expect(page.locator("h3.chosen")).to_have_text(f"Layer {layer}, head {head}")
-    said = page.locator(".said")
+    expect(frame.locator("h3.chosen")).to_have_text(f"Layer {layer}, head {head}")
+    said = frame.locator(".said")
     expect(said).to_contain_text(f"({query}) → “")
     expect(said).to_contain_text(f"({key}): ")
-    number, margin = said.locator("b").inner_text().split(" ± ")
-    assert abs(float(number) - weight) <= float(margin) <= 2 * step
+    weight, step = float(WEIGHTS[layer, head, query, key]), float(WEIGHTS[layer, head].max()) / 65_535
+    is_exact(page, said, weight, 2 * step)
+
+
+def is_exact(page: Page, said: Locator, weight: float, most: float) -> None:
+    def is_within(words: str) -> bool:
+        number, margin = map(float, words.split(" ± "))
+        return abs(number - weight) <= margin <= most
+
+    eventually(page, said.locator("b").inner_text, is_within)
 
 
 def test_it_is_read_by_mouse_and_by_keyboard(opened):
     page = opened(view(WEIGHTS, TOKENS, head=(1, 2)).page)
     matrix, text = page.locator("canvas").nth(1), page.get_by_role("listbox")
     expect(page.locator("h3:has-text('All heads') + .aside")).to_contain_text("100\u00a0%, by the square root")
-    matrix.hover(position=cell(page, 3, 6))
-    says(page, 1, 2, 3, 6)
+    matrix.hover(position=cell(page, page, 3, 6))
+    says(page, page, 1, 2, 3, 6)
     expect(page.locator(".said")).to_contain_text("“<img src=x onerror=aler…”")
-    assert page.locator("img, .tokens b").count() == 0
+    expect(page.locator("img, .tokens b")).to_have_count(0)
     expect(text.locator(".pointed")).to_have_text(TOKENS[3])
-    matrix.click(position=cell(page, 5, 1))
-    says(page, 1, 2, 5, 1)
+    matrix.click(position=cell(page, page, 5, 1))
+    says(page, page, 1, 2, 5, 1)
     text.get_by_role("option").nth(2).click()
     page.mouse.move(5, 5)
-    says(page, 1, 2, 2, 1)
+    says(page, page, 1, 2, 2, 1)
     best = int(WEIGHTS[1, 2, 2].argmax())
     expect(page.locator(".note")).to_contain_text(f"attends most to “{TOKENS[best].strip()[:23]}")
     expect(page.locator(".note")).to_contain_text(f"({best}): {100 * WEIGHTS[1, 2, 2].max():#.3g} %")
 
-    grid = page.get_by_role("application", name="All heads")
-    grid.focus()
+    page.get_by_role("application", name="All heads").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):  # the grid ends with layer 2
         page.keyboard.press(key)
-    says(page, 2, 3, 2, 1)
-    page.get_by_role("application", name="Weights").focus()
-    page.keyboard.press("ArrowRight")
-    says(page, 2, 3, 2, 2)
+    says(page, page, 2, 3, 2, 1)
+    page.get_by_role("application", name="Weights").press("ArrowRight")
+    says(page, page, 2, 3, 2, 2)
     page.get_by_role("combobox", name="Layer").select_option("0")
-    says(page, 0, 3, 2, 2)
+    says(page, page, 0, 3, 2, 2)
     page.locator("canvas").first.click(position={"x": 30 + 32, "y": 30 + 2 * 64 + 32})
-    says(page, 2, 0, 2, 2)
+    says(page, page, 2, 0, 2, 2)
 
 
 def test_colours_are_those_of_the_weights(opened):
     """The heatmap by its pixels: the square root of the weight, as a share of the largest, on the scale of all figures."""
     page = opened(view(WEIGHTS, TOKENS).page)
+    pixel = (
+        "({x, y}) => [...document.querySelectorAll('canvas')[1].getContext('2d').getImageData(x + 9, y + 9, 1, 1).data]"
+    )
     for query, key in ((0, 0), (2, 5), (7, 3)):
-        at = cell(page, query, key)
-        drawn = page.evaluate(
-            "({x, y}) => [...document.querySelectorAll('canvas')[1].getContext('2d').getImageData(x + 9, y + 9, 1, 1).data]",
-            at,
-        )
+        at = cell(page, page, query, key)
         share = np.sqrt(WEIGHTS[0, 0, query, key] / WEIGHTS[0, 0].max())
         (colour,) = colours_of(np.array([share]), SEQUENTIAL)
         expected = [float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
-        np.testing.assert_allclose(drawn[:3], expected, atol=4)
-
-
-def until(frame: Frame, holds: str) -> None:
-    """Waits for an expression; the page's policy forbids what Playwright does for it."""
-    for _ in range(100):
-        if frame.evaluate(holds):
-            return
-        frame.page.wait_for_timeout(50)
-    raise AssertionError(holds)
+        eventually(page, lambda at=at: page.evaluate(pixel, at)[:3], pytest.approx(expected, abs=4))
 
 
 @pytest.mark.parametrize("ground", ["#111111", "#ffffff"])
@@ -145,14 +142,20 @@ def test_in_a_notebook_it_fits_the_theme_and_axe_finds_nothing(opened, ground, m
     tenth = frame.get_by_role("listbox", name="Keys").get_by_role("option").nth(10)
     share = float(given[2, 1, 6, 10])
     expect(tenth).to_have_attribute("aria-label", f"key10, position 10, {100 * share:#.3g}\u00a0%")
-    colour = frame.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    assert colour == f"rgb({', '.join(str(int(ground[place : place + 2], 16)) for place in (1, 3, 5))})"
-    until(frame, "document.documentElement.scrollHeight <= window.innerHeight")  # nothing is cut off
-    found = Axe().run(page, options={"runOnly": RULES, "resultTypes": ["violations"]}).response["violations"]
-    of_frame = [(one["id"], node["html"]) for one in found for node in one["nodes"] if len(node["target"]) > 1]
-    assert of_frame == []
+    colour = f"rgb({', '.join(str(int(ground[place : place + 2], 16)) for place in (1, 3, 5))})"
+    html = frame.locator("html")
+    expect(html).to_have_css("background-color", colour)
+    beyond = "({ scrollHeight, scrollWidth }) => [scrollHeight - innerHeight, scrollWidth - innerWidth]"
+    eventually(page, lambda: html.evaluate(beyond), lambda found: max(found) <= 0)  # nothing is cut off
+
+    def found() -> list[tuple]:
+        response = Axe().run(page, options={"runOnly": RULES, "resultTypes": ["violations"]}).response
+        nodes = [(one["id"], node) for one in response["violations"] for node in one["nodes"]]
+        return [(name, node["html"]) for name, node in nodes if len(node["target"]) > 1]  # in the frame
+
+    eventually(page, found, [])
     page.set_viewport_size({"width": 400, "height": 900})
-    until(frame, "document.documentElement.scrollWidth <= window.innerWidth")
+    eventually(page, lambda: html.evaluate(beyond)[1], lambda wider: wider <= 0)
 
 
 @pytest.mark.parametrize("name", SANDBOXES)
@@ -168,14 +171,14 @@ def test_it_works_in_the_sandboxes_of_other_notebooks(opened, name):
         f'srcdoc="{html.escape(inside)}" style="width: 1200px; height: 900px"></iframe>'
     )
     frame = page.frames[-1]
-    frame.locator("canvas").nth(1).hover(position=cell(frame, 3, 6))
-    says(frame, 1, 2, 3, 6)
-    frame.get_by_role("application", name="All heads").focus()
-    page.keyboard.press("ArrowRight")
+    frame.locator("canvas").nth(1).hover(position=cell(page, frame, 3, 6))
+    says(page, frame, 1, 2, 3, 6)
+    frame.get_by_role("application", name="All heads").press("ArrowRight")
     expect(frame.locator("h3.chosen")).to_have_text("Layer 1, head 3")
     if name == "VS Code":  # a frame of the same origin takes the notebook's colours and the height of what is in it
-        assert frame.evaluate("document.documentElement.className") == "dark"
-        until(frame, "document.documentElement.scrollHeight <= innerHeight && innerHeight !== 760")
+        expect(frame.locator("html")).to_have_class("dark")
+        fits = "document.documentElement.scrollHeight <= innerHeight && innerHeight !== 760"
+        eventually(page, lambda: frame.evaluate(fits))
 
 
 def test_a_pooled_view_names_the_tokens_of_a_cell(opened, monkeypatch):
@@ -187,8 +190,7 @@ def test_a_pooled_view_names_the_tokens_of_a_cell(opened, monkeypatch):
         page.keyboard.press(key)
     expect(page.locator(".said")).to_contain_text("(0–1) → “sat<img")
     expect(page.locator(".said")).to_contain_text("(2–3): largest ")
-    number, margin = page.locator(".said b").inner_text().split(" ± ")
-    assert abs(float(number) - WEIGHTS[0, 0, :2, 2:4].max()) <= float(margin)
+    is_exact(page, page.locator(".said"), float(WEIGHTS[0, 0, :2, 2:4].max()), np.inf)
     expect(page.locator(".notes")).to_contain_text("Each cell is the largest of 2 × 2 weights.")
 
 
@@ -197,18 +199,14 @@ def test_the_app_opens_a_file_of_weights(visit: Callable[..., App], tmp_path: Pa
     given[2, 1] *= 0.5
     file = tmp_path / "attentions.npz"
     np.savez_compressed(file, attentions=given, tokens=np.array(TOKENS))
-    app = visit("/exhibit")
-    app.widget(state.EXHIBIT_FILE).locator("input[type=file]").set_input_files(file)
-    app.shows({"exposed weights": given[0, 0]}).choose(state.HEAD_BOX, "Head 2.1")
-    assert app.page.url.split("?")[0].endswith("/heads")
-    app.shows({"exposed weights": given[2, 1]}).click_cell("exposed weights", 3, 1).idle()
+    app = visit("/exhibit").upload(state.EXHIBIT_FILE, file)
+    app.shows({"exposed weights": given[0, 0]}).choose(state.HEAD_BOX, "Head 2.1").reaches("/heads")
+    app.shows({"exposed weights": given[2, 1]}).idle().click_cell("exposed weights", 3, 1)
     said = app.page.get_by_text(f"gives {given[2, 1, 3, 1]:.1%} of its attention to")
     expect(said).to_contain_text("“<img src=x onerror=alert(1)>” gives")
     expect(app.page.get_by_text("The rows of this head sum to 0.5, not 1.")).to_be_visible()
-    assert "Rows do not sum to 1 in 1 of 12 heads: head 2.1 (0.5)." in " ".join(app.alerts())
+    app.complains("Rows do not sum to 1 in 1 of 12 heads: head 2.1 (0.5).")
     given[1, 3, 5, 2] = np.nan
     bad = tmp_path / "bad.npz"
     np.savez(bad, attentions=given)
-    app = visit("/exhibit")
-    app.widget(state.EXHIBIT_FILE).locator("input[type=file]").set_input_files(bad)
-    expect(app.page.get_by_text("Layer 1, head 3: the weight of query 5")).to_be_visible()
+    visit("/exhibit").upload(state.EXHIBIT_FILE, bad).says("Layer 1, head 3: the weight of query 5")

@@ -1,11 +1,12 @@
 """The page What if in a real browser: the numbers before and after are those of core, however one came to the changes."""
 
-from urllib.parse import parse_qs, quote_plus, urlsplit
+from urllib.parse import quote_plus
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
-from core import Edits, capture, compare, direct_contributions
+from core import Edits, capture, direct_contributions
 from core.heads.effects import head_effects
 from core.heads.patching import patch_effects
 from ui import state
@@ -20,13 +21,9 @@ def link(*edits, **said):
     return "/what_if?" + "&".join(f"{name}={quote_plus(str(value))}" for name, value in named)
 
 
-def listed(app):
-    """The lines that the address says."""
-    return parse_qs(urlsplit(app.address).query).get(state.EDITS, [])
-
-
 def says_lines(app, *lines):
-    app.until(lambda: listed(app) == list(lines), lambda: f"the address says {listed(app)}")
+    """Wait until the address says these changes."""
+    app.eventually(lambda: app.said.get(state.EDITS, []), list(lines))
     return app.idle()
 
 
@@ -37,14 +34,6 @@ def before_and_after(before, after):
         return {"compared first": one, "compared difference": None}
     difference = np.where(before.mask | after.mask, np.nan_to_num(two) - np.nan_to_num(one), np.nan)
     return {"compared first": one, "compared second": two, "compared difference": difference}
-
-
-def words(app):
-    return app.page.locator("body").inner_text()
-
-
-def button(app, name):
-    return app.page.get_by_role("button", name=name, exact=True)
 
 
 def grid(table, column):
@@ -66,31 +55,22 @@ def test_a_change_is_switched_off_taken_along_by_a_link_and_taken_back(visit, fr
     app = visit(link("mute 23.4", model=SMOLLM, layer=29, head=2))
     before, after = france.trace(29, 2), muted.trace(29, 2)
     assert np.abs(after.weights - before.weights).max() > 0.2
-    app.shows(before_and_after(before, after)).idle()
-    assert "“·Paris” comes next: 77.3% → 14.1%" in words(app)
-    assert app.alerts() == []
-    changed = app.picture("atlas").values
-    assert not changed[:24].any()
-    assert changed[24:].all()
+    app.shows(before_and_after(before, after)).says("“·Paris” comes next: 77.3% → 14.1%").is_well()
+    app.eventually(lambda: app.drawn("atlas").values, lambda changed: not changed[:24].any() and changed[24:].all())
 
-    on_list = app.page.locator("[class*=st-key-edit_] label")
-    on_list.click()
-    says_lines(app, "off mute 23.4").shows(before_and_after(before, before))
-    assert not app.picture("atlas").values.any()
-    assert "“·Paris” comes next: 77.3%" in words(app)
-    assert "14.1%" not in words(app)
+    on_list = "[class*=st-key-edit_] label"
+    app.page.locator(on_list).click()
+    says_lines(app, "off mute 23.4").shows(before_and_after(before, before)).says("“·Paris” comes next: 77.3%")
+    app.never_says("14.1%").eventually(lambda: app.drawn("atlas").values.any(), False)
 
-    copied = visit(app.address)
-    assert listed(copied) == ["off mute 23.4"]
-    copied.shows(before_and_after(before, before)).idle().page.locator("[class*=st-key-edit_] label").click()
+    copied = visit(app.settled(lambda: app.here))
+    says_lines(copied, "off mute 23.4").shows(before_and_after(before, before)).idle().page.locator(on_list).click()
     says_lines(copied, "mute 23.4").shows(before_and_after(before, after))
-    app.shows(before_and_after(before, before))  # each visitor has a list of his own
-    assert "14.1%" not in words(app)
+    app.shows(before_and_after(before, before)).never_says("14.1%")  # each visitor has a list of their own
 
-    button(copied, "Reset").click()
-    says_lines(copied).shows(before_and_after(before, before))
-    assert on_list.count() == 1
-    assert copied.page.locator("[class*=st-key-edit_] label").count() == 0
+    says_lines(copied.click("Reset")).shows(before_and_after(before, before))
+    expect(copied.page.locator(on_list)).to_have_count(0)
+    expect(app.page.locator(on_list)).to_have_count(1)
     copied.page.go_back()
     says_lines(copied, "mute 23.4").shows(before_and_after(before, after))
 
@@ -104,57 +84,41 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
         app.shows(before_and_after(plain.trace(layer, head), changed.trace(layer, head))).idle()
 
     app = visit(link())
-    app.choose(state.NEW_EDIT, "Scale the scores").idle().number(state.NEW_FIELDS["factor"], 3).idle()
-    app.choose(state.NEW_PLACE, "all heads").idle()
-    button(app, "Add").click()
-    says_lines(app, "scale 3")
+    app.choose(state.NEW_EDIT, "Scale the scores").number(state.NEW_FIELDS["factor"], 3)
+    says_lines(app.choose(state.NEW_PLACE, "all heads").click("Add"), "scale 3")
     shows(5, 11, scale_by=3)
-    place = app.widget(state.picture("compared first")).bounding_box()
+    picture = app.widget(state.picture("compared first"))
+    place = app.settled(picture.bounding_box)
 
     app.switch(state.PAINTING).idle().click_cell("compared second", 3, 6)
-    says_lines(app, "scale 3", "paint 3>6 at 5.11")
-    app.click_cell("compared first", 3, 0)
-    says_lines(app, "scale 3", "paint 3>0 3>6 at 5.11")
+    says_lines(app, "scale 3", "paint 3>6 at 5.11").click_cell("compared first", 3, 0)
     painted = {(5, 11): {3: {0: 0.5, 6: 0.5}}}
+    says_lines(app, "scale 3", "paint 3>0 3>6 at 5.11")
     shows(5, 11, scale_by=3, pattern=painted)
-    assert (app.value(state.QUERY), app.value(state.KEY)) == ("of (3)", "[CLS] (0)")
-    app.switch(state.PAINTING).idle().click_cell("compared second", 2, 1).idle()
-    assert len(listed(app)) == 2
+    app.has(state.QUERY, "of (3)").has(state.KEY, "[CLS] (0)")
+    app.switch(state.PAINTING).idle().click_cell("compared second", 2, 1).pins("compared first", 2, 1)
+    says_lines(app, "scale 3", "paint 3>0 3>6 at 5.11")
 
     app.widget(state.TOKEN_AT).get_by_text("france", exact=True).click()
-    app.idle()
-    button(app, "Mask").click()
-    says_lines(app, "scale 3", "paint 3>0 3>6 at 5.11", 'token 4 "[MASK]"')
+    says_lines(app.click("Mask"), "scale 3", "paint 3>0 3>6 at 5.11", 'token 4 "[MASK]"')
     shows(5, 11, scale_by=3, pattern=painted, replace_tokens={4: "[MASK]"})
-    assert app.widget(state.picture("compared first")).bounding_box() == place  # whatever is listed or chosen above
+    app.eventually(picture.bounding_box, place)  # whatever is listed or chosen above
 
-    app.click_cell("atlas", 2, 7)
-    app.until(lambda: app.value(state.HEAD_BOX) == "Head 2.7", "the head is not chosen")
+    app.click_cell("atlas", 2, 7).has(state.HEAD_BOX, "Head 2.7")
     shows(2, 7, scale_by=3, pattern=painted, replace_tokens={4: "[MASK]"})
 
 
 def test_which_heads_matter_and_patching(visit, minilm):
     app = visit(link(view="matter", layer=0, head=0))
     effects = grid(head_effects(minilm, FRANCE), "effect")
-    app.shows({"atlas": effects}).idle()
     direct = grid(direct_contributions(capture(minilm, FRANCE, components=True)), "contribution")
     strongest = np.unravel_index(direct.argmax(), direct.shape)
-    app.click_near("direct", direct[strongest], effects[strongest])
-    app.until(lambda: app.value(state.HEAD_BOX) == "Head {}.{}".format(*strongest), "the head is not chosen")
-    assert f"By itself the head contributes {direct[strongest]:.3g} to the cosine" in words(app.idle())
-    app.press(state.VIEW, "Patch").idle().write(state.SOURCE_TEXT, ITALY)
-    app.shows({"atlas": grid(patch_effects(minilm, FRANCE, ITALY), "moved")}).idle()
-    app.click_cell("atlas", 3, 1)
-    app.until(lambda: app.value(state.HEAD_BOX) == "Head 3.1", "the head is not chosen")
-
-
-def test_two_heads_are_compared(visit, minilm):
-    app = visit(link(view="compare", layer=2, head=3, other_layer=4, other_head=5))
-    taken = capture(minilm, FRANCE)
-    one, two = taken.trace(2, 3), taken.trace(4, 5)
-    found = compare(one, two)
-    app.shows({"compared first": one.weights, "compared second": two.weights, "compared difference": found.difference})
-    assert f"{found.mean:.3f} apart on average" in words(app.idle())
+    app.shows({"atlas": effects}).idle().click_cell("direct", effects[strongest], direct[strongest])
+    app.has(state.HEAD_BOX, "Head {}.{}".format(*strongest))
+    app.says(f"By itself the head contributes {direct[strongest]:.3g} to the cosine")
+    app.press(state.VIEW, "Patch").write(state.SOURCE_TEXT, ITALY)
+    app.shows({"atlas": grid(patch_effects(minilm, FRANCE, ITALY), "moved")}).idle().click_cell("atlas", 3, 1)
+    app.has(state.HEAD_BOX, "Head 3.1")
 
 
 def test_what_one_visitor_changes_no_other_sees(visit, france, muted):
@@ -168,10 +132,6 @@ def test_what_one_visitor_changes_no_other_sees(visit, france, muted):
     changing.choose(state.HEAD_BOX, "Head 29.5")
     reading.choose(state.HEAD_BOX, "Head 29.4")
     reading.shows_trace(france.trace(29, 4))
-    changing.shows(before_and_after(france.trace(29, 5), muted.trace(29, 5)))
-    reading.page.get_by_role("link", name="What if", exact=True).click()
-    reading.shows(before_and_after(france.trace(29, 4), france.trace(29, 4))).idle()
-    assert listed(reading) == []
-    assert "14.1%" not in words(reading)
-    assert "Nothing is changed yet" in words(reading)
-    assert "14.1%" in words(changing.idle())
+    changing.shows(before_and_after(france.trace(29, 5), muted.trace(29, 5))).says("14.1%")
+    reading.follow("What if", "/what_if").shows(before_and_after(france.trace(29, 4), france.trace(29, 4)))
+    says_lines(reading.says("Nothing is changed yet").never_says("14.1%"))

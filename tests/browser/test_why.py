@@ -22,30 +22,23 @@ def test_from_paris_to_the_text(visit):
     def along(words: str):
         return follow(taken, read_hops(words), answer, logit(taken, paris, rome))
 
-    def says(*parts: str) -> None:
-        told = app.page.get_by_test_id("stMain")
-        app.until(lambda: all(part in told.inner_text() for part in parts), lambda: told.inner_text()[:600])
-
     def shows(table) -> None:
-        app.shows({"components": as_grid(table).values})
+        app.shows({"components": as_grid(table).values}).idle()
 
     shows(answer)
-    says(f"is {answer.number:.2f} above that of “·Rome”")
+    app.says(f"is {answer.number:.2f} above that of “·Rome”")
     stop = along("29.1").stops[0]
     app.click_cell("components", 29, 1)
     shows(stop.of_key)
-    says(f"Head 29.1 scored “{taken.tokens()[1][stop.key].replace(' ', '·')}”")
-    assert "path=29.1" in app.idle().address
+    app.says(f"Head 29.1 scored “{taken.tokens()[1][stop.key].replace(' ', '·')}”")
+    app.eventually(lambda: app.said.get("path"), lambda path: path[0].startswith("29.1"))
 
     app.page.go_back()
     shows(answer)
-    line = app.widget(state.ARROWS).locator(".keys")
-    line.focus()
-    line.press("ArrowRight")
+    app.widget(state.ARROWS).locator(".keys").press("ArrowRight")
     stop = along("23.4").stops[0]
     shows(stop.of_key)
-    says(f"Head 23.4 scored “·France” {stop.score:.2f} above the other keys")
-    app.press(state.SIDE, "Into the query")
+    app.says(f"Head 23.4 scored “·France” {stop.score:.2f} above the other keys").press(state.SIDE, "Into the query")
     shows(stop.of_query)
     grid = as_grid(stop.of_query)
     grid.values[:, -1] = -np.inf
@@ -53,19 +46,17 @@ def test_from_paris_to_the_text(visit):
     layer = grid.rows[row][1]
     app.click_cell("components", int(row), int(head))
     path = along(f"23.4>3, query {layer}.{head}")
-    says(f"Head {layer}.{head} scored")
+    app.says(f"Head {layer}.{head} scored")
     shows(path.stops[1].of_key)
 
-    app.page.get_by_role("button", name="mute 23.4").click()
-    app.page.get_by_role("button", name=f"{layer}.{head} from the query of 23.4").click()
+    app.click("mute 23.4").click(f"{layer}.{head} from the query of 23.4")
     edits = Edits(mute_heads={(23, 4)}) | path.cut(1)
     cut = capture(model, FRANCE, edits=edits)
     after = float(cut.logits[paris] - cut.logits[rome])
     row = cut.trace(23, 4).scaled[4]
     score = row[3] - np.delete(row, 3).mean()  # all that the second cut changes, as 23.4 is muted
-    says(
+    app.says(
         f"the difference goes {answer.number:.2f} → {after:.2f}",
         f"predicted {answer.number - path.stops[0].gave:.2f}",
         f"its score goes {path.stops[0].score:.2f} → {score:.2f}",
-    )
-    assert not app.alerts()
+    ).is_well()

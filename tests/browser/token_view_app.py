@@ -12,40 +12,10 @@ import streamlit as st
 
 from ui.components.token_view import token_view
 
-TEXTS = {
-    "spaces": [
-        "The",
-        " cat",
-        " sat",
-        " on",
-        " the",
-        " mat",
-        ",",
-        " and",
-        " the",
-        " dog",
-        " slept",
-        " near",
-        " Kath",
-        "mand",
-        "u",
-        ".",
-    ],
-    "pieces": ["[CLS]", "the", "cat", "was", "sleep", "##ing", "on", "the", "mat", ".", "[SEP]"],
-    "markup": [
-        "<b>",
-        "<img src=x onerror=alert(1)>",
-        "$x$",
-        "*a*",
-        "שלום",
-        "🙂",
-        "first",
-        "\n",
-        "second",
-        "`code`",
-        "&lt;",
-    ],
-}
+SPACES = "The| cat| sat| on| the| mat|,| and| the| dog| slept| near| Kath|mand|u|."
+PIECES = "[CLS]|the|cat|was|sleep|##ing|on|the|mat|.|[SEP]"
+MARKUP = "<b>|<img src=x onerror=alert(1)>|$x$|*a*|שלום|🙂|first|\n|second|`code`|&lt;"
+TEXTS = {"spaces": SPACES.split("|"), "pieces": PIECES.split("|"), "markup": MARKUP.split("|")}
 
 
 def tokens(name: str, count: int | None) -> list[str]:

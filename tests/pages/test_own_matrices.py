@@ -1,8 +1,9 @@
-"""Matrices entered on a page: what each of them may be says `core`; here, what they may be together."""
+"""Matrices entered on a page: what each of them may be says `core`; here, what they may be together, and files of them."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def app() -> AppTest:
         trace = own_matrices()
         st.text("nothing" if trace is None else f"{trace.output.shape}")
 
-    return AppTest.from_function(page, default_timeout=60).run()
+    return AppTest.from_function(page).run()
 
 
 def says(app: AppTest) -> str:
@@ -47,3 +48,15 @@ def test_more_scores_than_can_be_computed_are_refused_in_files_and_in_fields(app
         app.text_area(state.OWN[name]).set_value("1")
     app.file_uploader(state.ARCHIVE).set_value(("a.npz", file.getvalue(), "application/zip"))
     assert says(app) == said
+
+
+def test_a_pickle_is_never_opened(app: AppTest, tmp_path: Path) -> None:
+    class Payload:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (open, (str(tmp_path / "opened"), "w"))
+
+    file = io.BytesIO()
+    np.save(file, np.array([[Payload()]], dtype=object), allow_pickle=True)
+    app.file_uploader(state.FILES["query"]).set_value(("query.npy", file.getvalue(), "application/octet-stream"))
+    assert "ickled" in says(app)
+    assert not (tmp_path / "opened").exists()

@@ -43,7 +43,7 @@ def go_to(app, at):
 def test_a_stop_whose_model_is_not_there_says_which_and_goes_on(monkeypatch):
     said = []
     monkeypatch.setattr(tour, "tour_card", lambda words, *_: said.append(words))
-    app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"))
     at = next(at for at, stop in enumerate(tour.STOPS) if stop.model == tour.DECODER)
     go_to(app, at).run()
     assert not app.exception
@@ -59,7 +59,7 @@ def test_a_stop_whose_model_is_not_there_says_which_and_goes_on(monkeypatch):
 
 
 def opened(**said):
-    app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"))
     app.query_params.update(said)
     return changed(app)
 
@@ -81,6 +81,12 @@ def figure(app, name):
     return Picture(chart["data"], chart["layout"])
 
 
+def said(app):
+    """The words of the page, without the marks of Markdown."""
+    every = (*app.markdown, *app.caption, *app.info, *app.error)
+    return re.sub(r"[\\*]", "", "\n".join(part.value for part in every)).replace("\u00a0", " ")
+
+
 def shows_trace(app, trace):
     for stage, drawn in zip(EQUATION, figure(app, "equation").data, strict=True):
         numbers = STAGES[stage](trace)
@@ -96,8 +102,14 @@ def test_every_source_and_its_knobs():
     words = toy_sentence(SENTENCE, d_head=8, seed=7)
     shows_trace(changed(app, source="toy"), attend(words.query, words.key, words.value))
     assert any("Untrained" in part.value for part in (*app.markdown, *app.caption, *app.info))
-    own = attend([[2, 1], [0, -1]], [[1, 0], [0, 1], [1, 1], [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]])
-    shows_trace(changed(app, **{state.SOURCE: "own", state.OWN["query"]: "2, 1\n0, -1"}), own)
+    own = [[2, 1], [0, -1]], [[1, 0], [0, 1], [1, 1], [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]]
+    shows_trace(changed(app, **{state.SOURCE: "own", state.OWN["query"]: "2, 1\n0, -1"}), attend(*own))
+    mask = np.array([[0, 0, 0, 0], [1, 1, 0, 1]], bool)  # a row that may look at nothing
+    changed(app, **{state.OWN["mask"]: "0,0,0,0\n1,1,0,1", state.QUERY: 0})
+    shows_trace(app, attend(*own, mask=mask))
+    assert np.array_equal(figure(app, AS_IT_IS).forbidden, ~mask)
+    assert "may not look at" in said(app)
+    assert "nan" not in said(app).lower()
 
 
 def test_mask_and_scaling_with_the_original_beside():
@@ -116,6 +128,40 @@ def test_mask_and_scaling_with_the_original_beside():
     ranges = [figure(app, name).data[0]["zmax"] for name in (AS_IT_IS, CHANGED)]
     assert ranges[0] == pytest.approx(ranges[1])
     shows_trace(changed(app, **{state.SCALING: True}), trace.changed(mask=both.mask))
+
+
+def test_what_is_changed_is_told_from_what_the_model_computed():
+    app = opened(model="SmolLM2-135M-Instruct", scaling="false")
+    for part in (
+        "As it is: scale 0.125",
+        "Changed: scale 1",
+        "This speaks of the original",
+        "Of the original: the change above does not reach the rest of the model.",
+    ):
+        assert part in said(app)
+    assert "the original" not in said(changed(app, **{state.SCALING: True}))
+
+
+def test_a_mask_that_does_not_fit_is_said_also_while_its_field_is_folded_away():
+    app = opened(mask="own", grid="1,0")
+    shows_trace(app, capture(models.load("all-MiniLM-L6-v2"), SENTENCE).trace(5, 11))
+    assert "The mask has the shape (1, 2)" in said(app)
+
+
+def test_the_output_is_said_to_be_a_sum_over_all_keys():
+    trace = capture(models.load("all-MiniLM-L6-v2"), SENTENCE).trace(5, 11)
+    app = opened(stage="output", query="6", key="2")
+    table = [re.split(r"\s*\|\s*", line.strip("| ")) for line in said(app).splitlines() if line.startswith("|")]
+    end = [row[0] for row in table].index("sum") + 1
+    rows = table[end - 10 : end]
+    weights, terms = trace.weights[6].astype(float), trace.weights[6, :, None].astype(float) * trace.value
+    largest = np.argsort(-weights)[:8]
+    shown = np.array([[float(cell.replace("−", "-")) for cell in row[1:]] for row in rows])
+    rest = np.delete(terms, largest, axis=0).sum(axis=0)
+    expected = np.vstack([terms[largest], rest, trace.output[6]])[:, : shown.shape[1] - 1]
+    np.testing.assert_allclose(shown[:, 1:], expected, rtol=2e-3, atol=1e-5)
+    np.testing.assert_allclose(shown[:, 0], [*weights[largest], np.delete(weights, largest).sum(), 1], rtol=2e-3)
+    assert [row[0] for row in rows[-2:]] == ["8 further keys", "sum"]
 
 
 def test_sentence_layer_head_and_model_change_what_is_drawn():
