@@ -97,16 +97,18 @@ window.WebSocket = class extends WebSocket {
 };
 """
 
-# The window changes its size when the stored talk is sent, and the browser is busy with drawing whenever it goes to a view: the
-# next one is ready before the new size is sent.
+# The page has taken a minute to load, and sends the stored talk late. Then the window changes its size, and the browser is busy
+# with drawing whenever it goes to a view: the next one is ready before the new size is sent.
 BUSY = """
 (() => {
     let height = 720;
+    const now = performance.now.bind(performance);
+    performance.now = () => now() + 60000;
     Object.defineProperty(window, "innerHeight", { get: () => height });
     window.WebSocket = class extends WebSocket {
         send(message) {
-            if (new TextDecoder().decode(message).includes('"found"')) height = 900;
-            super.send(message);
+            if (!new TextDecoder().decode(message).includes('"found"')) return super.send(message);
+            setTimeout(() => { height = 900; super.send(message); }, 2000);
         }
     };
     const dispatch = window.dispatchEvent.bind(window);
@@ -222,7 +224,8 @@ def test_a_talk_without_a_network(visit: Callable[..., App]) -> None:
 
 
 def test_a_busy_browser_does_not_go_back_to_the_view_before(visit: Callable[..., App]) -> None:
-    """Only this test finds a message of the view before that the server gets after the next view: it brought that view back."""
+    """Only this test finds a message of the view before that the server gets after the next view, which brought that view back,
+    and a key that is lost because the page loads slowly."""
     app, link = visit("/talk"), "softmax?scores=3%2C+1"
     talk = to_file(Talk((view_at("", "step_by_step?layer=1"), view_at("", link))))
     app.page.evaluate("talk => localStorage.setItem('headlight-talk', talk)", talk.decode())

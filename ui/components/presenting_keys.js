@@ -3,8 +3,8 @@ const ACTS = {
     PageDown: () => turn(1), PageUp: () => turn(-1), Escape: leave, s: light, n: showNotes,
     "?": () => toggle("legend"), ".": () => toggle("black"), b: () => toggle("black"),
 };
-const PATIENCE = 15000; // milliseconds that keys wait for a view
-const DRAWING = 5000; // milliseconds after its run until a view counts as not drawn
+const PATIENCE = 15000; // milliseconds that keys wait for a view while nothing runs
+const LOOKS = 25; // five in a second, after its run, until a view counts as not drawn: while a browser draws, it does not look
 const TALK = "headlight-talk"; // the key of the talk in the browser's storage: see browser.js
 
 // The walk is kept over views and pages, because keys are pressed faster than these are drawn.
@@ -13,8 +13,8 @@ const TALK = "headlight-talk"; // the key of the talk in the browser's storage: 
 //   at        the index of the view of the talk that is there; null while none is
 //   presses   the number of presses sent to the page; its data counts only once it has seen the last one
 //   wanted    the index of the view of the talk that the browser goes to, until it is there
-//   since     the time when somebody last went to a view or pressed Present
-const walk = { mode: "desk", waiting: [], at: null, presses: 0, since: 0 };
+//   since     the time when this began, somebody last went to a view or pressed Present, or a run was last seen
+const walk = { mode: "desk", waiting: [], at: null, presses: 0, since: performance.now() };
 let data, parts, setTriggerValue; // those of the last run of the page
 
 export default function (component) {
@@ -116,7 +116,12 @@ function canAct(key) {
     return walk.isThere || turnsOver || isLate();
 }
 
+function isRunning() {
+    return document.querySelector("[data-testid=stApp]").dataset.testScriptState !== "notRunning";
+}
+
 function isLate() {
+    if (isRunning()) walk.since = performance.now();
     return performance.now() - walk.since > PATIENCE;
 }
 
@@ -186,15 +191,14 @@ function rehearse() {
     walk.rehearsed = data.at;
     if (data.at === 0) walk.troubled = [];
     const { at, links } = data;
-    const isRunning = () => document.querySelector("[data-testid=stApp]").dataset.testScriptState !== "notRunning";
     const isDrawn = () =>
         document.querySelector("[data-stale=true]") === null
         && document.querySelector("[class*=st-key-picture_] .js-plotly-plot") !== null
         && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
-    let since = performance.now();
+    let looks = 0;
     const look = setInterval(() => {
-        if (isRunning()) since = performance.now(); // however long it computes
-        if (isRunning() || (!isDrawn() && performance.now() - since < DRAWING)) return;
+        if (isRunning()) looks = 0; // however long it computes
+        if (isRunning() || (!isDrawn() && ++looks < LOOKS)) return;
         clearInterval(look);
         if (!isDrawn() || document.querySelector(".stMain .stAlert")) walk.troubled.push(at);
         if (at + 1 < links.length) return goTo(at + 1);
