@@ -18,11 +18,13 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from streamlit.components.v2 import manifest_scanner
+from streamlit.testing.v1 import local_script_runner
 
 # Nothing is timed in the tests: how long an example takes says only what else the machine does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+PATIENCE = 300  # seconds until what must come is missed; only a failing test waits that long
 TEXTS = (
     "The animal didn't cross the street because it was too tired.",
     "def fibonacci(n):\n    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)\n",
@@ -31,11 +33,15 @@ TEXTS = (
 
 
 @pytest.fixture(scope="session", autouse=True)
-def components_of_packages():
+def pages_as_tests_run_them():
     """Before each run of a page AppTest reads what all installed packages say of themselves, which takes as long as the page:
-    once is enough."""
+    once is enough. And it gives up a run after a few seconds, which a busy machine needs for a page that does nothing."""
     once = cache(manifest_scanner.scan_component_manifests)
-    with mock.patch.object(manifest_scanner, "scan_component_manifests", once):
+    wait = local_script_runner.require_widgets_deltas
+    with (
+        mock.patch.object(manifest_scanner, "scan_component_manifests", once),
+        mock.patch.object(local_script_runner, "require_widgets_deltas", lambda runner, _: wait(runner, PATIENCE)),
+    ):
         yield
 
 

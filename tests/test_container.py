@@ -13,6 +13,7 @@ from threading import Thread
 
 import pytest
 
+from tests.conftest import PATIENCE
 from tests.source_files import PRODUCT, ROOT, text
 from ui.settings import read
 
@@ -85,7 +86,7 @@ def test_the_health_check_tells_a_server_that_is_well_from_one_that_is_not(statu
         Thread(target=server.handle_request, daemon=True).start()
         environment = os.environ | {"STREAMLIT_SERVER_PORT": str(server.server_port)}
         found = subprocess.run(
-            [sys.executable, *command[1:]], env=environment, capture_output=True, timeout=30, check=False
+            [sys.executable, *command[1:]], env=environment, capture_output=True, timeout=PATIENCE, check=False
         )
     assert asked == ["/_stcore/health"]
     assert found.returncode == expected

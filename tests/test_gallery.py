@@ -97,7 +97,7 @@ def test_pictures_are_what_core_paints_now(passes):
 
 
 def test_every_view_is_a_card_whose_link_says_all():
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60).run()
+    app = AppTest.from_file(str(ROOT / "ui/shell.py")).run()
     assert not app.exception
     found = {link.proto.label: link.proto for link in app.get("page_link")}
     assert len(CARDS) >= 14

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from core import attend, capture
 from core.exporting.notebooks import to_notebook
 from tests.browser.driver import Picture
+from tests.conftest import PATIENCE
 from tests.source_files import ROOT
 from tests.ui.sharing.test_as_python import View
 
@@ -35,7 +36,9 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         patch.setenv("PLOTLY_RENDERER", "plotly_mimetype")  # figures without four megabytes of plotly.js
         patch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
         path = {"metadata": {"path": tmp_path_factory.mktemp("work")}}
-        starting = NotebookClient(nbformat.v4.new_notebook(), kernel_name="python3", resources=path)
+        starting = NotebookClient(
+            nbformat.v4.new_notebook(), kernel_name="python3", resources=path, startup_timeout=PATIENCE
+        )
         with starting.setup_kernel():
             yield starting.km
 
@@ -48,7 +51,7 @@ def outputs_of(name: str, kernel: Any) -> dict[str, dict[str, Any]]:
 def run(notebook: nbformat.NotebookNode, kernel: Any) -> dict[str, dict[str, Any]]:
     empty = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("%reset -f")])
     for one in (empty, notebook):
-        NotebookClient(one, timeout=120, km=kernel).execute()
+        NotebookClient(one, timeout=PATIENCE, km=kernel).execute()
     return {
         cell.source.splitlines()[-1]: output.data
         for cell in notebook.cells

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from core.threads import one_thread, side_by_side
+from tests.conftest import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,7 @@ def test_results_come_in_the_order_of_the_items_whichever_is_done_first():
 
     def work(item: int) -> int:
         if item in (1, 2):
-            pairs.wait(10)  # the second begins before the first is done, or neither ends
+            pairs.wait(PATIENCE)  # the second begins before the first is done, or neither ends
         return item * item
 
     told: list[int] = []

@@ -13,7 +13,7 @@ LESSONS = sorted(page.stem for page in PAGES.glob("*.py"))
 
 def open_lesson(lesson: str, part: str, **knobs: str) -> AppTest:
     """The page after a first run with this part and these knobs in its address."""
-    page = AppTest.from_file(str(PAGES / f"{lesson}.py"), default_timeout=60)
+    page = AppTest.from_file(str(PAGES / f"{lesson}.py"))
     page.query_params[state.PART] = part
     for name, value in knobs.items():
         page.query_params[name] = value

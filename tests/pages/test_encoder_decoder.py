@@ -36,7 +36,7 @@ def t5(tmp_path_factory) -> str:
 
 
 def opened(page: str, model: str, **said: object) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
     app.switch_page(f"../pages/{page}.py")
     for key, value in ({state.MODEL: model, state.TEXT: READ} | said).items():
         app.query_params[key] = str(value)
@@ -129,7 +129,7 @@ def page_and_link(file: str) -> None:
 )
 def test_a_link_says_what_was_read_and_how_the_target_was_given(said) -> None:
     """Also what the page opens with, which may change: a date, for a model that reads nothing else."""
-    app = AppTest.from_function(page_and_link, default_timeout=60, args=(str(ROOT / "pages/heads.py"),))
+    app = AppTest.from_function(page_and_link, args=(str(ROOT / "pages/heads.py"),))
     app.query_params.update({state.MODEL: DATES, state.KIND: "cross"} | said)
     ran(app)
     link = {name: words[0] for name, words in parse_qs(urlsplit(app.session_state["link"]).query).items()}
@@ -143,7 +143,7 @@ def test_a_link_says_what_was_read_and_how_the_target_was_given(said) -> None:
 
 
 def test_what_was_typed_stays_when_the_model_is_changed_and_what_was_not_follows_it() -> None:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
     ran(app.switch_page("../pages/heads.py"))
     text = app.text_area(state.TEXT)
     assert text.value.startswith("The animal")

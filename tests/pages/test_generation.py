@@ -162,7 +162,7 @@ def test_the_choices_are_the_sampling():
 @pytest.mark.usefixtures("two_tokens")
 def test_it_opens_with_something_to_see_for_a_model_of_either_kind():
     """A model that writes on opens with Paris, and one that reads dates with a date."""
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=120)
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
     app.switch_page("../pages/generation.py").run()
     assert "“·Paris” is written after “·is”, which gives **90.3%** of its attention to “·France”." in words(app)
     choose(app, state.MODEL, DATES)

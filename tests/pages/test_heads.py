@@ -57,7 +57,7 @@ def passes() -> Iterator[Passes]:
 
 @pytest.fixture
 def atlas() -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=120).run()
+    app = AppTest.from_file(str(ROOT / "ui/shell.py")).run()
     return go(app, "heads")
 
 
@@ -161,7 +161,7 @@ def test_a_pass_of_another_page_is_not_shown_beyond_the_limit_of_this_one(passes
         st.text("nothing" if passed is None else f"{len(passed[1].input_ids)} tokens")
 
     def opened(max_tokens: int | None, **choices: str) -> AppTest:
-        app = AppTest.from_function(page, args=(max_tokens,), default_timeout=60)
+        app = AppTest.from_function(page, args=(max_tokens,))
         for key, value in ({state.MODEL: MODEL, state.TEXT: "attention " * 60} | choices).items():
             app.query_params[key] = value
         app.run()
@@ -191,7 +191,7 @@ def test_a_pass_larger_than_all_room_for_passes_is_read_once(
 
 
 def by_link(page: str, asked: dict[str, str | list[str]]) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=120).run()
+    app = AppTest.from_file(str(ROOT / "ui/shell.py")).run()
     for name, words in asked.items():
         app.query_params[name] = words
     return go(app, page)

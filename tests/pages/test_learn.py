@@ -90,7 +90,7 @@ def test_next_leads_through_the_experiments_of_a_lesson():
 
 
 def test_after_its_last_experiment_each_lesson_leads_to_the_next_and_the_last_one_to_step_by_step():
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60).run()
+    app = AppTest.from_file(str(ROOT / "ui/shell.py")).run()
     followed = []
     page = PAGES / f"{next(iter(lessons.LESSONS))}.py"
     while page.parent == PAGES:

@@ -21,7 +21,7 @@ MODEL = "all-MiniLM-L6-v2"
 @pytest.fixture(scope="module")
 def page() -> AppTest:
     """Step by step, as a link in bfloat16 opens it."""
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=120)
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
     app.run()
     app.query_params.update({state.SOURCE: "real", state.DTYPE: "bfloat16", state.DEVICE: "cuda:7"})
     app.switch_page("../pages/step_by_step.py").run()

@@ -24,7 +24,7 @@ def file(smollm, tmp_path):
 
 
 def opened(page, file):
-    app = AppTest.from_file(f"../../pages/{page}.py", default_timeout=60)
+    app = AppTest.from_file(f"../../pages/{page}.py")
     for name, value in (("model", str(file)), ("layer", "23"), ("head", "4")):
         app.query_params[name] = value
     return app.run()
@@ -114,7 +114,7 @@ def test_why_works_on_a_file_with_components(smollm, tmp_path):
     paris, rome = (smollm.tokenizer(word).input_ids[0] for word in (" Paris", " Rome"))
 
     def said(**asked):
-        app = AppTest.from_file("../../pages/why.py", default_timeout=60)
+        app = AppTest.from_file("../../pages/why.py")
         of = {"model": str(file), state.ANSWER: " Paris", state.RATHER_THAN: " Rome", "path": "23.4>3"}
         for name, value in (of | asked).items():
             app.query_params[name] = value

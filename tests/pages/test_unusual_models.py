@@ -79,7 +79,7 @@ def png(seed: int = 0) -> bytes:
 
 
 def opened(page: str, model: str, text: str = TEXT, image: bytes | None = None, **choices: object) -> AppTest:
-    app = AppTest.from_file(str(ROOT / f"pages/{page}.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / f"pages/{page}.py"))
     for key, value in ({state.MODEL: model, state.TEXT: text} | choices).items():
         app.query_params[key] = str(value)
     if image is not None:
@@ -402,7 +402,7 @@ def test_an_image_with_a_text(tmp_path, monkeypatch):
     cell = {"patch_row": range(2, 4), "patch_column": range(4, 99)}
     assert drawn_region(cell, grid.tokens.shape) == (range(2, 4), range(4, 6))
     assert drawn_region({"patch_row": range(9, 11), "patch_column": range(1)}, grid.tokens.shape) is None
-    app = AppTest.from_file(str(ROOT / "pages/what_if.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "pages/what_if.py"))
     lines = ["block key 16-17 22-23", "block key 17-18 23-24 at vision"]
     app.query_params.update({state.MODEL: str(tmp_path), state.TEXT: "5 17 8", state.EDITS: lines})
     app.session_state[state.REGION_ROWS], app.session_state[state.REGION_COLUMNS] = (2, 9), (4, 5)
@@ -427,7 +427,7 @@ def test_an_image_with_a_text(tmp_path, monkeypatch):
     assert f"gives **{weights[chosen[state.KEY]]:.1%}** of its attention to “patch 1,1”" in read(app.markdown)
     assert "Multiplications are counted for texts alone." in read(app.caption)
     assert "The rows of all 3 steps" in read(app.caption)
-    app = AppTest.from_file(str(ROOT / "pages/what_if.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "pages/what_if.py"))
     app.query_params.update(
         {state.MODEL: str(tmp_path), state.TEXT: "5 17 8", state.EDITS: lines, state.WRITES_ON: "true"}
     )

@@ -31,7 +31,7 @@ FRANCE = "The capital of France is"
 
 
 def opened(page: str = "what_if", **said: str | list[str]) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=120)
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
     app.switch_page(f"../pages/{page}.py")
     for name, value in ({state.TEXT: FRANCE} | said).items():
         app.query_params[name] = value

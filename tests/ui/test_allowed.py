@@ -132,7 +132,7 @@ def test_the_page_says_so_beside_the_field(host) -> None:
     host(hub=False, folders=False)
     said = []
     for name in (str(ROOT), "/nowhere"):
-        app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"), default_timeout=60)
+        app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"))
         app.query_params[state.MODEL] = name
         app.run()
         assert not app.exception

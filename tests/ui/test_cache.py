@@ -8,6 +8,7 @@ from threading import Event
 
 import pytest
 
+from tests.conftest import PATIENCE
 from ui import passes, settings
 from ui.cache import Cached, Store, cached
 from ui.memory import MEMORY, Memory
@@ -156,20 +157,20 @@ def test_sessions_that_ask_at_once_wait_for_one_piece_of_work() -> None:
 
     def slow() -> object:
         begun.set()
-        assert done.wait(60)
+        assert done.wait(PATIENCE)
         return object()
 
     with ThreadPoolExecutor() as sessions:
         try:
             first = sessions.submit(store.get, "model", slow)
-            assert begun.wait(60)
+            assert begun.wait(PATIENCE)
             second = sessions.submit(store.get, "model", object)
-            assert sessions.submit(store.get, "another model", lambda: "at once").result(60) == "at once"
+            assert sessions.submit(store.get, "another model", lambda: "at once").result(PATIENCE) == "at once"
             with pytest.raises(TimeoutError):
                 second.result(0.2)
         finally:
             done.set()
-        assert first.result(60) is second.result(60) is store.get("model", object)
+        assert first.result(PATIENCE) is second.result(PATIENCE) is store.get("model", object)
 
 
 def test_work_that_failed_while_others_waited_is_tried_again() -> None:

@@ -17,7 +17,7 @@ from ui.views.sources.passes import SENTENCE
 
 
 def opened(page: str, **said: str) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
     return go(app, page, **said)
 
 

@@ -13,6 +13,7 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from core import InputError
+from tests.conftest import PATIENCE
 from ui import progress, settings, state
 from ui.settings import Settings
 
@@ -131,11 +132,10 @@ class Place:
 
 
 def until(place: Place, shown: object) -> None:
-    for _ in range(500):
-        if place.shown and place.shown[-1] == shown:
-            return
+    deadline = time.monotonic() + PATIENCE
+    while not (place.shown and place.shown[-1] == shown):
+        assert time.monotonic() < deadline, f"{place.shown} does not end with {shown}"
         time.sleep(0.01)
-    raise AssertionError(f"{place.shown} does not end with {shown}")
 
 
 def test_what_is_followed_is_said_with_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,12 +282,12 @@ def test_who_waits_reads_how_many_are_before_and_can_stop() -> None:
     def hold() -> None:
         with progress.TURNS.turn(0, lambda _: None):
             begun.set()
-            over.wait(20)
+            over.wait(PATIENCE)
 
     with ThreadPoolExecutor() as visitors:
         first = visitors.submit(hold)
-        assert begun.wait(20)
-        app = AppTest.from_function(page, default_timeout=30)
+        assert begun.wait(PATIENCE)
+        app = AppTest.from_function(page)
         second = visitors.submit(app.run)
         while not progress.TURNS._queue:
             time.sleep(0.01)
@@ -297,7 +297,7 @@ def test_who_waits_reads_how_many_are_before_and_can_stop() -> None:
             pass
         assert said == ["Measuring waits, 2 others before you"]
         over.set()
-        first.result(20)
-        second.result(20)
+        first.result(PATIENCE)
+        second.result(PATIENCE)
     assert texts(app) == ["done"]
     assert not app.button

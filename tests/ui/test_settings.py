@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PATIENCE
 from tests.source_files import ROOT
 from ui.settings import Settings, SettingsError, read
 
@@ -80,7 +81,12 @@ def test_a_variable_that_is_no_setting_and_a_file_that_is_not_there(tmp_path: Pa
 def test_a_server_with_a_bad_setting_does_not_start_and_says_why_in_one_line() -> None:
     asked = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless", "true", "--server.port", "0"]
     said = subprocess.run(
-        asked, cwd=ROOT, env=os.environ | {"HEADLIGHT_SECONDS": "soon"}, capture_output=True, text=True, timeout=60
+        asked,
+        cwd=ROOT,
+        env=os.environ | {"HEADLIGHT_SECONDS": "soon"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert said.returncode != 0
     assert "Headlight cannot start. HEADLIGHT_SECONDS: seconds cannot be 'soon'." in said.stderr + said.stdout

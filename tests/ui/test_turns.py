@@ -8,11 +8,13 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 from streamlit.runtime.scriptrunner import RerunException, StopException
 
 from core import InputError
+from tests.conftest import PATIENCE
 from ui import turns
 from ui.memory import Memory
 from ui.turns import Turns
@@ -54,12 +56,12 @@ class Sessions:
 
 def test_first_come_first_served_and_each_is_told_how_many_are_before() -> None:
     sessions, over = Sessions(), Event()
-    wanted = [sessions.want("a", lambda: over.wait(20))] + [sessions.want(name) for name in "bcdef"]
+    wanted = [sessions.want("a", lambda: over.wait(PATIENCE))] + [sessions.want(name) for name in "bcdef"]
     while len(sessions.told) < 5:
         time.sleep(0.01)
     over.set()
     for one in wanted:
-        one.result(20)
+        one.result(PATIENCE)
     assert sessions.had == list("abcdef")
     assert [sessions.told[name][0] for name in "bcdef"] == [1, 2, 3, 4, 5]
     assert not sessions.turns._queue
@@ -74,8 +76,8 @@ def test_a_turn_ends_however_the_page_ends(end: BaseException) -> None:
 
     failed = sessions.want("a", fail)
     with pytest.raises(type(end)):
-        failed.result(20)
-    sessions.want("b").result(20)
+        failed.result(PATIENCE)
+    sessions.want("b").result(PATIENCE)
     assert sessions.memory.reserved == 0
 
 
@@ -85,17 +87,17 @@ def test_who_leaves_while_waiting_gives_up_the_place() -> None:
     def gone() -> None:
         raise StopException
 
-    first = sessions.want("a", lambda: over.wait(20))
+    first = sessions.want("a", lambda: over.wait(PATIENCE))
     left = sessions.want("b", told=gone)
     last = sessions.want("c")
     with pytest.raises(StopException):
-        left.result(20)
+        left.result(PATIENCE)
     sessions.told.clear()
     while sessions.told.get("c", [2])[-1] != 1:
         time.sleep(0.01)
     over.set()
-    last.result(20)
-    first.result(20)
+    last.result(PATIENCE)
+    first.result(PATIENCE)
     assert sessions.had == ["a", "c"]
 
 
@@ -107,15 +109,15 @@ def test_whoever_has_the_turn_goes_on_in_nested_work() -> None:
             sessions.had.append("inside")
         sessions.had.append("after")
 
-    sessions.want("a", nested, needs=60).result(20)
-    sessions.want("b").result(20)
+    sessions.want("a", nested, needs=60).result(PATIENCE)
+    sessions.want("b").result(PATIENCE)
     assert sessions.had == ["a", "inside", "after", "b"]
     assert sessions.memory.reserved == 0
 
 
 def test_pieces_of_several_take_turns() -> None:
     sessions, start = Sessions(), Event()
-    holding = sessions.want("first", lambda: start.wait(20))
+    holding = sessions.want("first", lambda: start.wait(PATIENCE))
 
     def pieces(name: str) -> None:
         for number in range(3):
@@ -131,26 +133,28 @@ def test_pieces_of_several_take_turns() -> None:
             time.sleep(0.001)
     start.set()
     for one in (holding, *both):
-        one.result(20)
+        one.result(PATIENCE)
     assert sessions.had == ["first", "a0", "b0", "a1", "b1", "a2", "b2"]
 
 
 def test_light_work_does_not_wait_unless_there_is_no_room() -> None:
     sessions, over = Sessions(memory=100), Event()
-    heavy = sessions.want("heavy", lambda: over.wait(20), needs=60)
+    heavy = sessions.want("heavy", lambda: over.wait(PATIENCE), needs=60)
     with sessions.turns.room(30, lambda _: pytest.fail("it waits")):
         assert sessions.memory.reserved == 90
 
+    told = Event()
+
     def light() -> None:
-        with sessions.turns.room(50, lambda _: None):
+        with sessions.turns.room(50, lambda _: told.set()):
             sessions.had.append("light")
 
     waits = sessions._threads.submit(light)
-    with pytest.raises(TimeoutError):
-        waits.result(0.3)
+    assert told.wait(PATIENCE)
+    assert sessions.had == ["heavy"]
     over.set()
-    heavy.result(20)
-    waits.result(20)
+    heavy.result(PATIENCE)
+    waits.result(PATIENCE)
     assert sessions.had == ["heavy", "light"]
 
 
@@ -162,32 +166,36 @@ def test_what_can_never_fit_does_not_wait() -> None:
     assert not sessions.turns._queue
 
 
-def test_waiting_does_not_count() -> None:
-    sessions, over = Sessions(), Event()
-    sessions.want("a", lambda: over.wait(20))
+def test_waiting_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions, over, now = Sessions(), Event(), [0.0]
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    sessions.want("a", lambda: over.wait(PATIENCE))
     began = sessions.turns.clock()
 
     def wait(_: int) -> None:
-        time.sleep(0.5)
+        now[0] += 60
         over.set()
 
     with sessions.turns.turn(0, wait):
-        assert sessions.turns.clock() - began < 0.4
+        assert sessions.turns.clock() == began
+    assert now[0] > 0
 
 
-def test_heavy_work_gives_way_to_pages_and_no_longer_than_its_steps_took() -> None:
+def test_heavy_work_gives_way_to_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions, page_over = Sessions(), Event()
+    monkeypatch.setattr(turns, "GIVES_WAY", PATIENCE)
     noted: list[str] = []
 
     def page() -> None:
         with sessions.turns.page():
-            page_over.wait(20)
-            time.sleep(0.05)
+            page_over.wait(PATIENCE)
+            while not (sessions.turns._changed._waiters or noted):
+                time.sleep(0.001)  # until the other one waits, or has not waited
             noted.append("page")
 
     def heavy() -> None:
         with sessions.turns.page(), sessions.turns.turn(0, lambda _: None):
-            sessions.turns._stepped = time.monotonic() - 20  # a long step
+            sessions.turns._stepped = time.monotonic() - PATIENCE  # a long step
             page_over.set()
             sessions.turns.give_way()
             noted.append("heavy")
@@ -195,8 +203,8 @@ def test_heavy_work_gives_way_to_pages_and_no_longer_than_its_steps_took() -> No
     light = sessions._threads.submit(page)
     while not sessions.turns._pages:
         time.sleep(0.001)
-    sessions._threads.submit(heavy).result(20)
-    light.result(20)
+    sessions._threads.submit(heavy).result(PATIENCE)
+    light.result(PATIENCE)
     assert noted == ["page", "heavy"]
     assert not sessions.turns._pages
 

@@ -27,7 +27,7 @@ def test_a_visitor_who_finds_no_place_is_told_so_and_runs_nothing(monkeypatch: p
     monkeypatch.setattr(settings, "current", lambda: settings.Settings(sessions=1))
     monkeypatch.setattr(visitors, "_VISITORS", full := Visitors(lambda _: True))
     full.admit("somebody else", 1)
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60).run()
+    app = AppTest.from_file(str(ROOT / "ui/shell.py")).run()
     assert not app.exception
     assert [title.value for title in app.title] == ["Headlight is full"]
     assert not app.get("plotly_chart")

@@ -19,7 +19,7 @@ from core.capturing.certifying import certified_head
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import IMPLEMENTATION, Call
 from core.models.inputs import TooLongError
-from tests.conftest import TEXTS, eager_attentions
+from tests.conftest import PATIENCE, TEXTS, eager_attentions
 from tests.core.certificates import certify
 from tests.core.tiny_models import TINY, tiny
 
@@ -171,14 +171,14 @@ def test_stopping_one_session_stops_no_other(minilm):
     def patient(count):
         if count == 3:
             third.set()
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE)
 
     def stop(_count):
         raise Stopped
 
     other = threading.Thread(target=lambda: taken.append(capture(minilm, TEXTS[0], on_progress=patient)))
     other.start()
-    assert third.wait(20)
+    assert third.wait(PATIENCE)
     with pytest.raises(Stopped):
         capture(minilm, TEXTS[1], on_progress=stop)
     go_on.set()

@@ -111,9 +111,9 @@ def test_texts_without_anything_in_common_are_refused(one, other):
 
 
 def test_the_most_repetitive_texts_take_no_longer():
-    start = time.perf_counter()
+    start = time.thread_time()  # which counts only while this thread has a processor
     found = align(["a", "b"] * 2048, ["b", "a", "c"] * 1365)
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
     assert found.lengths == (4096, 4095)
 
 

@@ -12,9 +12,8 @@ import pytest
 from core.errors import InputError
 from core.models.bounds import MAX_CONFIG_BYTES, MAX_SMALL_BYTES
 from core.models.loading import load_model
+from tests.conftest import PATIENCE
 from tests.core.tiny_models import TINY, WEIGHTS_ONLY, WITHOUT_WEIGHTS, number_words
-
-PATIENCE = 60  # seconds, for what takes none
 
 
 def refusal(folder: Path) -> str:

@@ -24,6 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from core.errors import InputError
 from core.models import conversion
 from core.models.conversion import MANIFEST, cache_folder, converted, file_sha256
+from tests.conftest import PATIENCE
 from tests.core.gguf_files import SMOLLM2, VOCABULARY, as_llama_cpp_orders_rows, write_gguf
 from tests.source_files import ROOT
 
@@ -346,7 +347,7 @@ def test_two_processes_at_once(tiny: Path, cache: Path) -> None:
         with FileLock(cache / f"tiny-{sha256[:12]}-v{conversion.CONVERSION}.lock"):
             other = start_converting(tiny)
             here = thread.submit(converted, tiny, tell)
-            assert waits.wait(60)
+            assert waits.wait(PATIENCE)
             assert ["Waiting" in words for words in (said[0], other.stdout.readline())] == [True, True]
         folder = here.result().folder
     there = other.communicate()[0].splitlines()

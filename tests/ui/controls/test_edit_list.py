@@ -29,7 +29,7 @@ def a_page(text):
 
 
 def opened(*lines, text=TEXT):
-    page = AppTest.from_function(a_page, args=(text,), default_timeout=60)
+    page = AppTest.from_function(a_page, args=(text,))
     if lines:
         page.query_params[state.EDITS] = list(lines)
     return ran(page)

@@ -25,7 +25,7 @@ def a_menu():
 
 
 def opened(**address):
-    page = AppTest.from_function(a_menu, default_timeout=30)
+    page = AppTest.from_function(a_menu)
     for name, value in address.items():
         page.query_params[name] = value
     page.run()

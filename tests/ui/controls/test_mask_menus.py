@@ -56,7 +56,7 @@ def a_switch():
 
 
 def opened(menu, **address):
-    page = AppTest.from_function(menu, default_timeout=30)
+    page = AppTest.from_function(menu)
     for name, value in address.items():
         page.query_params[name] = value
     page.run()

@@ -22,7 +22,7 @@ def a_picker():
 
 
 def opened(**address):
-    page = AppTest.from_function(a_picker, default_timeout=30)
+    page = AppTest.from_function(a_picker)
     for name, value in address.items():
         page.query_params[name] = value
     page.run()

@@ -51,7 +51,7 @@ class View:
 
     def __init__(self, page: str, **address: str | list[str]) -> None:
         file = ROOT / "pages" / ("learn" if page in lessons.LESSONS else "") / f"{page}.py"
-        app = AppTest.from_function(page_and_lines, default_timeout=120, args=(str(file), page))
+        app = AppTest.from_function(page_and_lines, args=(str(file), page))
         for name, value in address.items():
             app.query_params[name] = value
         app.run()

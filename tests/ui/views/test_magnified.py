@@ -17,7 +17,7 @@ QUERY, KEY = 150, 90
 
 
 def opened(page, text, **address):
-    app = AppTest.from_file(str(ROOT / "pages" / f"{page}.py"), default_timeout=120)
+    app = AppTest.from_file(str(ROOT / "pages" / f"{page}.py"))
     named = {"model": "all-MiniLM-L6-v2", "text": text, "layer": "2", "head": "3"}
     for name, value in (named | address).items():
         app.query_params[name] = value

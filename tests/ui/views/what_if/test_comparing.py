@@ -33,7 +33,7 @@ def a_page():
 
 @pytest.fixture
 def page():
-    app = AppTest.from_function(a_page, default_timeout=60)
+    app = AppTest.from_function(a_page)
     app.query_params[state.TEXT] = TEXT
     app.query_params[state.MODEL] = "all-MiniLM-L6-v2"
     return app

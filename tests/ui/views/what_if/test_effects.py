@@ -60,7 +60,7 @@ def page(text: str, model: str, view: str) -> None:
 
 
 def shown(text: str, model: str, view: str, **choices: object) -> AppTest:
-    app = AppTest.from_function(page, args=(text, model, view), default_timeout=120)
+    app = AppTest.from_function(page, args=(text, model, view))
     for key, value in choices.items():
         app.query_params[key] = str(value)
     return checked(app.run())

@@ -25,7 +25,7 @@ def _nothing_kept(monkeypatch):
 
 
 def shown(example: str | None = None) -> list[str]:
-    app = AppTest.from_function(page, default_timeout=60)
+    app = AppTest.from_function(page)
     if example is not None:
         app.query_params[state.EXAMPLE] = example
     app.run()
