@@ -47,7 +47,6 @@ BROWSER_ARGUMENTS = (
 STILL: dict[str, Any] = {"reduced_motion": "reduce"}
 PATIENCE = 120.0  # seconds until what must come is missed; only a failing test waits that long
 expect.set_options(timeout=1000 * PATIENCE)
-FRAMES = 60  # that a browser draws in a second, where it can
 # How many times slower than this machine the browser and the servers are, to find tests and pages that depend on their speed.
 SLOW_BROWSER, SLOW_SERVER = (float(os.environ.get(f"HEADLIGHT_SLOW_{what}", "1")) for what in ("BROWSER", "SERVER"))
 SLICE = 0.02  # seconds for which a slow server runs until it is held up again
@@ -255,14 +254,20 @@ _IS_POINTED_AT = """
 }
 """
 
-# Notes whether a run of the script has begun since the page last asked for one: on a busy machine that takes longer than any
-# pause. Messages are protocol buffers. In one to the server, `rerun_script` is field 11. In one from it, `new_session` is field
-# 4, before which only fields 1 and 2 can stand, each with its length.
-_NOTE_ANSWERS = """
+# Notes whether a run of the script has begun since the page last asked for one, which on a busy machine takes longer than any
+# pause, and when somebody last did something or the server said something. Messages are protocol buffers. In one to the
+# server, `rerun_script` is field 11. In one from it, `new_session` is field 4, before which only fields 1 and 2 can stand, each
+# with its length.
+_NOTES = """
+const disturb = () => { window.disturbed = Date.now(); };
+for (const name of ["pointerdown", "pointerup", "keydown", "input", "change", "wheel", "resize", "popstate"]) {
+    window.addEventListener(name, disturb, true);
+}
 window.WebSocket = class extends WebSocket {
     constructor(...address) {
         super(...address);
         this.addEventListener("message", ({ data }) => {
+            disturb();
             const bytes = new Uint8Array(data);
             let at = 0;
             while (bytes[at] === 0x0a || bytes[at] === 0x12) {
@@ -280,16 +285,16 @@ window.WebSocket = class extends WebSocket {
 };
 """
 
-# The script has ended, nothing is left over from an earlier run and every picture is drawn, and all that for so many frames of
-# the browser one after the other since somebody asked: where a machine is busy, frames are late too.
+# The script has ended, nothing is left over from an earlier run and every picture is drawn, in several frames of the browser,
+# one after the other, and nothing has happened for a while.
 _IDLE = """
-([frames, asked]) => {
+([calm, asked]) => {
     const app = document.querySelector("[data-testid=stApp]");
     const quiet = !window.isUnanswered && app !== null && app.dataset.testScriptState === "notRunning"
         && app.dataset.testConnectionState === "CONNECTED" && document.querySelector("[data-stale=true]") === null
         && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
     if (!quiet || window.quiet?.asked !== asked) window.quiet = { asked, frames: 0 };
-    return quiet && (window.quiet.frames += 1) > frames;
+    return quiet && (window.quiet.frames += 1) > 3 && Date.now() - (window.disturbed || 0) > 1000 * calm;
 }
 """
 
@@ -407,7 +412,7 @@ class App:
     def __init__(self, context: BrowserContext, server: Server) -> None:
         self.server = server
         self.page = new_page(context)
-        self.page.add_init_script(_NOTE_ANSWERS)
+        self.page.add_init_script(_NOTES)
         self.problems: list[str] = []
         self.sent: list[str | bytes] = []  # messages to the server
         self._asked = 0  # how often
@@ -481,7 +486,7 @@ class App:
     def idle(self, calm: float = 0.3) -> Self:
         """Wait until nothing runs any more, and has not for `calm` seconds: a slider tells what is chosen after 0.2."""
         self._asked += 1
-        self.page.wait_for_function(_IDLE, arg=[round(calm * FRAMES), self._asked], polling="raf")
+        self.page.wait_for_function(_IDLE, arg=[calm, self._asked], polling="raf")
         return self
 
     def reconnected(self) -> Self:
