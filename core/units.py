@@ -28,10 +28,11 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def small_number(value: float) -> str:
-    """A number that may be tiny, with two digits: "0", "0.25", "9.5×10⁻⁷". No line break can split it."""
-    if abs(value) >= 100:
+    """A number that may be tiny or huge, with two digits: "0", "0.25", "9.5×10⁻⁷", and whole up to ten millions: "−10,000". No
+    line break can split it."""
+    if 100 <= abs(value) < 1e7:
         return f"{value:,.0f}".replace("-", "−")
-    if value == 0 or abs(value) >= 0.001:
+    if value == 0 or 0.001 <= abs(value) < 100:
         return f"{value:z.2g}".replace("-", "−")
     digits, _, power = f"{value:.1e}".partition("e")
     return f"{digits}×10{str(int(power)).translate(_RAISED)}".replace("-", "−") if power else digits  # none of NaN

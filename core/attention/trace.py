@@ -142,10 +142,11 @@ class AttentionTrace:
 
     @property
     def in_words(self) -> str:
-        """Its shapes, its scale and its mask."""
+        """Its shapes, its scale, its mask, and whether it has a bias."""
         queries, keys = self.shape
         words = f"{queries:,} queries × {keys:,} keys, d_k {self.key.shape[1]}, d_v {self.value.shape[1]}"
-        return f"{words}, scale {self.scale:.4g}, mask: {describe(self.mask)}"
+        bias = ", with a bias" if self.bias.any() else ""
+        return f"{words}, scale {self.scale:.4g}, mask: {describe(self.mask)}{bias}"
 
     @cached_property
     def raw(self) -> Array:

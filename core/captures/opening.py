@@ -144,8 +144,10 @@ class _Arrays:
     def __init__(self, description: Fields, arrays: Mapping[str, Tensor]) -> None:
         self._description, self._arrays = description, arrays
 
-    def _array(self, name: str, dimensions: int, dtypes: set[torch.dtype] = _FLOATS) -> Tensor:
-        """An array that is not empty, whose numbers are finite."""
+    def _array(
+        self, name: str, dimensions: int, dtypes: set[torch.dtype] = _FLOATS, *, or_lower: bool = False
+    ) -> Tensor:
+        """An array that is not empty, whose numbers are finite. or_lower: or -inf, or close to it"""
         array = self._arrays.get(name)
         if array is None:
             raise broken(f"its {_called(name)} is missing")
@@ -155,14 +157,15 @@ class _Arrays:
             )
         if array.dtype not in dtypes:
             raise broken(f"its {_called(name)} holds {str(array.dtype).removeprefix('torch.')}")
-        if array.dtype in _FLOATS and not bool((array.abs() < LARGEST).all()):
-            raise broken(f"its {_called(name)} holds numbers that are not finite, or beyond {LARGEST:g}")
+        if array.dtype in _FLOATS and not bool(((array if or_lower else array.abs()) < LARGEST).all()):
+            advice = ". Record the pass in bfloat16, which holds larger numbers" * (array.dtype == torch.float16)
+            raise broken(f"its {_called(name)} holds NaN, infinity or numbers beyond {LARGEST:g}{advice}")
         return array
 
-    def _numbers(self, name: str, dimensions: int) -> Any:
+    def _numbers(self, name: str, dimensions: int, **options: bool) -> Any:
         if name not in self._arrays:
             return None
-        array = self._array(name, dimensions)
+        array = self._array(name, dimensions, **options)
         return (array if array.dtype == torch.float64 else array.float()).numpy()
 
     def _ids(self, name: str, least: int = 0, most: int = 2**31) -> tuple[int, ...]:
@@ -192,18 +195,24 @@ class _Opening(_Arrays):
             ids,
             target,
             layers,
-            logits=self._numbers("logits", 1),
-            grid=self._grid(layers),
+            logits=self._logits(),
             vectors=self._numbers("vectors", 2),
             edits=self._edits(),
             sides=self._ids("sides", -1, 1),
-            laid=self._laid(layers),
+            on_image=self._on_image(layers),
             image=self._image(),
         )
         self._check(opened)
         if "components" in self._description.values:
             opened = replace(opened, components=_Components(self._description, self._arrays).of(opened))
         return opened
+
+    def _logits(self) -> Any:
+        """That of a token that never comes next may be -inf."""
+        logits = self._numbers("logits", 1, or_lower=True)
+        if logits is not None and logits.max() < -LARGEST:
+            raise broken("its “logits” allow no next token")
+        return logits
 
     def _model(self, labels: Mapping[Kind, list[tuple[int, str]]]) -> RecordedModel:
         fields = self._description.part("model")
@@ -241,15 +250,6 @@ class _Opening(_Arrays):
         except InputError as error:
             raise broken(f"its edits cannot be read: {str(error).rstrip('.')}") from None
 
-    def _grid(self, layers: Mapping[Kind, tuple[Call, ...]]) -> tuple[int, int] | None:
-        given = self._description.values.get("grid")
-        if given is None:
-            return None
-        tokens = next(iter(layers.values()))[0].key.shape[2]
-        if not are_whole(given) or len(given) != 2 or not 0 < given[0] * given[1] <= tokens:
-            raise broken("its grid of patches does not fit its numbers")
-        return given[0], given[1]
-
     def _image(self) -> NDArray[np.uint8] | None:
         if "image" not in self._arrays:
             return None
@@ -258,30 +258,30 @@ class _Opening(_Arrays):
             raise broken(f"its image is not red, green and blue of at most {SMALL} × {SMALL} pixels")
         return image.numpy()
 
-    def _laid(self, layers: Mapping[Kind, tuple[Call, ...]]) -> dict[Kind, tuple[ImageGrid, ...]] | None:
+    def _on_image(self, layers: Mapping[Kind, tuple[Call, ...]]) -> dict[Kind, tuple[ImageGrid, ...]]:
         """Where tokens lie on the image."""
         if "on_image" not in self._description.values:
-            return None
+            return {}
         given: Any = self._description.values["on_image"]
         kinds: list[Kind] = [kind for kind in layers if isinstance(given, dict) and kind in given]
         if not kinds or len(kinds) != len(given) or "image" not in self._arrays:
             raise broken("where its tokens lie on its image does not fit the rest")
         return {kind: tuple(self._grids(kind, given[kind], layers[kind][0].key.shape[2])) for kind in kinds}
 
-    def _grids(self, kind: Kind, areas: Any, keys: int) -> Iterator[ImageGrid]:
+    def _grids(self, kind: Kind, lines: Any, keys: int) -> Iterator[ImageGrid]:
         taken: set[int] = set()
-        for number, area in enumerate(areas if isinstance(areas, list) and 0 < len(areas) <= MAX_GRIDS else [None]):
+        for number, of in enumerate(lines if isinstance(lines, list) and 0 < len(lines) <= MAX_GRIDS else [None]):
             name = f"grid.{kind}.{number}"
             tokens = self._array(name, 2, {torch.int32})
             own = {*tokens.flatten()[: keys + 1].tolist()}
             if len(own) < tokens.numel() or own & taken or min(own) < 0 or max(own) >= keys:
                 raise broken(f"its {_called(name)} names tokens twice, or some that are not there")
             taken |= own
-            edges = area if isinstance(area, list) and len(area) == 4 and all(map(is_number, area)) else [0.0] * 4
-            left, top, right, bottom = edges
-            if not (-99 < left < right < 99 and -99 < top < bottom < 99):
-                raise broken(f"the area of {_called(name)} is none")
-            yield ImageGrid((left, top, right, bottom), tokens.numpy())
+            sides = zip(("down", "across"), tokens.shape, strict=True)
+            down, across = (
+                _lines(of.get(side) if isinstance(of, dict) else None, count, name) for side, count in sides
+            )
+            yield ImageGrid(across, down, tokens.numpy())
 
     # --- layers
 
@@ -492,6 +492,18 @@ def _painted(given: object, queries: int, keys: int) -> dict[int, dict[int, floa
             raise broken("an edit paints weights that are not there")
         painted[query] = dict(zip(at, map(float, shares), strict=True))
     return painted
+
+
+def _lines(given: object, count: int, name: str) -> NDArray[np.floating]:
+    """The beginning and the end of the rows or columns of a grid: [count, 2], rising."""
+    pairs = given if isinstance(given, list) else []
+    if len(pairs) == count and all(
+        isinstance(pair, list) and len(pair) == 2 and all(map(is_number, pair)) for pair in pairs
+    ):
+        lines = np.array(pairs, dtype=np.float64)
+        if np.abs(lines).max() < 99 and (lines[:, 0] < lines[:, 1]).all() and (lines[1:, 0] > lines[:-1, 0]).all():
+            return lines
+    raise broken(f"the rows and columns of {_called(name)} are none")
 
 
 def _is_number(text: str) -> bool:

@@ -25,6 +25,7 @@ from ..models.model import Model
 from ..models.modules import Kind
 from .capture import not_captured
 from .continuing import Layers, twin_of
+from .finite import NotFiniteError
 from .recorder import kinds_of, record
 
 # Tokens of one batch, of all its continuations together: more are no faster, and would take more memory.
@@ -119,7 +120,8 @@ class Branches:
         first  the number of the first call that an edit changes: layers before it are not computed again
         edit   called at every attention call that is computed
 
-        Returns the answers [variants, ...] as in `answer`; None where the edit raises `PassOver`.
+        Returns the answers [variants, ...] as in `answer`; None where the edit raises `PassOver`. Raises NotFiniteError for an
+        answer that is NaN or infinite.
         """
         layers = Layers(self._model, self._begun, first, variants=variants, keeps=False)
         inputs = {name: part.expand(variants, *part.shape[1:]) for name, part in self._inputs.items()}
@@ -130,7 +132,10 @@ class Branches:
             return replace(call, output=edit(number, call).to(call.output.device))
 
         with suppress(PassOver), heard_by(heard):
-            return self._answer(run(layers.model(), inputs))
+            answers = self._answer(run(layers.model(), inputs))
+            if not bool(answers.amax(dim=-1).isfinite().all()):
+                raise NotFiniteError(self._model, changed=True)
+            return answers
         return None
 
     def gradients(self, of: Callable[[Tensor], Tensor]) -> list[Tensor]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
 from os import PathLike
 from typing import Any, get_args
 
@@ -22,7 +21,7 @@ from ..attention.rowwise import MAX_CELLS, Overview
 from ..attention.trace import AttentionTrace, Instead, attend
 from ..errors import InputError, WeightsOnlyError, check_index
 from ..models.calls import Call, wide
-from ..models.image_grids import ImageGrid, Tiles, text_grids, vision_grids
+from ..models.image_grids import ImageGrid, Tiles
 from ..models.images import small_image
 from ..models.inputs import (
     SIDES,
@@ -30,8 +29,6 @@ from ..models.inputs import (
     all_inputs,
     image_inputs,
     image_text_inputs,
-    image_token,
-    patch_grid,
     replaced_tokens,
     require_same_length,
 )
@@ -48,6 +45,7 @@ from .editor import Editor, unchanged
 from .edits import Edits
 from .kept_components import kept
 from .layers import layer_labels
+from .on_image import grids_on_image
 from .path_cuts import components_read, not_read, vectors_over
 from .places import Path
 from .recorder import by_kind, kinds_of, record
@@ -69,9 +67,7 @@ class Capture:
     target_ids  the tokens of an encoder-decoder model's decoder
     calls       the attention calls, by kind, one a layer
     logits      [vocabulary] of the next token; None for models without a language-model head
-    grid        (rows, columns) of the patches of an image alone; None for a text
-    tiles       the areas of an image that was read with a text; None otherwise, and in a pass from a file
-    laid        in a pass from a file over an image with a text: what `image_grids` gives, by kind
+    on_image    what `image_grids` gives, by kind; empty where no image was read
     image       [height, width, 3] uint8, the image that was read, small
     vectors     [tokens, d_model], the output of the last layer; None for models with a language-model head
     edits       the changes that were made in this pass; traces show the edited computation
@@ -85,14 +81,12 @@ class Capture:
     target_ids: tuple[int, ...]
     calls: dict[Kind, tuple[Call, ...]]
     logits: NDArray[np.floating] | None
-    grid: tuple[int, int] | None = None
     vectors: NDArray[np.floating] | None = None
     edits: Edits = field(default_factory=Edits)
     sides: tuple[int, ...] = ()
     begun: Begun | None = None
     components: Components | None = None
-    tiles: Tiles | None = None
-    laid: Mapping[Kind, tuple[ImageGrid, ...]] | None = None
+    on_image: Mapping[Kind, tuple[ImageGrid, ...]] = field(default_factory=dict)
     image: NDArray[np.uint8] | None = None
 
     def __repr__(self) -> str:
@@ -103,9 +97,17 @@ class Capture:
         return f"<Capture of {self.model.name}: {read}, {heads}{edits}>"
 
     @property
+    def grid(self) -> tuple[int, int] | None:
+        """(rows, columns) of the patches of an image alone; None for a text, and for tokens that do not lie in a grid."""
+        if self.input_ids or not (grids := self.image_grids()):
+            return None
+        rows, columns = grids[0].tokens.shape
+        return rows, columns
+
+    @property
     def prefix_tokens(self) -> int:
         """Number of tokens before the patches of an image; 0 for a text."""
-        return 0 if self.grid is None else self.shape()[1] - prod(self.grid)
+        return 0 if self.grid is None else int(self.image_grids()[0].tokens.min())
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -133,20 +135,7 @@ class Capture:
 
         There are several if a model reads an image in tiles and once more as a whole.
         """
-        kind = self._kind(kind)
-        if self.grid is not None:
-            positions = np.arange(self.prefix_tokens, self.shape()[1])
-            return (ImageGrid((0.0, 0.0, 1.0, 1.0), positions.reshape(self.grid)),)
-        if self.laid is not None:
-            return self.laid.get(kind, ())
-        if self.tiles is None:
-            return ()
-        if kind == "vision":
-            grids = vision_grids(self.tiles, self.shape(kind)[1], self.model.network.config.vision_config)
-        else:
-            ids = np.array(self.input_ids)
-            grids = text_grids(self.tiles, np.flatnonzero(ids == image_token(self.model)))
-        return tuple(sorted(grids, key=lambda grid: -grid.tokens.size))
+        return self.on_image.get(self._kind(kind), ())
 
     def image_boxes(self, kind: Kind | None = None) -> NDArray[np.floating]:
         """Where on the image the keys of this kind lie: [keys, 4], left, top, right and bottom as shares of its width and
@@ -258,10 +247,9 @@ class Capture:
             {kind: zip(layer_labels(self, kind), self.calls[kind], strict=True) for kind in self.kinds},
             {name: getattr(self, name) for name in ("input_ids", "target_ids", "sides", "logits", "vectors")},
             self.edits,
-            self.grid,
             None if self.components is None else kept(self.components, self.calls, scores, self.logits),
             self.image,
-            {} if self.grid is not None else {kind: grids for kind in self.kinds if (grids := self.image_grids(kind))},
+            {kind: grids for kind in self.kinds if (grids := self.image_grids(kind))},
         )
 
     @property
@@ -299,14 +287,15 @@ class Capture:
         return tuple(named)
 
     def _patches(self) -> tuple[str, ...]:
-        if self.grid is None:
-            return tuple(f"position {position}" for position in range(self.shape()[1]))
-        rows, columns = self.grid
-        further = max(self.prefix_tokens - 1, 0)
-        are_registers = further == self.model.register_tokens
-        first = ("[CLS]", *(f"[{'REG' if are_registers else 'extra'} {number + 1}]" for number in range(further)))
-        patches = (f"patch {row},{column}" for row in range(rows) for column in range(columns))
-        return (*first[: self.prefix_tokens], *patches)
+        names = [f"position {position}" for position in range(self.shape()[1])]
+        if self.grid is not None:
+            others = np.flatnonzero(np.isnan(self.image_boxes()[:, 0])).tolist()
+            further = [position for position in others if position]
+            word = "REG" if len(further) == self.model.register_tokens else "extra"
+            named = dict.fromkeys(others[:1], "[CLS]")
+            named |= {position: f"[{word} {number}]" for number, position in enumerate(further, 1)}
+            names = [named.get(position, name) for position, name in enumerate(names)]
+        return self._placed(first_of(self.kinds), names)
 
     def _kind(self, kind: Kind | None) -> Kind:
         if kind is None:
@@ -403,19 +392,19 @@ def read(
         tuple(inputs[name][0].tolist()) if name in inputs else () for name in ("input_ids", "decoder_input_ids", SIDES)
     )
     last = getattr(returned, "last_hidden_state", None)
+    on_image = grids_on_image(model, inputs, tiles) if "pixel_values" in inputs else {}
     return Capture(
         model,
         input_ids,
         target_ids,
         by_kind(calls, kinds_of(model)),
         logits=_numpy(returned.logits[0, -1]) if model.has_language_model_head else None,
-        grid=None if input_ids else patch_grid(model, calls[0].key.shape[2]),
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
         edits=edits,
         sides=sides,
         begun=None if layers is None else layers.begun(plain, tuple(calls)),
         components=None if component_pass is None else component_pass.components(returned),
-        tiles=tiles,
+        on_image=on_image,
         image=tiles.image if tiles is not None else None if image is None else small_image(image),
     )
 

@@ -20,12 +20,22 @@ from ..attention.masks import describe
 from ..attention.rowwise import MAX_CELLS, Overview
 from ..attention.trace import AttentionTrace
 from ..models.calls import Call
+from ..units import small_number
 from .rows import permissions
 
 # The largest difference that counts as agreement, in units of rounding, by the dtype of the model. Measured on every head of
 # both offline models: in float32 at most 5.4, and at least 370 if the scale is wrong by one percent. In half precision weights
 # and output are rounded once each, which is 1 unit at most; measured: 0.93.
 ALLOWED_ROUNDING = {"float32": 20.0, "float64": 20.0, "float16": 1.25, "bfloat16": 1.25}
+
+# A bias of at most this much is meant as a mask, but forbids nothing: older code adds -10,000.
+AS_MASK = -5_000.0
+
+CHECKED = "scores, mask, softmax and output of this head, computed again from the queries, keys and values that the model used"
+NOT_CHECKED = (
+    "how the model made these queries, keys and values, what it does with the output (W_O and all that follows), and whether "
+    "its weights are the right ones"
+)
 
 
 class Identity(Protocol):
@@ -41,12 +51,14 @@ class Identity(Protocol):
 
 @dataclass(frozen=True)
 class Certificate:
-    """The comparison of one head's trace with what the model itself computed.
+    """The comparison of one head's output, from the queries, keys and values of the pass, with what the model's own attention
+    returned. `CHECKED` and `NOT_CHECKED` say what it covers.
 
     cells       number of compared numbers: the entries of the head's output [queries, d_v]
     difference  the largest absolute difference
     rounding    the largest difference in units of what one rounding error in `dtype` can change
     left_out    number of queries that may attend to nothing; they are not compared, as every implementation differs there
+    mask        in words, with what is added to scores in the place of a mask
     dtype       of the model. The trace is in float32, or in float64 if the model is
     """
 
@@ -59,6 +71,15 @@ class Certificate:
     dtype: str
     scale: float
     mask: str
+
+    def __str__(self) -> str:
+        """What was compared, what came of it, and what was not compared."""
+        agrees = "Agrees" if self.holds else "Does not agree"
+        return (
+            f"{agrees} with {self.model}: {self.cells:,} output numbers from its Q, K and V, largest difference "
+            f"{small_number(self.difference)}, {self.rounding:.2g} units of rounding where {self.allowed:g} are allowed. "
+            f"Checked: {CHECKED}. Not checked: {NOT_CHECKED}."
+        )
 
     @property
     def holds(self) -> bool:
@@ -80,7 +101,7 @@ def certify(head: Head, output: NDArray[np.floating], model: Identity, mask: str
     """Compare a head with its output [queries, d_v] in the model's own attention, in blocks of rows: a long text needs no more
     memory. mask: in words"""
     rounding = _rounding(model, head)
-    blocks = [_compare(head.trace(rows).reached(), output[rows.start : rows.stop], rounding) for rows in head.blocks()]
+    blocks = [_compare(head.trace(rows).reached(), output, rows, rounding) for rows in head.blocks()]
     return _certificate(blocks, model, head.scale, mask)
 
 
@@ -91,7 +112,7 @@ def certified_head(
     rounding, blocks = _rounding(model, head), []
 
     def compare(rows: range, trace: AttentionTrace) -> None:
-        blocks.append(_compare(trace, output[rows.start : rows.stop], rounding))
+        blocks.append(_compare(trace, output, rows, rounding))
 
     overview = head.overview(max_cells, watch=compare)
     return overview, _certificate(blocks, model, head.scale, mask)
@@ -109,28 +130,52 @@ def _rounding(model: Identity, head: Head) -> tuple[float, float]:
 
 
 def _compare(
-    trace: AttentionTrace, theirs: NDArray[np.floating], rounding: tuple[float, float]
-) -> tuple[int, float, float, int]:
-    """Compare the output of some rows of a head with the model's own [rows, d_v].
+    trace: AttentionTrace, output: NDArray[np.floating], rows: range, rounding: tuple[float, float]
+) -> tuple[float, ...]:
+    """Compare the output of some rows of a head with the model's own [queries, d_v].
 
-    Returns the first four numbers of a `Certificate`.
+    Returns the first four numbers of a `Certificate`, then those of `_added`.
     """
     attending = ~trace.empty_rows
-    difference = np.abs(trace.output - theirs)[attending]
-    largest_score = np.abs(np.where(trace.mask, trace.masked, 0)).max(axis=1, keepdims=True)
+    difference = np.abs(trace.output - output[rows.start : rows.stop])[attending]
+    # However low its score, a key without weight adds nothing.
+    largest_score = np.abs(np.where(trace.weights > 0, trace.masked, 0)).max(axis=1, keepdims=True)
     of_result, of_scores = rounding
     unit = (of_result + of_scores * largest_score) * (trace.weights @ np.abs(trace.value))
     units = difference / np.maximum(unit[attending], np.finfo(unit.dtype).smallest_normal)
     worst, worst_units = (float(part.max(initial=0)) for part in (difference, units))
-    return difference.size, worst, worst_units, int(trace.empty_rows.sum())
+    return difference.size, worst, worst_units, int(trace.empty_rows.sum()), *_added(trace, rows)
 
 
-def _certificate(
-    blocks: Iterable[tuple[int, float, float, int]], model: Identity, scale: float, mask: str
-) -> Certificate:
-    cells, differences, roundings, left_out = zip(*blocks, strict=True)
-    compared = sum(cells), max(differences), max(roundings), sum(left_out)
-    return Certificate(*compared, model.name, model.revision, model.dtype, scale, mask)
+def _added(trace: AttentionTrace, rows: range) -> tuple[float, float, float, bool]:
+    """What a bias adds in the place of a mask: its lowest and its highest number of at most `AS_MASK` (inf and -inf if there is
+    none), the most of a row that goes there, and whether that is added to all later tokens, and to them alone."""
+    if trace.bias.min() > AS_MASK:
+        return np.inf, -np.inf, 0.0, trace.shape[1] <= rows.start + 1
+    is_added = trace.mask & (trace.bias <= AS_MASK)
+    is_later = trace.mask & (np.arange(trace.shape[1]) > np.array(rows)[:, None])
+    added, share = trace.bias[is_added], (trace.weights * is_added).sum(axis=1).max()
+    lowest, highest = float(added.min(initial=np.inf)), float(added.max(initial=-np.inf))
+    return lowest, highest, float(share), bool((is_added == is_later).all())
+
+
+def _certificate(blocks: Iterable[tuple[float, ...]], model: Identity, scale: float, mask: str) -> Certificate:
+    cells, difference, rounding, left_out, *added = map(np.array, zip(*blocks, strict=True))
+    compared = int(cells.sum()), float(difference.max()), float(rounding.max()), int(left_out.sum())  # NaN stays NaN
+    words = _with_added(mask, *added)
+    return Certificate(*compared, model.name, model.revision, model.dtype, scale, words)
+
+
+def _with_added(mask: str, lowest: NDArray, highest: NDArray, share: NDArray, is_later: NDArray) -> str:
+    """The words for a mask, and for what a bias adds in its place (`_added`)."""
+    if not np.isfinite(lowest).any():
+        return mask
+    low, high = small_number(lowest.min()), small_number(highest.max())
+    added, keys = low if low == high else f"{low} to {high}", "later tokens" if is_later.all() else "some keys"
+    most = (
+        f"at most {small_number(share.max())}" if share.max() > 1e-6 else "less than 10⁻⁶" if share.any() else "nothing"
+    )
+    return f"{mask}, but {added} is added to {keys}: {most} of a row goes there"
 
 
 def mask_in_words(call: Call, head: int) -> str:

@@ -26,6 +26,8 @@ from ..models.calls import Call, heard_by, wide
 from ..models.model import Model
 from ..models.modules import Kind, asks_the_registry
 from .components import Components, Readout, Role, Written
+from .continuing import is_stream
+from .finite import NotFiniteError, are_finite
 from .held_norms import Held, HeldNorm, LinearMap, rounding_error
 from .linearity import Followed, passes_on, steps_to
 from .places import Side
@@ -142,6 +144,8 @@ class ComponentPass:
         final = getattr(returned, "last_hidden_state", None) if self._end_read is None else self._end_read
         if final is None or not final.requires_grad:
             raise self._refused("what it returns does not follow from its layers alone")
+        if (unlike := next((part for part in self._written if not are_finite(part.tensor.detach())), None)) is not None:
+            raise NotFiniteError(self._model, f"layer {unlike.number} ({unlike.role})")
         self._check(final, *(read for both in self._reads for read in both))
         head = None if self._end_read is None else self._model.network.get_output_embeddings()
         added = getattr(self._model.network, "final_logits_bias", None)  # of Marian and other relatives of BART
@@ -341,10 +345,6 @@ def _holds_more(module: nn.Module) -> bool:
 
 def _tensors(tree: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
-
-
-def is_stream(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.ndim >= 2
 
 
 def _factor(head_gave: Tensor, logits: Tensor) -> float | None:

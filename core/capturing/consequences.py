@@ -39,17 +39,6 @@ class Vectors:
     sentence: float
 
 
-def check_finite(capture: Capture) -> None:
-    """Raise InputError for a pass in which an edit made numbers infinite, such as scores multiplied by 1e300."""
-    # What an earlier layer lost is lost in the last one too.
-    last_calls = (capture.layer_call(capture.layers(kind) - 1, kind) for kind in capture.kinds)
-    if not all(part.isfinite().all() for call in last_calls for part in (call.query, call.output)):
-        raise InputError(
-            "With these changes the model's numbers are beyond what it can compute with. Scale by less, or switch one off.",
-            field="edits",
-        )
-
-
 def next_token(before: Capture, after: Capture) -> NextToken:
     """The prediction of the next token in two passes. Raises InputError for models without a language-model head."""
     pair = (capture.predicted.astype(np.float64) for capture in (before, after))

@@ -8,14 +8,14 @@ so that the network itself stays as it is and others can run it meanwhile.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from transformers import PreTrainedModel
 
 from ..models.calls import Call
@@ -126,13 +126,14 @@ class Layers:
         return shared.clone() if copied else shared
 
 
-def twin_of(model: Model, visit: Visit) -> PreTrainedModel:
+def twin_of(model: Model, visit: Visit, lists: Iterable[str] | None = None) -> PreTrainedModel:
     """The model's network with other layers: each runs `visit(forward of the network's own layer, *its arguments)`.
 
-    Only the modules on the way to the layers are new, and these share everything else with the network's own.
+    Only the modules on the way to the layers are new, and these share everything else with the network's own. lists: the names
+    of the lists of these layers; None: those that read the text
     """
     twin, twins = _opened(model.network), {}
-    for name in model.lists_of_layers:
+    for name in model.lists_of_layers if lists is None else lists:
         above, path = twin, ""
         for part in name.split("."):
             path = f"{path}.{part}"
@@ -143,6 +144,22 @@ def twin_of(model: Model, visit: Visit) -> PreTrainedModel:
             above._modules[number] = own = copy.copy(layer)
             own.forward = partial(visit, layer.forward)
     return twin
+
+
+def stream_in(tree: Any) -> Tensor:
+    """The residual stream among what a layer reads or returns: the first tensor of real numbers."""
+    return next(leaf for leaf in tree_leaves(tree) if is_stream(leaf))
+
+
+def with_stream(tree: Any, stream: Tensor) -> Any:
+    """What a layer returned, with another stream."""
+    leaves, spec = tree_flatten(tree)
+    leaves[next(at for at, leaf in enumerate(leaves) if is_stream(leaf))] = stream
+    return tree_unflatten(leaves, spec)
+
+
+def is_stream(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.ndim >= 2
 
 
 def _opened(module: Any) -> Any:

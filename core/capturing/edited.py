@@ -21,7 +21,7 @@ Cut = Literal["zero", "mean", "patch"]
 # Fixed patterns by name: the key that gets all of a query's attention, from their positions; None: all it may attend to.
 PATTERNS: dict[str, Callable[[NDArray[np.integer]], NDArray[np.integer]] | None] = {
     "uniform": None,
-    "previous": lambda query: np.maximum(query - 1, 0),
+    "previous": lambda query: query - 1,
     "first": lambda query: np.zeros_like(query),
     "self": lambda query: query,
 }
@@ -126,7 +126,7 @@ def _by_pattern(name: str, queries: NDArray[np.integer], allowed: NDArray[np.boo
     if key_of is None:
         return np.where(allowed, 1 / np.maximum(allowed.sum(axis=1, keepdims=True), 1), 0.0)
     keys, rows = key_of(queries), np.arange(len(queries))
-    is_there = keys < allowed.shape[1]
+    is_there = (keys >= 0) & (keys < allowed.shape[1])
     is_there &= allowed[rows, np.where(is_there, keys, 0)]
     weights = np.full(allowed.shape, np.nan)
     weights[is_there] = 0

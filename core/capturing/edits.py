@@ -32,9 +32,9 @@ class Edits:
     block_keys    by place, positions that no query may attend to
     block_pairs   by place, pairs (query, key) of positions
     pattern       by place, weights in the place of the head's own: "uniform" over all keys that a query may attend to,
-                  "previous", "first" or "self" (the token before, the first one, the token itself; where that is masked the row
-                  stays as it is); or painted, {query: {key: share}} with shares that sum to 1, on keys that are masked or
-                  blocked too, other queries as they are
+                  "previous", "first" or "self" (the token before, the first one, the token itself; where that is masked or
+                  missing the row stays as it is); or painted, {query: {key: share}} with shares that sum to 1, on keys that are
+                  masked or blocked too, other queries as they are
     cut_paths     {(component, (layer, head, side)): "zero", "mean" or "patch"} a component, such as "16.0" or "mlp 9", that is
                   taken out of what one head reads as its "query", "key" or "value", or replaced there by its mean over all
                   tokens, or by what it is in a pass over the text `patch_from`; with the kind of attention after the side where

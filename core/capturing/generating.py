@@ -40,6 +40,7 @@ from .cached_rows import NewRows, joined, new_rows
 from .capture import Capture, edited_pass, not_captured, read, require_patch_length
 from .edits import Edits
 from .estimates import operations
+from .on_image import Grids, grids_on_image
 from .recorder import by_kind, kinds_of, record
 from .sampling import Sampling, most_probable, next_probabilities
 
@@ -146,7 +147,9 @@ class Generation:
         grown = (*self.begun, *self.token_ids)[:rows]
         ids = (self.input_ids, grown) if self.model.is_encoder_decoder else (grown, ())
         image = None if self.tiles is None else self.tiles.image
-        return Capture(self.model, *ids, calls, logits=last.logits, edits=self.edits, tiles=self.tiles, image=image)
+        return Capture(
+            self.model, *ids, calls, logits=last.logits, edits=self.edits, on_image=self._on_image, image=image
+        )
 
     def full_pass(self, on_progress: OnProgress | None = None) -> Capture:
         """One pass without a cache over the text of the last step, to compare with `capture_of(-1)`.
@@ -186,6 +189,10 @@ class Generation:
                 calls[kind] = tuple(joined(parts, known) for parts in layers)
             by_step += [calls] * (stop - start)
         return by_step
+
+    @cached_property
+    def _on_image(self) -> Grids:
+        return {} if self.tiles is None else grids_on_image(self.model, self.inputs, self.tiles)
 
     def _step(self, step: int) -> Step:
         if not self.steps:

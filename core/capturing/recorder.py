@@ -22,6 +22,7 @@ from ..models.modules import Kind, kind_of
 from ..progress import OnProgress
 from .component_pass import ComponentPass
 from .continuing import Layers
+from .finite import NotFiniteError, gives_finite, is_finite_call
 
 
 def record(
@@ -42,10 +43,11 @@ def record(
     options      for the network, as in core.models.inputs.run
 
     Raises WeightsOnlyError for a model that computes attention within separate parts of its input, unless these are the tiles
-    of an image that it reads with a text.
+    of an image that it reads with a text; NotFiniteError for a pass that gives NaN or infinity.
     """
     calls = [] if layers is None else list(layers.taken)
     shared: dict[int, tuple[Tensor, Tensor]] = {}
+    given = dict(options)
 
     own_kind = cache(lambda: kinds_of(model))  # asked for where tiles make a batch
 
@@ -62,8 +64,14 @@ def record(
         if component_pass is not None:
             call = component_pass.read(call)
         kept = _on_cpu(call, shared)
-        if edit is not None and (edited := edit(kept)) is not kept:
+        # Of a text that grows, the keys before were looked at when they were new.
+        new = slice(-kept.query.shape[2], None) if "past_key_values" in given else slice(None)
+        is_finite = is_finite_call(kept, new)
+        if is_finite and edit is not None and (edited := edit(kept)) is not kept:
             kept, call = edited, replace(call, output=edited.output.to(call.output.device))
+            is_finite = is_finite_call(kept, new)
+        if not is_finite:
+            raise NotFiniteError(model, call.module)
         calls.append(kept)
         if layers is not None:
             layers.calls = len(calls)
@@ -73,12 +81,22 @@ def record(
             return replace(call, output=component_pass.wrote(call))
         return call if parts == 1 else replace(heard, output=call.output.unflatten(1, (parts, -1))[0])
 
-    with heard_by(keep):
-        if component_pass is not None:
-            twin = component_pass.model(options.pop("logits_to_keep", 1))
-            returned = run(twin, inputs, gradients=True, logits_to_keep=0, **options)
-        else:
-            returned = run(model if layers is None else layers.model(), inputs, **options)
+    def told(call: Call) -> Call:
+        if on_progress is not None:
+            on_progress(len(calls))
+        return call
+
+    try:
+        with heard_by(keep):
+            if component_pass is not None:
+                twin = component_pass.model(options.pop("logits_to_keep", 1))
+                returned = run(twin, inputs, gradients=True, logits_to_keep=0, **options)
+            else:
+                returned = run(model if layers is None else layers.model(), inputs, **options)
+        if not gives_finite(returned, given.get("logits_to_keep", 1)):
+            raise NotFiniteError(model)
+    except NotFiniteError as error:
+        raise error.explained(inputs, told, changed=edit is not None, **given) from None
     return calls, returned
 
 

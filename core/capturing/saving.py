@@ -33,7 +33,6 @@ def save_pass(
     layers: Mapping[Kind, Iterable[tuple[LayerLabel, Call]]],
     arrays: Mapping[str, NDArray | Sequence[int] | None],
     edits: Edits,
-    grid: tuple[int, int] | None,
     components: KeptComponents | None,
     image: NDArray[np.uint8] | None,
     on_image: Mapping[Kind, Sequence[ImageGrid]],
@@ -68,10 +67,12 @@ def save_pass(
         },
         "vocabulary": _vocabulary(model, ids),
         "edits": list(lines_of(edits)),
-        "grid": grid,
     }
     if on_image:
-        description["on_image"] = {kind: [list(grid.area) for grid in grids] for kind, grids in on_image.items()}
+        description["on_image"] = {
+            kind: [{"across": grid.across.tolist(), "down": grid.down.tolist()} for grid in grids]
+            for kind, grids in on_image.items()
+        }
     if components is not None:
         description["components"] = _add_components(file, components)
     try:

@@ -14,15 +14,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+from torch.utils._pytree import tree_map_only
 
 from ..errors import InputError
 from ..models.calls import wide
 from ..models.inputs import replaced_tokens, run
 from ..models.recorded import require_model
 from .capture import Capture
-from .component_pass import is_stream
-from .continuing import twin_of
+from .continuing import stream_in, twin_of, with_stream
 
 # The largest difference of the last layer's logits from those of the pass, in units of one rounding error of the largest.
 ALLOWED_ROUNDING = 16
@@ -49,11 +48,11 @@ class Tail:
         read: list[Tensor] = []
 
         def visit(_: Callable, *inputs: Any, **options: Any) -> Any:
-            read.append(_stream((inputs, options)))
+            read.append(stream_in((inputs, options)))
             return self._returned[len(read) - 1]
 
         logits = wide(self._run(visit, self._inputs, logits_to_keep=1)[0, -1])
-        gave = [_stream(part) for part in self._returned]
+        gave = [stream_in(part) for part in self._returned]
         first = len(gave) - 1
         while first and read[first] is gave[first - 1]:
             first -= 1
@@ -77,7 +76,7 @@ class Tail:
 
         def visit(*_: Any, **__: Any) -> Any:
             number = next(visits)
-            return _with_stream(self._returned[last], streams) if number == last else self._returned[number]
+            return with_stream(self._returned[last], streams) if number == last else self._returned[number]
 
         some, positions = streams.shape[:2]
         # The network is to see as many texts and tokens. Which ones does not matter: no layer reads them.
@@ -87,17 +86,6 @@ class Tail:
 
     def _run(self, visit: Callable[..., Any], inputs: dict[str, Tensor], **options: Any) -> Tensor:
         return run(replace(self._model, network=twin_of(self._model, visit)), inputs, **options).logits
-
-
-def _stream(tree: Any) -> Tensor:
-    """The residual stream among what a layer reads or returns: the first tensor of real numbers."""
-    return next(leaf for leaf in tree_leaves(tree) if is_stream(leaf))
-
-
-def _with_stream(tree: Any, stream: Tensor) -> Any:
-    leaves, spec = tree_flatten(tree)
-    leaves[next(at for at, leaf in enumerate(leaves) if is_stream(leaf))] = stream
-    return tree_unflatten(leaves, spec)
 
 
 def _why_nothing(capture: Capture) -> str:

@@ -29,6 +29,7 @@ from ..models.model import Model
 from ..models.modules import Kind
 from ..models.recorded import NoNetwork, RecordedModel
 from ..models.tokens import token_texts
+from .finite import NotFiniteError, are_finite, gives_finite
 from .rows import CELLS, weights_at
 
 MAX_BYTES = 256_000_000  # for the weights of all heads together
@@ -65,10 +66,10 @@ class WeightRows:
         """Scores whose softmax are these weights; the model's own differ by one number a row. Finite, as rows may be all 0."""
         return self.weights.clamp_min(torch.finfo(self.weights.dtype).tiny).log()
 
-    @property
+    @cached_property
     def choices(self) -> Tensor:
-        """[1, rows] the number of keys."""
-        return self.allowed.sum(dim=-1)
+        """[heads, rows] the number of keys; 0 for a query that attends to nothing."""
+        return self.weights.any(dim=-1) * self.weights.shape[2]
 
     def at(self, keys: Tensor) -> Tensor:
         return weights_at(self.weights, keys)
@@ -158,8 +159,8 @@ def attention_weights(
     max_tokens  maximum number of tokens, if that is less than the model's own and than MAX_BYTES allow
     truncate    whether to keep the first tokens that fit instead of raising TooLongError
 
-    Raises InputError for a blank text and for a model that can be captured; TooLongError; and NoAttentionError for a model
-    that exposes no weights either.
+    Raises InputError for a blank text and for a model that can be captured; TooLongError; NotFiniteError for a pass that gives
+    NaN or infinity; and NoAttentionError for a model that exposes no weights either.
     """
     if model.captures:
         raise InputError(
@@ -169,7 +170,10 @@ def attention_weights(
     bytes_a_pair = sum(layer.shape[0] * layer.element_size() for layer in _on_two_tokens(model))
     max_tokens = min(max_tokens, isqrt(MAX_BYTES // bytes_a_pair))
     inputs = all_inputs(model, text, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
-    return WeightsOnly(model, tuple(inputs["input_ids"][0].tolist()), _run(model, inputs))
+    returned, layers = _run(model, inputs)
+    if not (gives_finite(returned) and are_finite(*layers)):
+        raise NotFiniteError(model).explained(inputs, lambda call: call)
+    return WeightsOnly(model, tuple(inputs["input_ids"][0].tolist()), layers)
 
 
 def open_weights(file: str | Path | bytes, name: str = "", *, max_bytes: int | None = None) -> WeightsOnly:
@@ -217,7 +221,8 @@ def no_weights(model: Model) -> NoAttentionError | None:
 def _on_two_tokens(model: Model) -> tuple[Tensor, ...]:
     padding = getattr(model.network.config, "pad_token_id", None)
     try:
-        return _run(model, {"input_ids": torch.full((1, 2), 1 if padding == 0 else 0)})
+        _, layers = _run(model, {"input_ids": torch.full((1, 2), 1 if padding == 0 else 0)})
+        return layers
     except NoAttentionError:
         raise
     except InputError as error:
@@ -239,7 +244,8 @@ def _in_blocks(layer: Tensor) -> Iterator[WeightRows]:
         yield WeightRows(start, wide(layer[:, start : start + size].clone()))
 
 
-def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
+def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Any, tuple[Tensor, ...]]:
+    """(what the network returned, the weights of each layer)."""
     config = model.network.config
     if config.model_type == "falcon" and config.alibi:
         # In transformers 5.23 its mask contains the ALiBi bias, and the code that exposes weights adds the bias once more.
@@ -259,11 +265,13 @@ def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
             f"every other: it has no softmax attention, or another kind of it. Choose another model.",
             field="model",
         )
-    return tuple(layer[0].cpu() for layer in layers)
+    return result, tuple(layer[0].cpu() for layer in layers)
 
 
 def _are_weights(layer: object, tokens: int) -> bool:
-    """Whether these are weights: [1, heads, tokens, tokens], not negative, rows that sum to 1. SqueezeBERT gives scores."""
+    """Whether these are weights: [1, heads, tokens, tokens], not negative, rows that sum to 1, or NaN. SqueezeBERT gives
+    scores."""
     if not isinstance(layer, Tensor) or layer.ndim != 4 or (layer.shape[0], *layer.shape[2:]) != (1, tokens, tokens):
         return False
-    return bool((layer >= 0).all()) and float((layer.float().sum(-1) - 1).abs().max()) < 0.02  # bfloat16 has 8 bits
+    is_off = (layer.float().sum(-1) - 1).abs() > 0.02  # bfloat16 has 8 bits
+    return not bool((layer < 0).any() or is_off.any())

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..capturing.capture import Capture, not_captured
+from ..capturing.finite import NotFiniteError
 from ..capturing.sampling import most_probable
 from ..capturing.tail import Tail
 from ..errors import InputError, check_index
@@ -88,6 +89,11 @@ def logit_lens(
     size = layers, len(read), k + 1
     found = _Found(np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size))
     for layer, start, logits in _logits(tail, read, output):
+        if len(off := (~logits.amax(dim=-1).isfinite()).nonzero()):
+            after, position = off[0].tolist()
+            raise NotFiniteError(
+                capture.model, f"what the lens reads after {layer + after} layers at token {start + position}"
+            )
         found.note(layer, start - read.start, logits, k, chosen)
         if on_progress is not None:
             on_progress(int(np.count_nonzero(found.ranks[..., 0])))

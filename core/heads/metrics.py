@@ -205,7 +205,7 @@ METRICS = (
         words="The largest weight on a token that is neither the first, nor the query itself, nor special.",
         source="defined here: what is left of the largest weight without the places where attention rests",
         measure=lambda block: block.elsewhere,
-        needs=("one text",),
+        needs=("one text", "mask"),
     ),
     Metric(
         name="locality",

@@ -26,7 +26,7 @@ Pass = Capture | WeightsOnly  # one pass over a text, whatever the model exposes
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """What metrics need to know of the key tokens.
+    """What metrics need to know of the key tokens. On an image special are those that lie nowhere on it: [CLS], registers.
 
     ids   [keys] token numbers, or None where there are none (images)
     same  whether queries and keys are the tokens of one text: between two, positions and occurrences mean nothing
@@ -83,12 +83,14 @@ def text_of(passed: Pass, kind: Kind) -> Text:
 def _read(passed: Pass, kind: Kind) -> Text:
     ids = passed.target_ids if kind == "decoder" else passed.input_ids
     _, keys = passed.shape(kind)
+    nothing = np.zeros(keys, dtype=np.bool_)
+    on_image = ~np.isnan(passed.image_boxes(kind)[:, 0]) if isinstance(passed, Capture) else nothing
     if len(ids) != keys or kind == "vision":  # patches of an image have no token numbers
-        nothing = np.zeros(keys, dtype=np.bool_)
-        return Text(None, nothing, nothing, same=True)
+        return Text(None, ~on_image if on_image.any() else nothing, nothing, same=True)
     classes = token_classes(passed.model.tokenizer, ids)
     mask = passed.model.captures  # weights alone do not say it: a pair with a weight of 0 may or may not be forbidden
-    return Text(np.asarray(ids), classes.special, classes.punctuation, same=kind != "cross", mask=mask)
+    # The tokenizer declares the token special that stands for parts of an image.
+    return Text(np.asarray(ids), classes.special & ~on_image, classes.punctuation, same=kind != "cross", mask=mask)
 
 
 class Sums(NamedTuple):

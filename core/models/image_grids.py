@@ -1,46 +1,53 @@
-"""Where in the image each token lies that a model makes of it.
+"""Grids of tokens on an image, and what an image processor makes of it before a network reads it.
 
-A processor may scale an image, cut its edges off or pad them, cut it into tiles and add the whole image, small, as one more; a
-network may merge patches that lie side by side. What the processor does is measured and not told from its settings: it
-is given an image whose colours say where each pixel lies. Lines fitted to the colours of a tile give the area that it shows.
+A processor may scale an image, cut its edges off or pad them, cut it into tiles and add the whole image, small, as one more.
+What it does is measured and not told from its settings: it is given an image whose colours say where each pixel lies. Lines
+fitted to the colours of a tile give the area that it shows. What the network makes of a tile is measured too, in
+`core.capturing.on_image`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isqrt, log
+from math import isqrt
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers.vision_utils import get_vision_window_index
 
 Area = tuple[float, float, float, float]
 
-_SAME_SIZE = 0.02  # of the image: tiles that differ by less are of one size, and edges nearer to the image's are these
-_AT_THE_EDGE = 0.002
+_SAME_SIZE = 0.02  # of the image: tiles that differ by less are of one size
+_AT_THE_EDGE = 0.002  # edges nearer to the image's are these
 
 
 @dataclass(frozen=True, eq=False)
 class ImageGrid:
     """Tokens that lie side by side on the image.
 
-    area    (left, top, right, bottom) of all of them as shares of the image's width and height, from its upper left corner;
-            beyond 0 and 1 where the model reads padding
+    across  [columns, 2] left and right of each column as shares of the image's width, from its left edge
+    down    [rows, 2] top and bottom of each row as shares of its height, from its upper edge
     tokens  [rows, columns] their positions
+
+    Shares are below 0 and above 1 where the model reads padding. No token may read the pixels between two columns or rows.
     """
 
-    area: Area
+    across: NDArray[np.floating]
+    down: NDArray[np.floating]
     tokens: NDArray[np.integer]
+
+    @property
+    def area(self) -> Area:
+        """(left, top, right, bottom) of all of them."""
+        left, top, right, bottom = self.across[0, 0], self.down[0, 0], self.across[-1, 1], self.down[-1, 1]
+        return float(left), float(top), float(right), float(bottom)
 
     def boxes(self) -> NDArray[np.floating]:
         """The area of each token, without padding: [rows, columns, 4], NaN for a token that is padding only."""
-        left, top, right, bottom = self.area
-        rows, columns = self.tokens.shape
-        across, down = np.linspace(left, right, columns + 1), np.linspace(top, bottom, rows + 1)
-        boxes = np.stack([*np.meshgrid(across[:-1], down[:-1]), *np.meshgrid(across[1:], down[1:])], axis=-1).clip(0, 1)
+        lines = (self.across[None, :, 0], self.down[:, None, 0], self.across[None, :, 1], self.down[:, None, 1])
+        boxes = np.stack(np.broadcast_arrays(*lines), axis=-1).clip(0, 1)
         is_empty = (boxes[..., 0] >= boxes[..., 2]) | (boxes[..., 1] >= boxes[..., 3])
         return np.where(is_empty[..., None], np.nan, boxes)
 
@@ -50,14 +57,12 @@ class Tiles:
     """What a network reads of one image.
 
     areas  of the tiles, in the order in which they are read; one where the image is not cut
-    size   (height, width) of each in pixels
-    merged (rows, columns) of the merged patches, their rows and columns; None: the network cuts each tile into patches itself
+    merge  how many patches in each direction become one token, of a processor that cuts the image into patches itself
     image  [height, width, 3] uint8, the whole of it, small
     """
 
     areas: tuple[Area, ...]
-    size: tuple[int, int]
-    merged: tuple[int, int, int] | None = None
+    merge: int = 1
     image: NDArray[np.uint8] | None = None
 
 
@@ -71,18 +76,17 @@ def ramps(height: int, width: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]
 
 
 def tiles_of(positive: Mapping[str, torch.Tensor], negative: Mapping[str, torch.Tensor], merge: int) -> Tiles:
-    """What is read of an image, from what a processor made of `ramps` without changing the colours.
-
-    merge  how many patches in each direction become one token, of a processor that cuts the image into patches itself
-    """
+    """What is read of an image, from what a processor made of `ramps` without changing the colours. merge: as in `Tiles`"""
     pixels = positive["pixel_values"].double() - negative["pixel_values"].double()
-    patches = None
-    if "image_grid_thw" in positive and pixels.ndim == 2:
-        _, rows, columns = positive["image_grid_thw"][0].tolist()
-        patches = (rows // merge, columns // merge, merge)
+    return Tiles(tuple(map(_area, as_tiles(pixels, positive, merge).numpy())), merge)
+
+
+def as_tiles(pixels: torch.Tensor, inputs: Mapping[str, torch.Tensor], merge: int) -> torch.Tensor:
+    """Numbers of the shape of `pixel_values` as tiles: [tiles, 3, height, width]."""
+    if "image_grid_thw" in inputs and pixels.ndim == 2:
+        _, rows, columns = inputs["image_grid_thw"][0].tolist()
         pixels = _unpatched(pixels, rows, columns, merge)
-    pixels = pixels.reshape(-1, *pixels.shape[-3:]).numpy()
-    return Tiles(tuple(map(_area, pixels)), (pixels.shape[2], pixels.shape[3]), patches)
+    return pixels.reshape(-1, *pixels.shape[-3:])
 
 
 def _unpatched(patches: torch.Tensor, rows: int, columns: int, merge: int) -> torch.Tensor:
@@ -121,71 +125,47 @@ def _at_the_edge(place: float) -> float:
     return float(round(place)) if abs(place - round(place)) < _AT_THE_EDGE else place
 
 
-def text_grids(tiles: Tiles, positions: NDArray[np.integer]) -> tuple[ImageGrid, ...]:
-    """The grids of the tokens that stand for the image in a text. positions: of these tokens, in their order"""
-    if tiles.merged is not None:
-        return _grids(tiles, positions, tiles.merged[:2])
-    return _grids(tiles, positions, _shape(len(positions) // len(tiles.areas), tiles.size))
+def joined(areas: Sequence[Area], grids: Sequence[ImageGrid]) -> Iterator[ImageGrid]:
+    """The grids of tiles on the image, those of one size that lie side by side as one.
 
-
-def vision_grids(tiles: Tiles, tokens: int, config: Any) -> tuple[ImageGrid, ...]:
-    """The grids of the tokens that the vision tower reads, `tokens` in all. config: of the vision tower"""
-    if tiles.merged is not None:
-        order = _merged_order(tiles.merged, config)
-        return (ImageGrid(tiles.areas[0], order),) if order.size == tokens else ()
-    side = np.broadcast_to(config.patch_size, 2).tolist()
-    rows, columns = (length // patch for length, patch in zip(tiles.size, side, strict=True))
-    each = tokens // len(tiles.areas)
-    before = each - rows * columns  # [CLS]
-    if before < 0 or each * len(tiles.areas) != tokens:
-        return ()
-    positions = np.arange(tokens).reshape(len(tiles.areas), each)[:, before:]
-    return _grids(tiles, positions.ravel(), (rows, columns))
-
-
-def _merged_order(merged: tuple[int, int, int], config: Any) -> NDArray[np.integer]:
-    """The positions of the patches of a tower that reads those of a block one after another: [rows, columns].
-
-    Qwen2.5-VL moreover reads the blocks window by window.
+    areas  of the tiles
+    grids  of each tile, in shares of the tile
     """
-    rows, columns, merge = merged
-    order = torch.arange(rows * columns)
-    if hasattr(config, "window_size"):
-        grid = torch.tensor([[1, rows * merge, columns * merge]])
-        order, _ = get_vision_window_index(grid, merge, config.window_size, config.patch_size)
-    positions = np.empty((rows * columns, merge, merge), dtype=int)
-    positions[order.numpy()] = np.arange(rows * columns * merge**2).reshape(-1, merge, merge)
-    return positions.reshape(rows, columns, merge, merge).swapaxes(1, 2).reshape(rows * merge, columns * merge)
-
-
-def _grids(tiles: Tiles, positions: NDArray[np.integer], shape: tuple[int, int]) -> tuple[ImageGrid, ...]:
-    """Tiles of one size that lie side by side become one grid."""
-    each = positions.reshape(len(tiles.areas), *shape)
-    grids: list[ImageGrid] = []
-    left = list(range(len(tiles.areas)))
+    left = list(range(len(areas)))
     while left:
-        width, height = _size(tiles.areas[left[0]])
-        same = [number for number in left if np.allclose(_size(tiles.areas[number]), (width, height), atol=_SAME_SIZE)]
-        edges = np.array([tiles.areas[number] for number in same])
-        first = edges.min(axis=0)
-        cells = np.rint((edges[:, 1::-1] - first[1::-1]) / (height, width)).astype(int)
+        width, height = _size(areas[left[0]])
+        same = [number for number in left if np.allclose(_size(areas[number]), (width, height), atol=_SAME_SIZE)]
+        edges = np.array([areas[number] for number in same])
+        cells = np.rint((edges[:, 1::-1] - edges.min(axis=0)[1::-1]) / (height, width)).astype(int)
         rows, columns = cells.max(axis=0) + 1
-        if len(same) != rows * columns or len(np.unique(cells, axis=0)) != len(same):
-            same, rows, columns, cells, edges = same[:1], 1, 1, cells[:1] * 0, edges[:1]
-        tokens = np.empty((rows, columns, *shape), dtype=int)
-        tokens[cells[:, 0], cells[:, 1]] = each[same]
-        area = (*edges.min(axis=0)[:2].tolist(), *edges.max(axis=0)[2:].tolist())
-        grids.append(ImageGrid(area, tokens.swapaxes(1, 2).reshape(rows * shape[0], columns * shape[1])))
+        at = {tuple(cell): grids[number] for cell, number in zip(cells.tolist(), same, strict=True)}
+        lines = [[at.get((row, column)) for column in range(columns)] for row in range(rows)]
+        whole = _in_one(lines, edges) if len(at) == len(same) == rows * columns else None
+        same = same if whole else left[:1]
+        yield whole or _in_one([[grids[left[0]]]], edges[:1])
         left = [number for number in left if number not in same]
-    return tuple(grids)
+
+
+def _in_one(tiles: Sequence[Sequence[Any]], edges: NDArray[np.floating]) -> Any:
+    """Rows of tiles as one grid; None where the grids of neighbours do not fit each other. edges: [tiles, 4], their areas"""
+    across, down = [tile.across for tile in tiles[0]], [row[0].down for row in tiles]
+    fits = all(
+        tile.tokens.shape == (len(of_row), len(of_column))
+        and np.array_equal(tile.across, of_column)
+        and np.array_equal(tile.down, of_row)
+        for row, of_row in zip(tiles, down, strict=True)
+        for tile, of_column in zip(row, across, strict=True)
+    )
+    if not fits:
+        return None
+    (left, top), (right, bottom) = edges.min(axis=0)[:2], edges.max(axis=0)[2:]
+    lines = (
+        # The areas of tiles are measured, and tiles lie side by side.
+        low + (high - low) * np.concatenate([number + shares for number, shares in enumerate(of)]) / len(of)
+        for of, low, high in ((across, left, right), (down, top, bottom))
+    )
+    return ImageGrid(*lines, np.block([[tile.tokens for tile in row] for row in tiles]))
 
 
 def _size(area: Area) -> tuple[float, float]:
     return area[2] - area[0], area[3] - area[1]
-
-
-def _shape(tokens: int, size: Sequence[int]) -> tuple[int, int]:
-    """(rows, columns) of so many tokens on a tile of this height and width: those whose cells are nearest to squares."""
-    rows = [row for row in range(1, tokens + 1) if tokens % row == 0]
-    best = min(rows, key=lambda row: abs(log(row / (tokens / row)) - log(size[0] / size[1])))
-    return best, tokens // best

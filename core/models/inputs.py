@@ -323,16 +323,6 @@ def image_size(model: Model) -> tuple[int, int]:
     return height, width
 
 
-def patch_grid(model: Model, tokens: int) -> tuple[int, int] | None:
-    """(rows, columns) of the patches that the model cuts an image into; None if its configuration does not say, or if these
-    would be more than the tokens that the model made of the image."""
-    patch = getattr(model.network.config, "patch_size", None)
-    if patch is None:
-        return None
-    rows, columns = (np.array(image_size(model)) // patch).tolist()
-    return (rows, columns) if rows * columns <= tokens else None
-
-
 def run(model: Model, inputs: dict[str, torch.Tensor], *, gradients: bool = False, **options: object) -> Any:
     """Run one pass and return the network's output.
 

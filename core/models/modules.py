@@ -79,12 +79,15 @@ def _is_beside_text(network: PreTrainedModel, module: torch.nn.Module) -> bool:
     return not is_one and getattr(module, "config", text) is not text
 
 
-def lists_of_layers(network: PreTrainedModel) -> tuple[str, ...]:
+def lists_of_layers(network: PreTrainedModel, attention: Iterable[str] | None = None) -> tuple[str, ...]:
     """The names of the lists of layers that a pass goes through one after another: the first list of modules on the way to each
-    attention module, whose items may also have none. Empty for a network that is built otherwise."""
+    attention module, whose items may also have none. Empty for a network that is built otherwise.
+
+    attention  the names of the attention modules; None: those that read the text
+    """
     modules = dict(network.named_modules())
     lists: set[str] = set()
-    for parts in (name.split(".") for name in attention_modules(network)):
+    for parts in (name.split(".") for name in (attention_modules(network) if attention is None else attention)):
         above = (".".join(parts[:length]) for length in range(1, len(parts)))
         lists.update(islice((name for name in above if isinstance(modules[name], torch.nn.ModuleList)), 1))
     return tuple(sorted(lists))

@@ -81,6 +81,8 @@ def certificate(of: certifying.Certificate) -> Bundle:
         ("queries left out", f"{of.left_out}"),
         ("scale", number(of.scale)),
         ("mask", of.mask),
+        ("checked", certifying.CHECKED),
+        ("not checked", certifying.NOT_CHECKED),
     ]
     return {"text/html": table(rows)}
 

@@ -14,5 +14,5 @@ def certify(trace: AttentionTrace, output: np.ndarray, model: Identity) -> Certi
     """Compare a trace with the output [queries, d_v] that the model's own attention returned for the same head."""
     rounding = certifying._rounding(model, trace)
     return certifying._certificate(
-        [certifying._compare(trace, output, rounding)], model, trace.scale, describe(trace.mask)
+        [certifying._compare(trace, output, range(len(output)), rounding)], model, trace.scale, describe(trace.mask)
     )

@@ -131,7 +131,7 @@ def _weights(scores: Tensor, allowed: Tensor, sink: Tensor | None, changes: Chan
                 weights[query] = torch.sigmoid(row - torch.log(allowed[query].sum()))
     for query in range(queries):
         choices = allowed[query]
-        at = {"previous": max(query - 1, 0), "first": 0, "self": query}.get(changes.get("pattern"))
+        at = {"previous": query - 1 if query else None, "first": 0, "self": query}.get(changes.get("pattern"))
         if changes.get("pattern") == "uniform" and choices.any():
             weights[query] = choices / choices.sum()
         elif at is not None and at < keys and choices[at]:

@@ -68,16 +68,35 @@ QWEN_TEMPLATE = (
 )
 
 
-def _llava() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
-    config = t.LlavaConfig(
+def _llava(side: int = 24, family: str = "Llava", **tiles: object) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+    config = getattr(t, f"{family}Config")(
         text_config=t.LlamaConfig(**TEXT),
-        vision_config=t.CLIPVisionConfig(**TOWER | {"num_hidden_layers": 3}, image_size=24),
+        vision_config=t.CLIPVisionConfig(**TOWER | {"num_hidden_layers": 3}, image_size=side),
         image_token_index=32,
         vision_feature_layer=-2,
+        **tiles,
     )
-    images = t.CLIPImageProcessorPil(size={"shortest_edge": 24}, crop_size={"height": 24, "width": 24}, **PLAIN)
+    kind = t.LlavaNextImageProcessorPil if tiles else t.CLIPImageProcessorPil
+    images = kind(size={"shortest_edge": side}, crop_size={"height": side, "width": side}, **tiles, **PLAIN)
     options = {"patch_size": 4, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
-    return t.LlavaForConditionalGeneration(config), t.LlavaProcessor(images, words(("<image>",)), **options)
+    network = getattr(t, f"{family}ForConditionalGeneration")(config)
+    return network, getattr(t, f"{family}Processor")(images, words(("<image>",)), **options)
+
+
+def _onevision(side: int) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+    tiles = {"image_grid_pinpoints": [[side, 2 * side], [2 * side, side]]}
+    config = t.LlavaOnevisionConfig(
+        text_config=t.Qwen2Config(**{name: size for name, size in TEXT.items() if name != "head_dim"}),
+        vision_config=t.SiglipVisionConfig(**TOWER, image_size=side, vision_use_head=False),
+        image_token_index=32,
+        video_token_index=33,
+        **tiles,
+    )
+    images = t.LlavaOnevisionImageProcessorPil(size={"height": side, "width": side}, **tiles, **PLAIN)
+    options = {"num_image_tokens": (side // 4) ** 2, "vision_feature_select_strategy": "full"}
+    kind = without_videos(t.LlavaOnevisionProcessor)
+    processor = kind(image_processor=images, tokenizer=words(("<image>", "<video>")), **options)
+    return t.LlavaOnevisionForConditionalGeneration(config), processor
 
 
 def _idefics(family: str) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
@@ -96,17 +115,17 @@ def _idefics(family: str) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
     return getattr(t, f"{family}ForConditionalGeneration")(config), processor
 
 
-def _gemma() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+def _gemma(side: int = 24) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
     config = t.Gemma3Config(
         text_config=TEXT | LOCAL | {"query_pre_attn_scalar": 8},
-        vision_config=t.SiglipVisionConfig(**TOWER, image_size=24),
+        vision_config=t.SiglipVisionConfig(**TOWER, image_size=side),
         mm_tokens_per_image=9,
         image_token_index=32,
         boi_token_index=33,
         eoi_token_index=34,
     )
     named = {"image_token": "<image_soft_token>", "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"}
-    images = t.Gemma3ImageProcessorPil(size={"height": 24, "width": 24}, **PLAIN)
+    images = t.Gemma3ImageProcessorPil(size={"height": side, "width": side}, **PLAIN)
     tokenizer = words(tuple(named.values()), **named)
     return t.Gemma3ForConditionalGeneration(config), t.Gemma3Processor(images, tokenizer, image_seq_length=9)
 
@@ -151,6 +170,16 @@ SEEING: dict[str, Callable[[], tuple[t.PreTrainedModel, t.ProcessorMixin]]] = {
     "Gemma 3": _gemma,
     "PaliGemma": _paligemma,
     "InternVL": _internvl,
+}
+
+
+# Towers whose patches of 4 pixels leave 2 of 26 unread, also in each tile, and LLaVA-NeXT, which begins with the whole image,
+# ends each row of patches with a token, and leaves out those of padding.
+WITH_REST = {
+    "LLaVA": lambda: _llava(26),
+    "Gemma 3": lambda: _gemma(26),
+    "LLaVA-NeXT": lambda: _llava(26, "LlavaNext", image_grid_pinpoints=[[26, 52], [52, 26]]),
+    "LLaVA-OneVision": lambda: _onevision(26),
 }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.capturing.certifying import ALLOWED_ROUNDING
+from core.capturing.certifying import ALLOWED_ROUNDING, CHECKED, NOT_CHECKED
+from ui.markdown import plain
 
 
 def shown(rounding: float, left_out: int = 0, dtype: str = "float32") -> tuple[str, str, str]:
@@ -40,7 +41,7 @@ def shown(rounding: float, left_out: int = 0, dtype: str = "float32") -> tuple[s
 def test_too_large_a_difference_is_red_and_says_how_much_too_large() -> None:
     badge, _, _ = shown(rounding=4321.0)
     assert badge.startswith(":red-badge[")
-    assert "Does not agree with the model: 1,536 output numbers, largest difference 0.25" in badge
+    assert "Does not agree with the model: 1,536 output numbers from its Q, K and V, largest difference 0.25" in badge
     assert "4,321 times what rounding explains" in badge
 
 
@@ -49,7 +50,7 @@ def test_the_bound_itself_still_agrees_and_anything_above_does_not(dtype: str) -
     within, _, _ = shown(ALLOWED_ROUNDING[dtype], dtype=dtype)
     beyond, _, _ = shown(ALLOWED_ROUNDING[dtype] * 1.001, dtype=dtype)
     assert within.startswith(":green-badge[")
-    assert "Agrees with the model: 1,536 output numbers, largest difference 0.25" in within
+    assert "Agrees with the model: 1,536 output numbers from its Q, K and V, largest difference 0.25" in within
     assert beyond.startswith(":red-badge[")
 
 
@@ -62,6 +63,8 @@ def test_a_click_tells_what_was_compared_and_the_page_what_was_left_out() -> Non
         "dtype": "float32",
         "scale": "0\\.125",
         "mask": "causal",
+        "checked": plain(CHECKED),
+        "not checked": plain(NOT_CHECKED),
     }
     assert origin == " · ".join(f"**{name}** {text}" for name, text in expected.items())
     assert whole == ""

@@ -324,7 +324,7 @@ def test_the_first_token_is_no_patch(vit):
 def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
     app, of_text = opened("heads", vit, image=png()), opened("heads", hybrid)
     boxes, boxes_of_text = ({box.key: box for box in page.selectbox} for page in (app, of_text))
-    of_words = {"Kind of token: Special tokens", "Kind of token: Punctuation"}
+    of_words = {"Kind of token: Punctuation"}  # a special token of a picture is [CLS]
     of_words |= {"Repetition: Duplicate token", "Repetition: Induction", "Answer: Contribution to the next token"}
     assert of_words <= set(boxes_of_text[state.METRIC].options)
     assert set(boxes[state.METRIC].options) == set(boxes_of_text[state.METRIC].options) - of_words

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from plotly.basedatatypes import BaseFigure
 
 from core.attention.rowwise import Overview, RowwiseMatrix, around
-from core.capturing.certifying import Certificate
+from core.capturing.certifying import CHECKED, NOT_CHECKED, Certificate
 from core.figures.chart import Chart, copied
 from core.figures.palette import DIVERGING_ON_DARK, TEXT_ON_DARK, set_signed_colours
 from core.units import small_number
@@ -161,13 +161,13 @@ def numbers(values: ArrayLike) -> list[str]:
 
 
 def show_certificate(certificate: Certificate, *, of_original: bool = False, what: str = "the model") -> None:
-    """Show whether the numbers agree, with their provenance behind one click.
+    """Show whether the numbers agree; their provenance, what was checked and what was not are behind one click.
 
     of_original  whether the view above shows something else, which the model never computed
     what         what the numbers were compared with
     """
     difference = small_number(certificate.difference)
-    compared = f"{what}: {certificate.cells:,} output numbers, largest difference {difference}"
+    compared = f"{what}: {certificate.cells:,} output numbers from its Q, K and V, largest difference {difference}"
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         more = f"Does not agree with {compared}, {certificate.rounding:,.0f} times what rounding explains"
         verdict(certificate.holds, f"Agrees with {compared}", more)
@@ -199,4 +199,6 @@ def _provenance(certificate: Certificate) -> dict[str, str]:
         "dtype": dtype,
         "scale": f"{certificate.scale:.6g}",
         "mask": certificate.mask,
+        "checked": CHECKED,
+        "not checked": NOT_CHECKED,
     }

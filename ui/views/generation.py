@@ -22,6 +22,7 @@ from core.figures.plots.bars import share_bars
 from core.figures.plots.lines import Series, lines
 from core.heads.one_query import one_query
 from core.models.images import read_image
+from core.models.inputs import image_token
 from core.models.modules import Kind
 from core.models.words import special_ids
 from core.notebook.figures import stage_figure
@@ -32,7 +33,7 @@ from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.token_view import token_view
 from ui.controls.fields import menu, number, switch, token_picker, whole_number
-from ui.markdown import quoted
+from ui.markdown import quoted, show_error
 from ui.progress import fill, run
 from ui.requests import TextRequest, WritingRequest
 from ui.views import writing
@@ -110,6 +111,9 @@ def show_generation(fields: InputFields) -> None:
 
     seconds = models.seconds_to_read(fields.model, len(tokens.so_far().input_ids))
     fill(tokens, (request, most), "Writing", draw, unit="token", done="written", seconds=seconds)
+    for problem in tokens.writing.problems if tokens.done < most else ():
+        with fields.beside_text:
+            show_error(problem)
 
 
 def choose_sampling() -> Sampling:
@@ -227,7 +231,7 @@ def _as_text(step: Step) -> None:
     weights = np.full((len(rows), len(keys)), np.nan)
     weights[: trace.shape[0], : trace.shape[1]] = np.where(trace.mask, trace.weights, np.nan)
     begun, ids = len(generation.begun), (*generation.begun, *generation.token_ids)
-    special = special_ids(whole.capture.model.tokenizer)
+    special = special_ids(whole.capture.model.tokenizer) - {image_token(whole.capture.model)}
     token_view(
         queries[rows.start : rows.stop],
         keys[columns.start : columns.stop],

@@ -75,8 +75,8 @@ def _say(
     )
     words = f"How {token} {'scores' if quantity in SCORES else 'attends to'} each patch.{mouse}"
     if quantity == "weights":
-        elsewhere = values[~lies_there]
-        others = "[CLS]" if real.capture.prefix_tokens == 1 else "tokens that are no patch"
+        elsewhere, names = values[~lies_there], [real.tokens[1][place] for place in np.flatnonzero(~lies_there)]
+        others = names[0] if len(names) == 1 else "tokens that are not patches"
         if len(elsewhere) and not np.isnan(elsewhere).all():
             words += f" {np.nansum(elsewhere):.1%} goes to {plain(others)}."
         words += f" {np.nansum(values[lies_there]):.1%} lies on what is shown of the image."

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
+from core import InputError
 from core.capturing.estimates import image_bytes, kept_bytes
 from core.capturing.generating import Generating, Generation
 from core.heads.likeness import weight_differences
@@ -23,12 +24,14 @@ MAX_NEW_TOKENS = 200
 class Writing:
     """A text that a model writes. It is kept as far as it is written; whoever wants more tokens continues from there.
 
-    nbytes  bytes of the longest text that it may become
+    nbytes    bytes of the longest text that it may become
+    problems  why it goes no further, if a token cannot be written
     """
 
     generating: Generating
     nbytes: int
     lock: Lock = field(default_factory=Lock)
+    problems: list[InputError] = field(default_factory=list)
 
     def first(self, new_tokens: int) -> FirstTokens:
         return FirstTokens(self, new_tokens)
@@ -47,7 +50,7 @@ class FirstTokens:
 
     @property
     def total(self) -> int:
-        return self.most if self.writing.generating.ended is None else self.done
+        return self.most if self.writing.generating.ended is None and not self.writing.problems else self.done
 
     @property
     def share(self) -> float:
@@ -60,7 +63,11 @@ class FirstTokens:
     def go_on(self) -> bool:
         """Have one more token written; False if there is none left. Sessions that want the same text take turns."""
         with self.writing.lock:
-            return self.done < self.most and self.writing.generating.go_on()
+            try:
+                return self.done < self.total and self.writing.generating.go_on()
+            except InputError as error:
+                self.writing.problems.append(error)
+                return False
 
     def so_far(self) -> Generation:
         return self.writing.generating.so_far(self.most)

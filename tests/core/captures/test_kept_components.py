@@ -198,7 +198,7 @@ def _said(name, to):
 
 
 CHANGES = {
-    "NaN": (_array("self.1.key.1", lambda array: array * torch.nan), "not finite"),
+    "NaN": (_array("self.1.key.1", lambda array: array * torch.nan), "holds NaN"),
     "too large": (_array("self.1.key.1", lambda array: array * 0 + 1e29), "is too large"),
     "tokens left out": (_array("self.1.key.1", lambda array: array[1:].clone()), "does not fit it"),
     "another size": (_array("self.1.key.1", lambda array: array[..., :-1].clone()), "does not fit it"),

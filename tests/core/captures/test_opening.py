@@ -122,8 +122,8 @@ def test_a_pass_over_an_image_with_a_text_knows_where_its_tokens_lie(name, file)
     for kind in saved.kinds:
         np.testing.assert_array_equal(opened.image_boxes(kind), saved.image_boxes(kind))
         for one, other in zip(saved.image_grids(kind), opened.image_grids(kind), strict=True):
-            assert one.area == other.area
-            np.testing.assert_array_equal(one.tokens, other.tokens)
+            for part in ("across", "down", "tokens"):
+                np.testing.assert_array_equal(getattr(one, part), getattr(other, part))
     again = file.with_name("again.safetensors")
     opened.save(again)
     assert again.read_bytes() == file.read_bytes()
@@ -132,8 +132,8 @@ def test_a_pass_over_an_image_with_a_text_knows_where_its_tokens_lie(name, file)
         np.testing.assert_array_equal(open_capture(file).image, picture[::3, ::3])
 
 
-def _area(*edges):
-    return lambda _, content: content["on_image"]["self"].__setitem__(0, list(edges))
+def _lines(**sides):
+    return lambda _, content: content["on_image"]["self"][0].update(sides)
 
 
 IMAGES = {
@@ -150,13 +150,14 @@ IMAGES = {
     "tokens twice": (lambda arrays, _: _put(arrays, "grid.self.0", arrays["grid.self.0"] * 0), "names tokens twice"),
     "tokens beyond": (lambda arrays, _: _put(arrays, "grid.self.0", arrays["grid.self.0"] + 999), "that are not there"),
     "no tokens": (lambda arrays, _: _put(arrays, "grid.self.0", None), "is missing"),
-    "no area": (_area(0, 0, 0, 1), "the area of"),
-    "an area in words": (_area("0", 0, 1, 1), "the area of"),
-    "three edges": (_area(0, 0, 1), "the area of"),
-    "an area without end": (_area(0, 0, 1, 1e9), "the area of"),
+    "rows without height": (_lines(down=[[0.5, 0.5]] * 6), "rows and columns of"),
+    "rows in words": (_lines(down=[["0", 1]] * 6), "rows and columns of"),
+    "columns that are too few": (_lines(across=[[0, 1]]), "rows and columns of"),
+    "columns in another order": (_lines(across=[[1 - of / 6, 1 - of / 7] for of in range(6)]), "rows and columns of"),
+    "columns without end": (_lines(across=[[of, 1e9] for of in range(6)]), "rows and columns of"),
     "another kind": (lambda _, content: content.update(on_image={"sideways": []}), "does not fit the rest"),
     "parts of fewer": (lambda arrays, _: _put(arrays, "parts.0", arrays["parts.0"][1:].clone()), "do not fit them"),
-    "no grids": (lambda _, content: content.update(on_image={"self": []}), "the area of"),
+    "no grids": (lambda _, content: content.update(on_image={"self": []}), "rows and columns of"),
 }
 
 
@@ -290,7 +291,7 @@ def _nan(array):
 
 LAYER = ("calls", "self", 0)
 CHANGES = {
-    "NaN": (_array("self.1.value", _nan), "“self.1.value” holds numbers that are not finite"),
+    "NaN": (_array("self.1.value", _nan), "“self.1.value” holds NaN, infinity or numbers beyond"),
     "whole numbers": (_array("self.0.key", lambda array: array.int()), "“self.0.key” holds int32"),
     "bools": (_array("self.0.key", lambda array: array > 0), "“self.0.key” holds BOOL"),
     "too large": (_array("self.0.key", lambda array: array * 0 + 1e29), "scores of self.0 would be too large"),
@@ -315,7 +316,6 @@ CHANGES = {
     "tokens that never end": (_said("vocabulary", "pieces", to={"5": "x" * 2_000}), "at most 1,000 characters"),
     "tokens by names": (_said("vocabulary", "pieces", to={"²": "x"}), "no table of tokens"),
     "edits that are none": (_said("edits", to=["format the disk"]), "edits cannot be read"),
-    "a grid": (_said("grid", to=[9, 9]), "does not fit its numbers"),
     "a head that is not there": (
         _said(*LAYER, "edits", to=[{"head": 9}]),
         "no head 9: they run from 0 to 3",

@@ -7,19 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import transformers as t
 
 from core import capture, load_model
 from core.capturing.capture import Capture
+from core.units import small_number
 from tests.conftest import TEXTS
 from tests.core.certificates import certify
-from tests.core.tiny_models import TINY, tiny
+from tests.core.tiny_models import GROUPED, TINY, eager, randomised, tiny
 
 EPSILON = {dtype: torch.finfo(getattr(torch, dtype)).eps for dtype in ("float32", "bfloat16", "float16")}
 
 
 def rounding(taken: Capture, factor: float = 1.0) -> np.ndarray:
     """Of every head of six layers, with all scales multiplied by the factor."""
-    calls = [replace(call, scale=call.scale * factor) for call in [*taken.each_layer()][:: taken.layers() // 6]]
+    calls = [replace(call, scale=call.scale * factor) for call in [*taken.each_layer()][:: max(1, taken.layers() // 6)]]
     changed = replace(taken, calls={taken.kinds[0]: tuple(calls)})
     heads = range(taken.heads())
     return np.array([[changed.certificate(layer, head).rounding for head in heads] for layer in range(len(calls))])
@@ -106,3 +108,37 @@ def test_another_precision_gives_other_numbers_not_far_away(in_half: dict[str, C
     assert other.weights.dtype == np.float32
     difference = np.abs(one.weights - other.weights).max()
     assert 1e-4 < difference < 0.05
+
+
+class Added(t.LlamaForCausalLM):
+    """Adds a number to the scores of later tokens, as old code does, instead of forbidding them."""
+
+    number = -1e4
+
+    def forward(self, input_ids=None, **options):
+        mask = torch.full((input_ids.shape[1],) * 2, self.number).triu(1)[None, None]
+        return super().forward(input_ids, attention_mask=mask.to(self.dtype), **options)
+
+
+@pytest.mark.parametrize(("number", "words"), [(-1e4, "−10,000"), (-1e5, "−100,000"), (-1e9, "−1.0×10⁹")])
+@pytest.mark.parametrize("times", [1, 1e5])
+def test_a_number_that_is_added_in_the_place_of_a_mask_is_said_with_what_goes_there(number, words, times) -> None:
+    network = randomised(Added(t.LlamaConfig(**GROUPED)))
+    network.number = number
+    network.model.layers[1].self_attn.q_proj.weight.data *= times
+    taken = capture(load_model(network), input_ids=np.arange(3, 20))
+    later = eager(network, input_ids=torch.arange(3, 20)[None]).attentions[1][0].triu(1)
+    expected = later.sum(dim=-1).amax(dim=-1)
+    for head in range(4):
+        certificate = taken.certificate(1, head)
+        assert certificate.holds
+        before, _, went = certificate.mask.partition(": ")
+        assert before == f"none, but {words} is added to later tokens"
+        share = float(expected[head])
+        most = f"at most {small_number(share)}" if share > 1e-6 else "less than 10⁻⁶" if share else "nothing"
+        assert went == f"{most} of a row goes there"
+    assert (float(expected.max()) > 0.1) == (times > 1 and number > -1e6)
+    # However low the scores of later tokens are, a row that is wrong by one percent is seen.
+    call = taken.layer_call(0)
+    off = torch.where(torch.arange(17)[:, None, None] == 3, call.output * 1.01, call.output)
+    assert not replace(taken, calls={"self": (replace(call, output=off),)}).certificate(0, 0).holds

@@ -15,7 +15,7 @@ from core.capturing.places import Place
 from core.errors import InputError
 from core.heads.image_sinks import image_sinks
 from core.heads.views import HeadView, ViewMatrix
-from tests.core.tiny_models import eager, tiny
+from tests.core.tiny_models import eager, randomised, tiny
 from tests.core.tiny_seeing import PLACES, PLAIN, SEEING, save_seeing, seeing
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
@@ -93,22 +93,25 @@ OTHERS = {"LLaVA, padded": padded, "Gemma 3, with crops": with_crops}
 
 
 def unmixed(name):
-    """The model with a vision tower in which no patch learns of another, and perhaps with another image processor."""
+    """The model as in `alone`, and perhaps with another image processor."""
     family = name.split(",")[0]
     network, processor = copy.deepcopy((seeing(family).network, seeing(family).processor))
     if name in OTHERS:
         processor.image_processor = OTHERS[name]()
+    return alone(network, processor)
+
+
+def alone(network, processor):
+    """A model with a vision tower in which no patch learns of another."""
+    model = load_model(randomised(network), processor=processor)
     with torch.no_grad():
-        for module, kind in seeing(family).kinds.items():
-            if kind == "vision":
-                (out,) = (
-                    part
-                    for part in network.get_submodule(module).named_children()
-                    if part[0] in ("proj", "out_proj", "projection_layer")
-                )
-                for parameter in out[1].parameters():
-                    parameter.zero_()
-    return load_model(network, processor=processor)
+        for module in (name for name, kind in model.kinds.items() if kind == "vision"):
+            parts = dict(network.get_submodule(module).named_children())
+            for parameter in next(
+                parts[name] for name in ("proj", "out_proj", "projection_layer") if name in parts
+            ).parameters():
+                parameter.zero_()
+    return model
 
 
 @pytest.mark.parametrize("shape", [(60, 100), (96, 40)], ids=str)

@@ -231,8 +231,10 @@ def test_rows_of_nothing_leave_the_metrics_of_other_rows():
     weights = np.array([[0, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]], np.float32)
     opened = open_weights(npz(weights))
     assert opened.row_sums[0, 0].empty == 1
-    expected = -(np.log(0.5) + 0.5 * np.log(0.25) + 0.5 * np.log(0.5)) / 3
-    assert head_metrics(opened)["entropy"].item() == pytest.approx(expected, abs=1e-6)
+    found = head_metrics(opened)
+    expected = -(np.log(0.5) + 0.5 * np.log(0.25) + 0.5 * np.log(0.5)) / 2
+    assert found["entropy"].item() == pytest.approx(expected, abs=1e-6)
+    assert (found["sink"].item(), found["strongest_share"].item()) == (0.375, 0.375)
 
 
 def test_other_keys_than_queries_and_files_that_are_too_large():

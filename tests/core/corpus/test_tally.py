@@ -14,7 +14,7 @@ from core.corpus.storing import tables, write
 from core.corpus.sums import mean_and_spread
 from core.corpus.tally import BINS, LISTED, SUMS, first_of
 from core.corpus.texts import Place, Problem
-from core.heads.metrics import NAMES
+from core.heads.metrics import METRICS, NAMES
 from tests.core.corpus.plain import empty_tally, passages, queries_of, reader, settings_of, take, tallied
 from tests.core.corpus.test_storing import about
 from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
@@ -44,10 +44,8 @@ def plain(request):
 
 
 def usable(plain):
-    """[metrics] those that can be measured: evenness needs the mask."""
-    known = np.array([name != "entropy_share" or plain.model.captures for name in NAMES])
-    # Where the mask is not known, a key that is forbidden may still be the only one elsewhere.
-    return [place for place in np.flatnonzero(known) if plain.model.captures or NAMES[place] != "elsewhere"]
+    """[metrics] those that can be measured: two need the mask."""
+    return [at for at, metric in enumerate(METRICS) if plain.model.captures or "mask" not in metric.needs]
 
 
 def test_means_and_spreads(plain):

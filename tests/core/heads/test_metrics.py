@@ -1,16 +1,23 @@
 """Metrics on heads whose answer is known, and against a plain reading of their definitions on real weights."""
 
+import copy
+import io
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from core import Edits, capture, load_model
 from core.capturing.rows import Rows, row_blocks
-from core.capturing.weights_only import WeightRows, attention_weights
+from core.capturing.weights_only import WeightRows, attention_weights, open_weights
 from core.heads.metrics import METRICS, NAMES, Metric, head_metrics, in_words, measure, most_telling, nameable_keys
 from core.heads.probing import probe_heads
 from core.heads.quantities import Text, text_of
+from core.models.inputs import all_inputs, run
+from core.models.tokens import token_texts
 from tests.conftest import TEXTS
+from tests.core.corpus.plain import reader
 from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
 
 N = 24
@@ -436,3 +443,37 @@ def test_every_metric_says_what_it_is():
     assert len(set(NAMES)) == len(NAMES)
     for metric in METRICS:
         assert all((metric.label, metric.formula, metric.high, metric.words, metric.source)), metric.name
+
+
+# --- of weights alone
+
+
+def eager_weights(model, text):
+    """The weights of the model's eager code, in the ways in which weights come alone: from a model, and from a file."""
+    twin = copy.deepcopy(model.network)
+    twin.set_attn_implementation("eager")
+    exposed = replace(model, network=twin)
+    inputs = all_inputs(model, text)
+    field = "encoder_attentions" if model.is_encoder_decoder else "attentions"
+    layers = getattr(run(exposed, inputs, output_attentions=True), field)
+    file = io.BytesIO()
+    tokens = np.array(token_texts(model.tokenizer, inputs["input_ids"][0].tolist()))
+    np.savez(file, attentions=torch.cat(layers).numpy(), tokens=tokens)
+    yield open_weights(file.getvalue())
+    if model.text_config.model_type != "gpt_oss":  # whose rows sum to less than 1: a model that gives such is refused
+        yield attention_weights(exposed, text)
+
+
+@pytest.mark.parametrize("name", ["BERT", "ModernBERT", "Llama", "Mistral", "T5", "gpt-oss"])
+@pytest.mark.parametrize("text", ["the cats saw the cats , the cats 40 .", "saw"])
+def test_weights_alone_give_the_same_or_nothing(name, text):
+    """Whatever depends on the mask is left out, and what depends on the tokenizer of a file that has none."""
+    model = load_model(tiny(name), tokenizer=reader())
+    expected = head_metrics(capture(model, text))
+    for alone, lost in zip(eager_weights(model, text), ({"special", "punctuation"}, set()), strict=False):
+        found = head_metrics(alone)
+        for column in expected.columns:
+            if column.removesuffix("_spread") in {"entropy_share", "elsewhere"} | lost:
+                assert found[column].isna().all(), column
+            else:
+                np.testing.assert_allclose(found[column], expected[column], rtol=0, atol=2e-5, err_msg=column)

@@ -12,6 +12,7 @@ from tests.core.tiny_models import tiny
 
 PATTERNS = {
     "previous": diagonal(1),
+    "next": diagonal(-1),
     "itself": diagonal(0),
     "first": columns([0]),
     "stripes": columns([2, 5]),
@@ -28,10 +29,31 @@ def plain(trace, pattern):
         chance = inside.sum() / allowed.sum()
         if 0 < chance < 1:
             scores.append((weights[inside].sum() - chance) / (1 - chance))
-    return np.mean(scores)
+    return np.mean(scores) if scores else np.nan
 
 
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("tokens", [1, 2, 11])
+@pytest.mark.parametrize("name", ["BERT", "Llama", "Mistral", "gpt-oss", "T5", "ViT"])
+def test_every_kind_of_attention_from_a_single_token_on(name, tokens):
+    """What the first and the last token may look at, encoders and decoders, windows, sinks, and two texts."""
+    model = load_model(tiny(name))
+    target = {"target": np.arange(7, 7 + tokens // 2)} if model.is_encoder_decoder else {}
+    given = (
+        {"image": np.random.default_rng(0).random((12, 12, 3))} if name == "ViT" else {"input_ids": np.arange(tokens)}
+    )
+    taken = capture(model, **given, **target)
+    for kind in taken.kinds:
+        for pattern in (*PATTERNS.values(), diagonal(50), columns([0, 99]), pairs([(0, 0), (99, 0)])):
+            heads = [[taken.trace(layer, head, kind) for head in range(4)] for layer in range(2)]
+            expected = np.array([[plain(trace, pattern) for trace in layer] for layer in heads])
+            if np.isnan(expected).all():
+                with pytest.raises(InputError, match="No query"):
+                    match_heads(taken, pattern, kind)
+            else:
+                np.testing.assert_allclose(match_heads(taken, pattern, kind), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in PATTERNS if name != "next"])
 @pytest.mark.parametrize("model", ["minilm", "smollm"])
 def test_every_head_by_the_definition(model, name, request):
     taken = capture(request.getfixturevalue(model), TEXTS[0])
@@ -55,8 +77,8 @@ def test_even_attention_matches_nothing():
     for layer in network.model.layers:
         layer.self_attn.q_proj.weight.data.zero_()
     taken = capture(load_model(network), input_ids=np.arange(3, 15))
-    for pattern in PATTERNS.values():
-        np.testing.assert_allclose(match_heads(taken, pattern), 0, atol=1e-6)
+    for name in PATTERNS.keys() - {"next"}:  # which may not be looked at
+        np.testing.assert_allclose(match_heads(taken, PATTERNS[name]), 0, atol=1e-6)
 
 
 def test_without_a_choice_there_is_no_match(smollm):

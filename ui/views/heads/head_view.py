@@ -22,6 +22,7 @@ from core.figures.heatmaps.views import view_heatmap
 from core.figures.labels import all_placed
 from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
+from core.heads.quantities import text_of
 from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix
 from core.notebook.figures import stage_figure
 from ui import links, passes, presenting, state
@@ -232,7 +233,8 @@ def _choose_numbers(real: RealHead) -> HeadView:
     reads_texts = bool(real.capture.ids(real.kind)[0])
     is_score = quantity in SCORES  # nothing is left out of scores, and words have none
     has_image = bool(real.capture.image_grids(real.kind))
-    is_there = {"first": True, "special": reads_texts, "sinks": has_image}
+    has_special = reads_texts or bool(text_of(real.capture, real.kind).special.any())
+    is_there = {"first": True, "special": has_special, "sinks": has_image}
     offered: dict[LeftOut, str] = {word: name for word, name in LEFT_OUT.items() if is_there[word]}
     left_out = menu_of_several("Leave out as keys", state.LEAVE_OUT, offered, disabled=is_score)
     renormalise = switch("What remains of a row sums to 1", state.RENORMALISE, disabled=not left_out or is_score)

@@ -280,7 +280,7 @@ def read_or_say(fields: InputFields, read: Callable[[TextRequest], Result]) -> R
                     return None
                 return read(replace(fields.request, keep=error.limit))
         except InputError as error:
-            with fields.beside_model if error.field == "model" else fields.beside_text:
+            with fields.beside_model if error.field in ("model", "dtype") else fields.beside_text:
                 show_error(error)
             return None
 

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from core import Capture
-from core.capturing.consequences import NextToken, check_finite, movers, vectors
+from core.capturing.consequences import NextToken, movers, vectors
 from core.capturing.edits import Edits
 from core.capturing.places import Place
 from core.figures.labels import all_placed, visible
@@ -107,7 +107,6 @@ def _changed(real: RealHead, edits: Edits) -> RealHead | None:
         capture = run_pass(request, real.capture.model, near=st.session_state.get(state.CHANGED_BEFORE))
         if capture is not None:
             st.session_state[state.CHANGED_BEFORE] = request
-            check_finite(capture)
             return replace(real, request=request, capture=capture)
     return None
 

@@ -57,7 +57,8 @@ def show_patching(real: RealHead) -> None:
             needs=4 * real.capture.nbytes,  # of both, what a continued pass keeps beside
         )
     if both is not None:
-        _show_effects(real, source, both)
+        with errors_shown():
+            _show_effects(real, source, both)
 
 
 def _show_effects(real: RealHead, source: str, both: Patching) -> None:
