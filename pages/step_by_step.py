@@ -17,11 +17,13 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
         switches = st.popover("Scale and mask")
         show_tour_button()
 problem = st.container()
-scene, cell = make_scene(), None
+scene, changed, cell = make_scene(), None, None
 if scene is not None:
     with switches:
         change = choose_change(scene.head, problem)
-    changed = None if change is None else scene.changed(*change)
+    if change is not None and (changed := scene.changed(*change)) is None:
+        scene = None  # the change waits for the visitor
+if scene is not None:
     real = scene.real
     if real is not None:
         show_layer_number(real)

@@ -24,6 +24,7 @@ from weakref import WeakValueDictionary
 import streamlit as st
 from cachetools import LRUCache
 
+from core.progress import held
 from ui import calls
 
 Arguments = ParamSpec("Arguments")
@@ -70,7 +71,7 @@ class Store:
         if not self._waits:
             return nullcontext()
         with self._lock:
-            return self._turns.setdefault(key, Lock())  # forgotten with the last session that holds it
+            return held(self._turns.setdefault(key, Lock()))  # forgotten with the last session that holds it
 
     def _keep(self, key: Hashable, result: Any) -> None:
         self._results[key] = result

@@ -64,8 +64,12 @@ def opened(choice: ModelChoice) -> Capture | WeightsOnly:
         name = choice.name.strip()
         file = name if choice.contents is None else uploaded(name, choice.contents)
         if name.lower().endswith(".npz"):
-            return call(open_weights, file, Path(name).name, max_bytes=int(MEMORY.most) // 8)
-        return call(open_capture, file)
+            passed = call(open_weights, file, Path(name).name, max_bytes=int(MEMORY.most) // 8)
+        else:
+            passed = call(open_capture, file)
+        for kind in passed.kinds:
+            check_length(*passed.shape(kind), "Give a file over a shorter text.", "model")
+        return passed
     except InputError as error:
         error.field = "model"
         raise
@@ -93,6 +97,16 @@ def check_characters(*texts: str | None) -> None:
         raise InputError(
             f"The text has {characters:,} characters; this host reads at most {longest:,} tokens. Shorten it.",
             field="text",
+        )
+
+
+def check_length(queries: int, keys: int, advice: str, field: str) -> None:
+    """Raise InputError for a head from a file, or of matrices, with more queries or keys than this host reads tokens."""
+    longest = settings.current().tokens
+    if longest is not None and max(queries, keys) > longest:
+        raise InputError(
+            f"There are {queries:,} queries and {keys:,} keys; this host takes at most {longest:,} of each. {advice}",
+            field=field,
         )
 
 

@@ -1,20 +1,22 @@
-"""Work that takes longer than a moment: announced beforehand, followed layer by layer, and stopped with a button.
+"""Work that takes longer than a moment: announced beforehand, followed as it goes on, and stopped with a button.
 
-When a visitor has touched a widget, Streamlit ends the page's run at the next element it draws. The work reports its progress
-after each layer, and the page draws it: that is also when the Stop button takes effect (`run`). A result that is computed piece
-by piece is drawn as it grows, and continues where it was left (`fill`). Work that nobody would stop half-way, such as
-converting a model, is only followed: another thread draws it (`following`).
+All work of `core` passes stop points (`core.progress`), many in a second. There the page looks whether its visitor wants
+something else or is gone, as Streamlit tells it, and whether the time is up that this host gives (`watched`). Work that may
+take long also says there how far it is, beside a Stop button (`run`). A result that is computed piece by piece is drawn as it
+grows, and continues where it was left (`fill`). Work that nobody would stop half-way, such as converting a model, is only
+followed: another thread draws it (`following`).
 
 Heavy work takes its turn (`ui.turns`): at once if it is known to be heavy, otherwise as soon as it turns out to be. `fill`
-takes a turn for each piece. Whoever waits reads how many are before, and can give up with Stop. No work runs for longer than
-this host allows.
+takes a turn for each piece. Whoever waits reads how many are before, and can give up with Stop.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -23,9 +25,13 @@ from typing import Literal, Protocol, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
-from streamlit.runtime.scriptrunner import add_script_run_ctx
+from streamlit.runtime import exists, get_instance
+from streamlit.runtime.scriptrunner import StopException, add_script_run_ctx, get_script_run_ctx
+from streamlit.runtime.scriptrunner_utils.script_run_context import get_run_yield_check
 
 from core import InputError
+from core.progress import stopped_by
+from core.threads import processor_time
 from core.units import seconds_in_words
 from ui import settings, state
 from ui.cache import Task
@@ -48,7 +54,8 @@ _STRIPS = count()  # no two may have one key
 
 PATIENCE = 0.4  # seconds: shorter work shows no progress
 ASKS = 10.0  # seconds: longer work does not begin without asking
-REDRAWN = 0.1  # seconds between two looks at how far followed work is
+REDRAWN = 0.1  # seconds between two drawings of how far work is
+LOOKS = 0.05  # seconds between two looks at whether work goes on
 TRIAL = 1.5  # seconds after which the speed of piecewise work is known
 LONG = 60.0  # seconds: piecewise work that then needs longer does not continue without asking
 FILLED = 0.5  # seconds between two drawings of a growing result
@@ -70,7 +77,7 @@ def run(
     is stopped and started for itself.
 
     what      what the page says meanwhile, such as "Reading the text"
-    total     number of steps, each of them a `unit`
+    total     number of steps, each of them a `unit`; 1: of work without steps nothing is counted
     announce  gives the seconds that the work takes at least, and a sentence about what it takes; called before the work
     seconds   estimated duration, where nothing is announced
     needs     bytes that the work takes while it runs, with the result
@@ -96,17 +103,14 @@ def run(
             _offer("Run", job, sentence, "schedule")
             return None
     place = st.empty()
-    progress = _Progress(place, job, what, total, unit)
+    progress = _Progress(place, job, what, total, unit, is_heavy=seconds > HEAVY)
     try:
-        with ExitStack() as turns:
-            enter = TURNS.turn if seconds > HEAVY else TURNS.room
-            turns.enter_context(enter(needs, progress.wait))
-            progress.when_heavy = lambda: turns.enter_context(TURNS.turn(0, progress.wait))
+        with progress.turn(needs):
             result = task.compute(progress.tell)
     except InputError:
         place.empty()
         raise
-    except _TimeIsUp:
+    except TimeIsUp:
         place.empty()
         longest = f"{settings.current().seconds} s, the longest that this host computes"
         halt = _Halt(f"was ended after {longest}", _ADVICE)
@@ -164,30 +168,26 @@ def fill(
     wish = _wished(job)
     if pieces.done < pieces.total and not isinstance(wish, _Halt):
         progress = _Progress(place, job, what, pieces.total, unit, is_heavy=seconds > HEAVY)
-        with progress.turn(), _strip(place), st.spinner(what):  # before the first piece the text is read
-            pieces.go_on()
-        progress.begin(pieces.share)
         drawn_at, why = 0.0, ""
-        while pieces.done < pieces.total:
-            try:
-                progress.tell(pieces.done, pieces.share)
-            except _TimeIsUp:
-                why = f" This host computes for at most {settings.current().seconds} s at a time."
-            is_tried = progress.elapsed > TRIAL and pieces.may_pause
-            if wish != "run" and is_tried and progress.left(pieces.share) > LONG:
-                why += f" It takes about {seconds_in_words(progress.left(pieces.share))} more."
-            if why:
-                wish = _Halt(why=why, icon="pause_circle")
-                _wish(job, wish)
-                break
-            if time.monotonic() - drawn_at > FILLED:
+        while not why and pieces.done < pieces.total:
+            if pieces.done and time.monotonic() - drawn_at > FILLED:
                 with picture.container():
                     draw(False)
                 drawn_at = time.monotonic()
-            with progress.turn():
-                went_on = pieces.go_on()
-            if not went_on:
-                break
+            try:
+                progress.tell(pieces.done, pieces.share)
+                with progress.turn():
+                    if not pieces.go_on():
+                        break
+            except TimeIsUp:
+                why = f" This host computes for at most {settings.current().seconds} s at a time."
+            progress.begin(pieces.share)
+            is_tried = progress.elapsed > TRIAL and pieces.may_pause
+            if wish != "run" and is_tried and progress.left(pieces.share) > LONG:
+                why += f" It takes about {seconds_in_words(progress.left(pieces.share))} more."
+        if why and pieces.done < pieces.total:
+            wish = _Halt(why=why, icon="pause_circle")
+            _wish(job, wish)
         place.empty()
     if pieces.done < pieces.total and isinstance(wish, _Halt):
         with place.container():
@@ -225,8 +225,89 @@ def _offer(label: str, job: Hashable, words: str, icon: str) -> None:
     st.button(label, key=state.button("run", hash(job)), on_click=_wish, args=(job, "run"))
 
 
-class _TimeIsUp(Exception):
-    """Work has taken as long as this host allows."""
+class TimeIsUp(BaseException):
+    """Work has taken as long as this host allows. It is no Exception: work may take those for a fault of what it reads."""
+
+
+def say_time_is_up() -> None:
+    """Say why the page ends here."""
+    longest = settings.current().seconds
+    st.info(
+        f"The page ends here, after {longest} s, the longest that this host computes.{_ADVICE}",
+        icon=":material/stop_circle:",
+    )
+
+
+class _Clock:
+    """Ends work at its stop points: when its visitor wants something else or is gone, and when its time is up."""
+
+    def __init__(self, of_page: Callable[[], object] | None = None) -> None:
+        """of_page: ends the work if the page wants so; None: as Streamlit ends the run of a page"""
+        self.begin()
+        self._looked = 0.0
+        self._of_page = of_page or get_run_yield_check() or (lambda: None)
+
+    def begin(self) -> None:
+        """Count the time from now on."""
+        self._started = TURNS.clock()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of work, without those spent waiting for others."""
+        return TURNS.clock() - self._started
+
+    def is_due(self) -> bool:
+        """Whether it is time for another look. Stop points come faster than anybody could follow."""
+        is_due = time.monotonic() - self._looked >= LOOKS
+        self._looked = time.monotonic() if is_due else self._looked
+        return is_due
+
+    def look(self) -> None:
+        """Raises TimeIsUp, or what Streamlit ends the run of a page with."""
+        self._of_page()
+        longest = settings.current().seconds
+        if longest is not None and self.elapsed > longest:
+            raise TimeIsUp
+
+
+_PAGE: ContextVar[_Clock | None] = ContextVar("clock_of_page", default=None)
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Let whatever a page computes end at its stop points. Raises TimeIsUp where what no `run` or `fill` says anything of takes
+    too long in one stretch."""
+    clock = _Clock()
+    token = _PAGE.set(clock)
+    try:
+        with stopped_by(lambda _: clock.look() if clock.is_due() else None):
+            yield
+    finally:
+        _PAGE.reset(token)
+
+
+def for_its_visitor(make: Callable[[], str | bytes]) -> Callable[[], str | bytes]:
+    """What makes a file of a page, which Streamlit calls in another thread: it ends when the visitor of this page is gone.
+
+    Raises InputError for a file that takes longer than this host computes.
+    """
+    context = get_script_run_ctx()
+
+    def made() -> str | bytes:
+        def of_page() -> None:
+            if context is not None and exists() and not get_instance().is_active_session(context.session_id):
+                raise StopException
+
+        clock = _Clock(of_page)
+        try:
+            with stopped_by(lambda _: clock.look() if clock.is_due() else None):
+                return make()
+        except StopException:
+            return b""  # nobody will fetch it
+        except TimeIsUp:
+            raise InputError(f"This takes longer than {settings.current().seconds} s.{_ADVICE}", field="file") from None
+
+    return made
 
 
 class _Progress:
@@ -237,41 +318,76 @@ class _Progress:
     ) -> None:
         self._place, self._job, self._what, self._total, self._unit = place, job, what, total, unit
         self._is_heavy = is_heavy
-        self._started, self._worked = TURNS.clock(), time.thread_time()
-        self._measured_from = (self._started, 0.0)
+        self._clock, self._worked = _Clock(), processor_time()
+        self._measured_from: tuple[float, float] | None = None
         self._bar: DeltaGenerator | None = None
-        self._words = f"{what} waits"
-        self._share = 0.0
-        self.when_heavy: Callable[[], object] = lambda: None  # called when the work turns out to be heavy
+        self._drawn = -math.inf
+        self._done, self._share, self._is_even = 0, 0.0, True
+        self._take_turn: Callable[[], object] = lambda: None
 
     def tell(self, done: int, share: float | None = None) -> None:
-        """Report how many steps are done, and which share of the work where the steps differ. Raises _TimeIsUp."""
+        """Report how many steps are done, and which share of the work where the steps differ. Raises as `_Clock.look`."""
+        self._done, self._is_even = done, share is None
+        self._share = done / self._total if share is None else share
+        if done < self._total:
+            self._clock.look()
+        self._go_on()
+
+    def _look(self, part: float | None) -> None:
+        """At a stop point. part: how much of the next step is done"""
+        if self._clock.is_due():
+            self._clock.look()
+            if part is not None and self._is_even:
+                self._share = (self._done + part) / self._total
+            self._go_on()
+
+    def _go_on(self) -> None:
         TURNS.give_way()
-        longest = settings.current().seconds
-        if longest is not None and self.elapsed > longest and done < self._total:
-            raise _TimeIsUp
-        # By what this thread has done: beside heavy work light work takes longer too, and would then have to wait for it.
-        if not self._is_heavy and time.thread_time() - self._worked > HEAVY:
+        # By what its threads have done: beside heavy work light work takes longer too, and would then have to wait for it.
+        if not self._is_heavy and processor_time() - self._worked > HEAVY:
             self._is_heavy = True
-            self.when_heavy()
-        share = done / self._total if share is None else share
-        left = self.left(share)
-        remains = f", about {seconds_in_words(left)} left" if left >= 1 else ""
-        self._words, self._share = f"{self._what}: {self._unit} {done} of {self._total}", min(share, 1.0)
-        if self.elapsed >= PATIENCE:
-            self._show(self._words + remains)
+            self._take_turn()
+        if self.elapsed >= PATIENCE and time.monotonic() - self._drawn >= REDRAWN:
+            self._show(self._words + self._remains)
+
+    @property
+    def _words(self) -> str:
+        return f"{self._what}: {self._unit} {self._done:,} of {self._total:,}" if self._total > 1 else self._what
+
+    @property
+    def _remains(self) -> str:
+        """What remains by the pace of the work itself; as long as that is not known, how long it has taken."""
+        left = self.left(self._share)
+        if left:
+            return f", about {seconds_in_words(left)} left" if left >= 1 else ""
+        return f", {self.elapsed:,.0f} s so far" if self.elapsed >= 1 else ""
 
     def wait(self, before: int) -> None:
         """Say how many others are before. Ends the page's run if its visitor wants something else or is gone."""
-        self._show(f"{self._words}, {_others(before)} before you")
+        words = self._words if self._done else self._what
+        self._show(f"{words} waits, {_others(before)} before you")
 
-    def turn(self) -> AbstractContextManager[object]:
-        """Return a turn for one piece of heavy work; light work continues at once."""
-        return TURNS.turn(0, self.wait) if self._is_heavy else nullcontext()
+    @contextmanager
+    def turn(self, needs: float = 0.0) -> Iterator[None]:
+        """Work, or one piece of it: with a turn at once if it is heavy, otherwise as soon as it turns out to be.
+
+        needs  bytes that it takes, with the result
+        """
+        try:
+            with ExitStack() as stack:
+                self._take_turn = lambda: stack.enter_context(TURNS.turn(0, self.wait))
+                stack.enter_context((TURNS.turn if self._is_heavy else TURNS.room)(needs, self.wait))
+                with stopped_by(self._look):
+                    yield
+        finally:
+            self._take_turn = lambda: None
+            if (page := _PAGE.get()) is not None:
+                page.begin()
 
     def begin(self, share: float) -> None:
-        """Estimate the remaining time from the speed from now on, when this share is done. A bar that was there has gone."""
-        self._measured_from, self._bar = (TURNS.clock(), share), None
+        """The first piece is done, and this share: estimate the remaining time from the speed of those that follow. Before the
+        first piece the text is read."""
+        self._measured_from = self._measured_from or (TURNS.clock(), share)
 
     def _show(self, words: str) -> None:
         if self._bar is None:
@@ -279,16 +395,17 @@ class _Progress:
                 self._bar = st.empty()
                 key = state.button("stop", hash(self._job))
                 st.button("Stop", key=key, icon=":material/stop:", on_click=_wish, args=(self._job, _Halt()))
-        self._bar.progress(self._share, text=words)
+        self._bar.progress(min(self._share, 1.0), text=words)
+        self._drawn = time.monotonic()
 
     @property
     def elapsed(self) -> float:
         """Seconds of work, without those spent waiting for others."""
-        return TURNS.clock() - self._started
+        return self._clock.elapsed
 
     def left(self, share: float) -> float:
-        """Estimated seconds until all is done, when this share of it is."""
-        start, already = self._measured_from
+        """Estimated seconds until all is done, when this share of it is; 0 while that is not known."""
+        start, already = self._measured_from or (TURNS.clock() - self.elapsed, 0.0)
         return (TURNS.clock() - start) / (share - already) * (1 - share) if share > already else 0.0
 
 

@@ -87,8 +87,11 @@ wants_to_share = show_actions(
 )
 if is_leaving:
     st.stop()  # the browser goes to another address, which this page's address must not replace
-with TURNS.page():
-    page.run()
+try:
+    with TURNS.page(), progress.watched():
+        page.run()
+except progress.TimeIsUp:
+    progress.say_time_is_up()
 if presentation is not None:
     index = talking.begin()
     with keys:

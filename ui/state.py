@@ -56,7 +56,8 @@ ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", 
 TALK_FILE, NEW_VIEW, VIEWS_ADDED, TALK_SAID = "talk_file", "new_view", "views_added", "talk_said"
 # Its file; the one that the browser keeps for sure; one that it keeps and that cannot be read, and why; why it keeps none
 TALK_TEXT, TALK_KEPT, TALK_UNREAD, TALK_LOST = "talk_text", "talk_kept", "talk_unread", "talk_lost"
-TALK_NUMBER = "talk_number"
+# The number of the last one that the browser found and this session took in; whether it is known what the browser keeps
+TALK_TAKEN, TALK_READ = "talk_taken", "talk_read"
 NEW_VIEW_FORM = "new_view_form"
 VIEW_HERE = "view_here"  # title, page and address of what the page shows
 CARDS_CHOSEN, ADD_CARDS = "cards_chosen", "add_cards"

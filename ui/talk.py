@@ -87,7 +87,8 @@ class Talk:
         """Return the changes that this talk and another one made to `base`, together.
 
         It is the other talk, without the views that were removed here and with those that are new here, each after the view
-        that it follows here. A view that both have changed is there twice.
+        that it follows here, or at the end if no talk was known here. A view that both have changed is there twice.
+        Raises InputError if together they have too many views or are too large.
         """
         if self == base or other == base:
             return other if self == base else self
@@ -95,8 +96,9 @@ class Talk:
         for index, view in enumerate(self.views):
             if view not in base.views and view not in views:
                 before = next((earlier for earlier in reversed(self.views[:index]) if earlier in views), None)
-                views.insert(0 if before is None else views.index(before) + 1, view)
-        return Talk(tuple(views))
+                first = 0 if base.views else len(views)
+                views.insert(first if before is None else views.index(before) + 1, view)
+        return _checked(Talk(tuple(views)))
 
 
 def _checked(talk: Talk) -> Talk:

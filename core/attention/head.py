@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..progress import stop_point
 from .ledger import Ledger, OutputSum, explain, refuse_outside, sum_of
 from .masks import Predicate
 from .pooling import Entries, Pooled, ceil_divide, pool
@@ -67,7 +68,8 @@ class Head:
         return self.query.shape[0], self.key.shape[0]
 
     def trace(self, rows: range) -> AttentionTrace:
-        """The trace of these queries alone. Raises InputError for rows that are not there."""
+        """The trace of these queries alone, after a stop point. Raises InputError for rows that are not there."""
+        stop_point()
         query = self.query[part_of(rows, self.shape[0], "queries")]
         mask, bias = map(frozen, self.permissions(rows))
         more = self.softcap, self.sinks, self.edited(rows)

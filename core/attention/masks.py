@@ -19,6 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
+from ..progress import stop_point
+
+CELLS = 2**20  # pairs of a mask that are looked at together
 
 Predicate = Callable[[NDArray[np.integer], NDArray[np.integer]], NDArray[np.bool_]]
 
@@ -134,23 +137,33 @@ def from_rows(text: str, queries: int, keys: int) -> NDArray[np.bool_]:
 def describe(mask: NDArray[np.bool_]) -> str:
     """Name the kind of mask that an array [queries, keys] is: "none", "causal", "padding", ... or "custom". Padding stands
     before the text, after it, or around it, so that the keys that remain are one block."""
-    queries, keys = mask.shape
-    if mask.all():
-        return "none"
-    if np.array_equal(mask, grid(causal, queries, keys)):
-        return "causal"
-    if not mask.any():
-        return "nothing allowed"
-    if (mask == mask[0]).all():
-        return "padding" if np.ptp(np.flatnonzero(mask[0])) < mask[0].sum() else "custom"
+    return describe_rows(lambda rows: mask[rows.start : rows.stop], mask.shape[0])
+
+
+def describe_rows(rows_of: Callable[[range], NDArray[np.bool_]], queries: int) -> str:
+    """`describe` a mask that is never there as a whole. rows_of: gives some of its rows, [rows, keys]"""
+    first, last = rows_of(range(1))[0], rows_of(range(queries - 1, queries))[0]
+    kinds: dict[str, Predicate] = {
+        "none": everything,
+        "causal": causal,
+        "nothing allowed": lambda query, key: ~everything(query, key),
+        "padding": padding(first),
+    }
     # A prefix or a block shows its length in the first row, a window in the last: a causal one ends there, a two-sided one
     # is cut off by the end of the text.
-    lengths = {int(mask[-1].sum()), int(mask[0].sum())} - {0}
     for named in MASKS.values():
-        for length in lengths if named.words else ():
-            if np.array_equal(mask, named.grid(length, queries, keys)):
-                return named.words.format(length)
-    return "custom"
+        for length in {int(last.sum()), int(first.sum())} - {0} if named.words else ():
+            kinds[named.words.format(length)] = named.predicate(length, len(first))
+    height, keys = max(1, CELLS // len(first)), np.arange(len(first))
+    for start in range(0, queries, height):
+        stop_point()
+        rows = range(start, min(start + height, queries))
+        part = rows_of(rows)
+        kinds = {
+            words: kind for words, kind in kinds.items() if np.array_equal(part, kind(np.array(rows)[:, None], keys))
+        }
+    words = next(iter(kinds), "custom")
+    return "custom" if words == "padding" and np.ptp(np.flatnonzero(first)) >= first.sum() else words
 
 
 def _at_least(number: int, least: int, name: str) -> None:

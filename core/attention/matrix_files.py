@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError, shortened
+from ..progress import stop_point
 
 MAX_CELLS = 512 * 1024
 MAX_TEXT_BYTES = 16 * 2**20  # MAX_CELLS numbers at full precision, 24 characters each, and their separators
@@ -216,6 +217,7 @@ def _read_text(text: str, source: _Source) -> NDArray[np.float64]:
     cells: list[str] = []
     ragged = None
     for row in _ROW.finditer(text):
+        stop_point()
         # Into one piece more than wanted at most, so that a hostile line costs no memory.
         pieces = row.group().split(separator, width)
         if len(pieces) != width:

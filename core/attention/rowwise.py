@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..progress import OnProgress
+from ..progress import OnProgress, stop_point
 from .pooling import Entries, Pooled, Pooling, ceil_divide
 from .strongest import strongest_of
 from .trace import frozen, part_of
@@ -141,9 +141,12 @@ def sweep(
 
 
 def row_ranges(rows: range, columns: int, multiple: int = 1, cells: int | None = None) -> Iterator[range]:
-    """Cut rows into ranges of about `cells` numbers (None: `CELLS`), each but the last a multiple of so many rows."""
-    size = max(1, (cells or CELLS) // columns // multiple) * multiple
+    """Cut rows into ranges of about `cells` numbers (None: `CELLS`), with a stop point before each: a multiple of so many rows
+    each, where that many fit."""
+    size = max(1, (cells or CELLS) // columns)
+    size -= size % multiple if size > multiple else 0
     for start in range(rows.start, rows.stop, size):
+        stop_point()
         yield range(start, min(start + size, rows.stop))
 
 

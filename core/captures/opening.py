@@ -37,6 +37,7 @@ from ..models.images import SMALL
 from ..models.modules import Kind
 from ..models.recorded import NoNetwork, RecordedModel
 from ..models.tokens import RecordedTokens
+from ..progress import stop_point
 from ..record_pass import FORMAT, VERSION
 
 MAX_HEADER = 32 * 2**20  # bytes of the names, shapes and description
@@ -148,6 +149,7 @@ class _Arrays:
         self, name: str, dimensions: int, dtypes: set[torch.dtype] = _FLOATS, *, or_lower: bool = False
     ) -> Tensor:
         """An array that is not empty, whose numbers are finite. or_lower: or -inf, or close to it"""
+        stop_point()
         array = self._arrays.get(name)
         if array is None:
             raise broken(f"its {_called(name)} is missing")

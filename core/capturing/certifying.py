@@ -14,9 +14,10 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.functional import pad
 
 from ..attention.head import Head
-from ..attention.masks import describe
+from ..attention.masks import describe_rows
 from ..attention.rowwise import MAX_CELLS, Overview
 from ..attention.trace import AttentionTrace
 from ..models.calls import Call
@@ -179,11 +180,14 @@ def _with_added(mask: str, lowest: NDArray, highest: NDArray, share: NDArray, is
 
 
 def mask_in_words(call: Call, head: int) -> str:
-    """The mask of one head in words, as `core.attention.masks.describe` says it."""
+    """The mask of one head in words, as `core.attention.masks.describe` says it, looked at a few rows at a time."""
     if call.parts is not None:
         return f"within {int(call.parts.max()) + 1} parts"
     if call.mask is None:
         return "causal" if call.causal else "none"
-    allowed, _ = permissions(call, slice(head, head + 1), range(call.query.shape[2]))
-    missing = call.key.shape[2] - allowed.shape[2]
-    return describe(np.pad(allowed[0].numpy(force=True), ((0, 0), (0, missing))))
+
+    def rows_of(rows: range) -> NDArray[np.bool_]:
+        allowed, _ = permissions(call, slice(head, head + 1), rows)
+        return pad(allowed[0], (0, call.key.shape[2] - allowed.shape[2])).numpy(force=True)
+
+    return describe_rows(rows_of, call.query.shape[2])

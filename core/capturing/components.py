@@ -21,6 +21,7 @@ from torch.linalg import vecdot
 from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.modules import Kind
+from ..progress import stop_point
 from .held_norms import Held
 
 Role = Literal["embedding", "head", "mlp", "rest", "bias"]
@@ -225,10 +226,14 @@ class Components:
                 for part in parts
             ]
         # A component that comes later than the vector has no part in it, and its sum no gradient.
-        owed = [
-            torch.autograd.grad(one, direction, retain_graph=True)[0] if one.requires_grad else None for one in sums
-        ]
-        return torch.stack([torch.zeros_like(vector) if one is None else one for one in owed]).detach()
+        owed = []
+        for one in sums:
+            stop_point()
+            is_earlier = one.requires_grad
+            owed.append(
+                torch.autograd.grad(one, direction, retain_graph=True)[0] if is_earlier else torch.zeros_like(vector)
+            )
+        return torch.stack(owed).detach()
 
 
 def _of_head(share: Tensor, head: int | None) -> Tensor:

@@ -129,8 +129,9 @@ class Layers:
 def twin_of(model: Model, visit: Visit, lists: Iterable[str] | None = None) -> PreTrainedModel:
     """The model's network with other layers: each runs `visit(forward of the network's own layer, *its arguments)`.
 
-    Only the modules on the way to the layers are new, and these share everything else with the network's own. lists: the names
-    of the lists of these layers; None: those that read the text
+    Only the modules on the way to the layers are new, and these share everything else with the network's own.
+
+    lists  the names of the lists of layers; None: those of layers whose attention can be captured
     """
     twin, twins = _opened(model.network), {}
     for name in model.lists_of_layers if lists is None else lists:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.linalg import vecdot
 
 from ..models.calls import wide
+from ..progress import stop_point
 
 # The largest difference of a held norm from the norm, or of a sum from its number, that counts as agreement, in units of
 # rounding. Measured on every architecture of docs/architectures.md and both offline models, in 20 texts and 200 scores each: at
@@ -77,6 +78,7 @@ class HeldNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        stop_point()  # torch goes through all layers in a single call
         (gradient,) = gradients
         return ctx.norm.transposed(gradient), wide(gradient).sum_to_size(ctx.of_bias), None, None
 
@@ -91,6 +93,7 @@ class LinearMap(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        stop_point()
         (gradient,) = gradients
         of_bias = None if ctx.of_bias is None else gradient.sum_to_size(ctx.of_bias)
         rows = gradient.detach().any(dim=-1)

@@ -22,6 +22,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from ..attention.masks import causal, everything
 from ..attention.trace import WEIGHINGS, Instead, biased, forbid, put_in, softmax
 from ..models.calls import Call, wide
+from ..progress import stop_point
 from .edited import EditedCall, edit_of
 from .linear_masks import InRows
 
@@ -127,7 +128,7 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
     head   the only head to compute; None: all heads
     rows   the query rows to compute, without gaps; None: all
 
-    In float32, or in float64 if the model is.
+    In float32, or in float64 if the model is. Before each block is a stop point.
     """
     group, edited = call.group, isinstance(call, EditedCall)
     heads = slice(0, call.heads) if head is None else slice(head, head + 1)
@@ -137,9 +138,10 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
     edits = [edit_of(call, head) for head in range(heads.start, heads.stop)]
     placing = [index for index, edit in enumerate(edits) if edit.places_weights]
     scale = query.new_tensor([edit.scale(call.scale) for edit in edits])[:, None, None] if edited else call.scale
-    rows = range(query.shape[1]) if rows is None else rows
+    is_whole, rows = rows is None, range(query.shape[1]) if rows is None else rows
     start = rows.start
     while start < rows.stop:
+        stop_point(start / rows.stop if is_whole else None)
         part = range(start, min(start + _height(start, call, cells // len(query)), rows.stop))
         allowed, bias = permissions(call, heads, part)
         instead: dict[int, Instead] = {}

@@ -17,6 +17,7 @@ from ..models.image_grids import ImageGrid
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.recorded import RecordedModel
+from ..progress import stop_point
 from ..record_pass import BEST, CELLS, PassFile, runs_of, vocabulary
 from .edit_lines import lines_of
 from .edited import EditedCall, HeadEdit
@@ -46,6 +47,7 @@ def save_pass(
     file = PassFile()
     for kind, calls in layers.items():
         for label, call in calls:
+            stop_point()
             _add(file, kind, label, call)
     given = {name: torch.as_tensor(np.asarray(array)) for name, array in arrays.items() if array is not None}
     file.arrays |= {name: array for name, array in given.items() if array.numel()}

@@ -8,8 +8,8 @@ same of a model that is not here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isqrt, prod
 from pathlib import Path
@@ -26,9 +26,11 @@ from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.inputs import TokenNumbers, all_inputs, run, target_ids
 from ..models.model import Model
-from ..models.modules import Kind
+from ..models.modules import Kind, outermost_lists
 from ..models.recorded import NoNetwork, RecordedModel
 from ..models.tokens import token_texts
+from ..progress import stop_point
+from .continuing import twin_of
 from .finite import NotFiniteError, are_finite, gives_finite
 from .rows import CELLS, weights_at
 
@@ -197,6 +199,7 @@ def open_weights(file: str | Path | bytes, name: str = "", *, max_bytes: int | N
     layers = np.empty(shape, arrays.dtype)
     sums: dict[tuple[int, int], RowSums] = {}
     for layer, head in np.ndindex(shape[:2]):
+        stop_point()
         weights = arrays.weights(layer, head)
         layers[layer, head], sums[layer, head] = weights, arrays.row_sums(layer, weights)
     queries, keys = arrays.tokens()
@@ -241,6 +244,7 @@ def _in_blocks(layer: Tensor) -> Iterator[WeightRows]:
     """
     size = max(1, CELLS // (layer.shape[0] * layer.shape[2]))
     for start in range(0, layer.shape[1], size):
+        stop_point(start / layer.shape[1])
         yield WeightRows(start, wide(layer[:, start : start + size].clone()))
 
 
@@ -256,7 +260,8 @@ def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Any, tuple[Tensor, ..
         )
     if model.is_encoder_decoder:
         inputs = inputs | {"decoder_input_ids": torch.tensor([target_ids(model, None)])}
-    result = run(model, inputs, output_attentions=True)
+    twin = twin_of(model, _stoppable, outermost_lists(model.network))
+    result = run(replace(model, network=twin), inputs, output_attentions=True)
     layers = getattr(result, "encoder_attentions" if model.is_encoder_decoder else "attentions", None) or ()
     tokens = inputs["input_ids"].shape[1]
     if not layers or not all(_are_weights(layer, tokens) for layer in layers):
@@ -266,6 +271,12 @@ def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Any, tuple[Tensor, ..
             field="model",
         )
     return result, tuple(layer[0].cpu() for layer in layers)
+
+
+def _stoppable(layer: Callable, *inputs: Any, **options: Any) -> Any:
+    """Run a layer after a stop point, as calls to an attention function of ours have one."""
+    stop_point()
+    return layer(*inputs, **options)
 
 
 def _are_weights(layer: object, tokens: int) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..models.model import Model
-from ..progress import OnProgress
+from ..progress import OnProgress, held
 from ..threads import one_thread
 from ..versions import versions
 from .about import About
@@ -118,17 +118,17 @@ class InProcessRun:
 
         Raises InputError (field "out") where the tables cannot be written; the next call tries it again.
         """
-        with self._lock:
+        with held(self._lock):
             if self.about is not None:
                 return False
-            part = self._passages[self._measured : self._measured + AT_ONCE]
-            try:
-                with one_thread():
-                    measure(part, self._model, self._tally)
-            except BaseException:
-                self._begin()  # a passage may be half counted
-                raise
-            self._measured += len(part)
+            with one_thread():
+                for passage in self._passages[self._measured : self._measured + AT_ONCE]:
+                    try:
+                        measure([passage], self._model, self._tally)
+                    except Exception:
+                        self._begin()  # the passage may be half counted
+                        raise
+                    self._measured += 1
             if self._measured == self.total:
                 self._finish()
             return True

@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..models.model import Model
 from ..models.tokens import token_texts
 from ..models.words import GOES_ON, token_classes, word_starts
+from ..progress import stop_point
 from .texts import Passage, Problem
 
 # The classes of tokens; each token has the first that fits.
@@ -75,6 +76,7 @@ def counter(model: Model) -> Callable[[str], int]:
         raise ValueError("A model without a tokenizer reads no corpus.")
 
     def count(text: str) -> int:
+        stop_point()
         with faults_of_a_text("The tokenizer", lambda: tokenizer("", verbose=False)):
             return len(tokenizer(text, verbose=False)["input_ids"])
 

@@ -28,7 +28,7 @@ from ..errors import InputError, first_line
 from ..models.texts import half_of_a_pair
 from .settings import RunSettings
 from .texts import Passage, Place, Problem, Relation
-from .walking import Pattern, files_below
+from .walking import MOST_CHARACTERS, Pattern, files_below
 
 MAX_CHARACTERS = 64_000_000  # of one text; a longer one has to be split
 LONGEST_LINE = 4 * MAX_CHARACTERS  # the number of bytes that such a text may have
@@ -64,6 +64,10 @@ def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: 
     """
     require_address(data, "data")
     folder, pattern = _split(data)
+    if len(pattern) > MOST_CHARACTERS:
+        raise InputError(
+            f"The pattern has {len(pattern):,} characters; the maximum is {MOST_CHARACTERS:,}.", field="data"
+        )
     try:
         system, root = open_folder(folder)
         info = system.get_file_info(root)

@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..models.inputs import all_inputs
 from ..models.model import Model
 from ..models.tokens import token_texts
+from ..progress import stop_point
 from .columns import LAST, MAP
 from .settings import RunSettings
 from .storing import tables
@@ -68,6 +69,7 @@ def finished_tables(tally: Tally, model: Model) -> Iterator[tuple[str, pa.Table]
     }
     made: dict[str, pa.Table] = {}
     for name, table in tables(tally, tokens_of):
+        stop_point()
         made[name] = table
         if name == LAST and find_spec("sklearn") is not None:
             from .profiles import map_of  # not at the top: the app does without it

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -101,6 +101,9 @@ class Tally:
                     places, heads = map(_some, zip(*wanted, strict=True))
                     for rows in blocks:
                         self._add_block(sums, places, heads, Block(rows, sums.text, sums.queries))
+        # From here on nothing stops: a passage is in the tally as a whole or not at all.
+        for rows in sums.strongest:
+            self.strongest.add(**rows)
         self._add_numbers(sums.values)
         for name, numbers in sums.attention.items():
             getattr(self, name).add(numbers)
@@ -136,14 +139,16 @@ class Tally:
         scores, draw = values[self._examples_of], sums.draw[rows]
         metric, head, query = self.strongest.candidates(places, scores, draw)
         if len(query):
-            self.strongest.add(
-                head=np.arange(len(self.heads.measured))[places][head],
-                metric=metric,
-                score=scores[metric, head, query],
-                draw=draw[query],
-                passage=sums.passage,
-                query=query + rows.start,
-                weights=sums.whole_rows(weights[head, query]),
+            sums.strongest.append(
+                {
+                    "head": np.arange(len(self.heads.measured))[places][head],
+                    "metric": metric,
+                    "score": scores[metric, head, query],
+                    "draw": draw[query],
+                    "passage": sums.passage,
+                    "query": query + rows.start,
+                    "weights": sums.whole_rows(weights[head, query]),
+                }
             )
 
     def _add_attention(self, sums: _PassageSums, places: Some, heads: Some, block: Block, weights: Tensor) -> None:
@@ -238,6 +243,7 @@ class _PassageSums:
     sampled    [sampled] queries that may become part of the sample, rising
     values     [M, H, queries] NaN where a metric has nothing to measure
     attention  the sums of attention, by their names in the tally
+    strongest  the queries that may be among the strongest, by the fields of `StrongestSoFar.add`, in several parts
     words      [tokens, words] as `tokens_of_words` gives it; None for a passage that is not annotated
     """
 
@@ -254,6 +260,7 @@ class _PassageSums:
         names = ("attention", "chance", "by_distance", "distance_chance")
         self.attention = {name: np.zeros(getattr(tally, name).whole.shape) for name in names}
         self.attending = np.zeros((heads, count), np.int64)
+        self.strongest: list[dict[str, ArrayLike]] = []
         self.words = tokens_of_words(tokenizer, passage, self.keys) if passage.relations else None
         self.between_words = np.zeros((heads, len(passage.words), len(passage.words)))
         self._even: dict[int, tuple[Tensor, NDArray[np.float64], NDArray[np.float64]]] = {}

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import NamedTuple
 
+from ..progress import stop_point
+
+MOST_CHARACTERS = 1_000  # of a pattern
 TOLD = 10_000  # entries between two calls of `on_progress`
 
 # How many parts of a pattern a path may have matched: several numbers, since ** may stand for none or many folders.
@@ -36,6 +39,7 @@ class Pattern:
         return len(self._parts) in at
 
     def fits(self, path: str) -> bool:
+        stop_point()
         return self.ends(reduce(self.step, path.split("/"), self.begin))
 
     def _with_none(self, at: set[int]) -> State:
@@ -47,7 +51,12 @@ class Pattern:
 
 
 def _regular(part: str) -> str:
-    return "".join({"*": ".*", "?": "."}.get(piece, re.escape(piece)) for piece in re.split(r"([*?])", part))
+    """A regular expression that goes over a name once: what is between two stars is taken where it first comes, for good."""
+    first, *rest = (
+        "".join("." if letter == "?" else re.escape(letter) for letter in piece) for piece in part.split("*")
+    )
+    between = "".join(f"(?>.*?{piece})" for piece in rest[:-1] if piece)
+    return f"(?s:{first}{between}.*{rest[-1]})" if rest else f"(?s:{first})"
 
 
 class _Entry(NamedTuple):
@@ -100,6 +109,7 @@ class _Walk:
     def _folders_in(self, folder: _Entry) -> Iterator[_Entry]:
         with os.scandir(folder.path) as inside:
             for item in inside:
+                stop_point()
                 self._entries += 1
                 if self._entries % TOLD == 0:
                     self._on_progress(self._entries)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..attention.head import Head, unedited
-from ..attention.masks import causal, describe, everything, grid
+from ..attention.masks import causal, describe_rows, everything, grid
 from ..attention.matrix_files import MAX_SCORES
 from ..attention.rowwise import Overview
 from ..attention.trace import WEIGHINGS, Array, Instead, attend
@@ -66,8 +66,8 @@ class KeptHead:
         """Every stage, small enough to draw, and for a head of a model the comparison with its output; else None."""
         if self.origin is None or self.output is None:
             return self.head.overview(), None
-        mask = np.concatenate([self.head.permissions(rows)[0] for rows in self.head.blocks()])
-        return certified_head(self.head, self.output, self.origin, describe(mask))
+        mask = describe_rows(lambda rows: self.head.permissions(rows)[0], self.head.shape[0])
+        return certified_head(self.head, self.output, self.origin, mask)
 
     def same_as(self, other: KeptHead) -> bool:
         """Whether both have the same inputs and the same output of their models, to the last bit."""

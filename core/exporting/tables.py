@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from ..attention.stages import BY_KEY, INPUTS
 from ..errors import InputError
 from ..figures.chart import Chart
 from ..figures.values import Values
+from ..progress import stop_point
 from .about import About
 
 MAX_CSV_CELLS = 2**20  # such as 1,024 × 1,024: spreadsheets do not open more, and nobody reads more as text
@@ -113,6 +115,7 @@ def to_csv(tables: Sequence[Table], about: About) -> str:
         is_bool = table.values.dtype == np.bool_
         numbers = table.values.astype(np.uint8) if is_bool else table.values  # 1 and 0 for True and False
         for name, values in zip(table.rows.named(rows), numbers, strict=True):
+            stop_point()
             written = np.where(np.isnan(values), "", values.astype(str)).tolist() if columns else []
             writer.writerow([name, *written])
     return out.getvalue()
@@ -133,9 +136,17 @@ def to_npz(tables: Sequence[Table], about: About) -> bytes:
             arrays[f"{key}.{name}s"] = np.array(side.texts(count), dtype=np.str_)
             arrays[f"{key}.{name}_is"] = np.array(side.name)
             arrays[f"{key}.{name}_numbers"] = np.arange(count) + (side.start or 0)
-    file = io.BytesIO()
+    file = _Written()
     np.savez_compressed(file, allow_pickle=False, **arrays)
     return file.getvalue()
+
+
+class _Written(io.BytesIO):
+    """A file in memory, with a stop point before each piece of it."""
+
+    def write(self, piece: Any, /) -> int:
+        stop_point()
+        return super().write(piece)
 
 
 # --- the numbers that a chart draws

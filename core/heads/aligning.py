@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..progress import stop_point
 
 GAP = -1  # in arrays of positions
 NAMED = 6  # tokens of a text in a message
@@ -129,6 +130,7 @@ def _common(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, i
     needless = np.zeros((len(mine), len(other)), dtype=np.bool_)
     below = np.zeros(len(other) + 1, dtype=np.intp)  # how many tokens the texts have in common from our next one on
     for row in range(len(mine) - 1, -1, -1):
+        stop_point()
         longer = np.maximum(below[:-1], below[1:] + (other == mine[row]))
         here = np.maximum.accumulate(longer[::-1])[::-1]
         needless[row] = here == below[:-1]

@@ -24,7 +24,7 @@ from ..models.inputs import TokenNumbers, all_inputs
 from ..models.model import Model
 from ..models.modules import Kind
 from ..progress import OnProgress
-from .interventions import Interventions
+from .interventions import Interventions, Piece
 
 SUSPECTS = 10  # heads that are measured before all others
 
@@ -89,8 +89,8 @@ class Effects(Interventions):
         """(layer, effects [heads]) of each head muted alone, from the last layer, which comes at once, to the first."""
         return self._by_layer(self.layers, partial(self.measured, whole=max(self.heads)))
 
-    def suspects_first(self) -> Iterator[tuple[tuple[list[int], list[int]], NDArray[np.float64]]]:
-        """((layers, heads), effects) of each head muted alone, a batch at a time: the batches with `suspects` first, the
+    def suspects_first(self) -> Iterator[Piece]:
+        """((layers, heads), their effects) of each head muted alone, in pieces: the batches with `suspects` first, the
         strongest before the others, then those from the last layer to the first.
 
         The batches are those of `of_heads`, so the numbers are the same to the last bit.
@@ -101,8 +101,7 @@ class Effects(Interventions):
             return min(rank.get(head, len(rank)) for (head,) in batch)
 
         for together in sorted(self._batches(self._each(self.layers), max(self.heads)), key=first):
-            layers, heads = zip(*(head for (head,) in together), strict=True)
-            yield (list(layers), list(heads)), np.array(self._muted(together))
+            yield self._piece(together, self._muted)
 
     def suspects(self, count: int = SUSPECTS) -> list[LayerHead]:
         """The (layer, head) whose muting should change the answer most, the strongest first; [] if torch cannot follow the
@@ -147,9 +146,13 @@ class Effects(Interventions):
     def of_layers(self) -> Iterator[tuple[int, float]]:
         """(layer, effect) of all heads of a layer muted together, from the last layer to the first. The layer's attention then
         gives nothing but the bias of W_O."""
-        order = list(reversed(range(self.layers)))
-        muted = [[(layer, head) for head in range(self.heads[layer])] for layer in order]
-        return zip(order, self.measured(muted), strict=True)
+        return _each_of(self.layers_in_pieces())
+
+    def layers_in_pieces(self) -> Iterator[Piece]:
+        """`of_layers` in pieces: (layers, their effects)."""
+        muted = [[(layer, head) for head in range(self.heads[layer])] for layer in reversed(range(self.layers))]
+        for together in self._batches(muted, 1):
+            yield [layer for ((layer, _), *_) in together], partial(self._muted, together)
 
     def of_keys(self) -> Iterator[tuple[int, float]]:
         """(position, effect) of each token hidden in all heads of all layers, from the first to the last.
@@ -158,16 +161,24 @@ class Effects(Interventions):
         else, as that of the first token of a causal model, gets 0. In an encoder-decoder model it is hidden from the encoder
         and from the decoder's look at the encoder, or, of kind "decoder", among what the decoder has written.
         """
+        return _each_of(self.keys_in_pieces())
+
+    def keys_in_pieces(self) -> Iterator[Piece]:
+        """`of_keys` in pieces: (positions, their effects)."""
         read = "decoder_input_ids" if self._kind == "decoder" else "input_ids"
+        for keys in batches(list(range(self._inputs[read].shape[1])), self._pass.at_once):
+            yield keys, partial(self._hidden, keys)
+
+    def _hidden(self, keys: list[int]) -> list[float]:
+        """The effect of each of these tokens hidden."""
         where = (self._kind,) if self._kind in ("self", "decoder") else ("encoder", "cross")
         kinds = self._pass.kinds
+
+        def blocked(number: int, call: Call) -> Tensor:
+            return output_without_keys(call, keys) if kinds[number] in where else call.output
+
         first = next(number for number, kind in enumerate(kinds) if kind in where)
-        for keys in batches(list(range(self._inputs[read].shape[1])), self._pass.at_once):
-
-            def blocked(number: int, call: Call, keys: list[int] = keys) -> Tensor:
-                return output_without_keys(call, keys) if kinds[number] in where else call.output
-
-            yield from zip(keys, self._effects(self._pass.go_on(first, len(keys), blocked)), strict=True)
+        return self._effects(self._pass.go_on(first, len(keys), blocked))
 
     def measured(self, variants: list[list[LayerHead]], whole: int = 1) -> Iterator[float]:
         """The effect of each of these sets of heads. whole: as in `_batches`"""
@@ -192,3 +203,8 @@ class Effects(Interventions):
             return (1 - torch.cosine_similarity(answers.double(), plain.double(), dim=-1)).tolist()
         changed, before = (logits[:, self.token] - logits.logsumexp(dim=-1) for logits in (answers, plain))
         return (changed - before).tolist()
+
+
+def _each_of(pieces: Iterator[Piece]) -> Iterator[tuple[int, float]]:
+    for places, measured in pieces:
+        yield from zip(places, measured(), strict=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,8 @@ from ..models.modules import Kind
 from ..progress import OnProgress, step_counter
 
 Measured = Callable[[list[list[LayerHead]]], Iterator[float]]
+# Places in an array, such as ([layers], [heads]), and what computes the numbers there. It can be called again after an error.
+Piece = tuple[Any, Callable[[], list[float]]]
 
 
 class Interventions(ABC):
@@ -45,6 +49,13 @@ class Interventions(ABC):
     def _each(self, layers: int) -> list[list[LayerHead]]:
         """Each head of the first `layers` layers alone, from the last of these layers down."""
         return [[(layer, head)] for layer in reversed(range(layers)) for head in range(self.heads[layer])]
+
+    def _piece(
+        self, together: list[list[LayerHead]], measured: Callable[[list[list[LayerHead]]], list[float]]
+    ) -> Piece:
+        """The piece of some heads, each of which is changed alone."""
+        layers, heads = zip(*(head for (head,) in together), strict=True)
+        return (list(layers), list(heads)), partial(measured, together)
 
     def table(
         self, name: str, by_layer: Iterable[tuple[int, NDArray[np.float64]]], on_progress: OnProgress | None

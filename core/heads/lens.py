@@ -28,7 +28,7 @@ from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.model import Model
 from ..models.tokens import token_texts
-from ..progress import OnProgress
+from ..progress import OnProgress, stop_point
 from .quantities import Pass
 
 POSITIONS = 64  # the last ones of a text, unless others are asked for
@@ -89,6 +89,7 @@ def logit_lens(
     size = layers, len(read), k + 1
     found = _Found(np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size))
     for layer, start, logits in _logits(tail, read, output):
+        stop_point()
         if len(off := (~logits.amax(dim=-1).isfinite()).nonzero()):
             after, position = off[0].tolist()
             raise NotFiniteError(

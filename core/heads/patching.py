@@ -25,7 +25,7 @@ from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
 from ..progress import OnProgress
-from .interventions import Interventions
+from .interventions import Interventions, Piece
 
 
 def patch_effects(
@@ -104,19 +104,30 @@ class Patching(Interventions):
 
     def of_heads(self, through: LayerHead | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """(layer, moved [heads]) of each head patched alone, from the last layer that counts to the first."""
-        if through is not None:
-            check_index(through[0], self.layers, "layer")
-            check_index(through[1], self.heads[through[0]], "head")
-        return self._by_layer(self.layers if through is None else through[0], partial(self.measured, through=through))
+        return self._by_layer(self._layers_before(through), partial(self.measured, through=through))
+
+    def heads_in_pieces(self, through: LayerHead | None = None) -> Iterator[Piece]:
+        """`of_heads` in pieces: ((layers, heads), how far they move the answer)."""
+        for together in batches(self._each(self._layers_before(through)), self._pass.at_once):
+            yield self._piece(together, partial(self._moved, through=through))
 
     def measured(self, variants: list[list[LayerHead]], through: LayerHead | None = None) -> Iterator[float]:
         for heads in batches(variants, self._pass.at_once):
-            if through is None:
-                answers = self._pass.replacing(self._calls, heads, self._source)
-            else:
-                answers = self._through(heads, through)
-            if answers is not None:
-                yield from ((answers.double() @ self._line - self._start) / self._whole).tolist()
+            yield from self._moved(heads, through)
+
+    def _layers_before(self, through: LayerHead | None) -> int:
+        """How many layers can act. Raises InputError for a head that is not there."""
+        if through is None:
+            return self.layers
+        check_index(through[0], self.layers, "layer")
+        check_index(through[1], self.heads[through[0]], "head")
+        return through[0]
+
+    def _moved(self, heads: list[list[LayerHead]], through: LayerHead | None) -> list[float]:
+        """How far each of these sets of heads, patched together, moves the answer."""
+        plain = through is None
+        answers = self._pass.replacing(self._calls, heads, self._source) if plain else self._through(heads, through)
+        return [] if answers is None else ((answers.double() @ self._line - self._start) / self._whole).tolist()
 
     def _through(self, senders: list[list[LayerHead]], receiver: LayerHead) -> Tensor | None:
         """The answers if one head alone receives what each sender changes."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..attention.trace import Array, AttentionTrace, attend
 from ..errors import InputError
+from ..progress import stop_point
 
 FORMATS = ("float64", "float32")
 
@@ -68,6 +69,7 @@ def _recurrence(trace: AttentionTrace, block_size: int) -> Iterator[Blocks]:
     total = np.full(queries, 0 if trace.sinks is None else 1, dtype=dtype)  # the sink's own e^(sink - sink)
     output = np.zeros((queries, trace.value.shape[1]), dtype=dtype)
     for start in range(0, keys, block_size):
+        stop_point()
         of_block = slice(start, start + block_size)
         part = replace(
             trace,

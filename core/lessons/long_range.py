@@ -19,7 +19,7 @@ from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
-from ..progress import OnProgress
+from ..progress import OnProgress, stop_point
 from ..threads import side_by_side
 
 LONGEST = 512
@@ -95,6 +95,7 @@ def reach(make: Callable[[], Layer], *, length: int, width: int, seeds: int) -> 
         raise InputError(f"With {seeds} seeds there is no spread to show; at least 2 are needed.", field="seeds")
     rows = []
     for seed in range(seeds):
+        stop_point()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             layer = make()

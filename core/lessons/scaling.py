@@ -23,7 +23,7 @@ from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
-from ..progress import OnProgress
+from ..progress import OnProgress, stop_point
 from ..threads import side_by_side
 
 POWERS_OF_TWO = tuple(2**power for power in range(13))  # 1 to 4,096
@@ -178,6 +178,7 @@ def sweep(
     unscaled, scaled = [], []
     for _ in range(repeats):
         for d_k in sizes:
+            stop_point()
             query, key = (deviation * draw(rng, (rows, d_k)) for rows in (queries, keys))
             trace = attend(query, key, np.zeros((keys, 1)))
             scaled.append(row_statistics(trace))
@@ -305,6 +306,7 @@ def head_gradients(sizes: Sequence[int] = POWERS_OF_TWO[:11], *, repeats: int = 
 
 def _one_head(d_k: int, scale: float, seed: int) -> list[float]:
     """The fields of `HeadGradients` for one random head."""
+    stop_point()
     rng = torch.Generator().manual_seed(seed)
     x = _normal(rng, TOKENS, D_MODEL)
     W_V, W_Q, W_K = (_normal(rng, D_MODEL, size) / D_MODEL**0.5 for size in (64, d_k, d_k))
@@ -347,6 +349,7 @@ def stack_gradients(
     arriving = _normal(rng, repeats, STACK_TOKENS, width)
     queries, inputs = [], []
     for _ in range(layers):
+        stop_point()
         W_Q, W_K, W_V, W_O = (_normal(rng, repeats, width, width) / width**0.5 for _ in range(4))
         W_Q.requires_grad_()
         queries.append(W_Q)

@@ -22,6 +22,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from ..errors import WeightsOnlyError
+from ..progress import stop_point
 from ..record_pass import WITHOUT_EFFECT
 
 IMPLEMENTATION = "headlight"
@@ -118,6 +119,7 @@ def _attention(
     cu_seq_lens_q: Tensor | None = None,
     **others: object,
 ) -> tuple[Tensor, None]:
+    stop_point()
     listener = _listener.get()
     unknown = sorted(name for name in others.keys() - WITHOUT_EFFECT if others[name] is not None)
     if unknown and listener is not None:

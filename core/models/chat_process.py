@@ -131,16 +131,20 @@ def written(template: str, seen: dict[str, Any], most: int) -> str:
 
 
 def answer(request: dict[str, Any]) -> dict[str, str]:
+    """What came of a template. Its errors are cut to what is shown of them: longer ones would need too much memory as JSON."""
     try:
-        return {"written": written(request["template"], request["seen"], request["most"])}
-    except Refused as error:
-        return {"refused": str(error)}
-    except TemplateSyntaxError as error:
-        return {"failed": f"{error.message}, in line {error.lineno}"}
-    except MemoryError:
+        try:
+            return {"written": written(request["template"], request["seen"], request["most"])}
+        except Refused as error:
+            return {"refused": str(error)[: request["shown"]]}
+        except TemplateSyntaxError as error:
+            return {"failed": f"in line {error.lineno}: {error.message}"[: request["shown"]]}
+        except MemoryError:
+            raise
+        except Exception as error:  # a template may raise anything that Python raises
+            return {"failed": (str(error) or type(error).__name__)[: request["shown"]]}
+    except MemoryError:  # also of an error that is put into words
         return {"failed": f"it needs more than {request['bytes'] // 10**6} MB of memory"}
-    except Exception as error:  # a template may raise anything that Python raises
-        return {"failed": str(error) or type(error).__name__}
 
 
 if __name__ == "__main__":

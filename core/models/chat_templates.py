@@ -50,6 +50,7 @@ def filled_in(
             "documents": None,
         },
         "most": MAX_CHARACTERS,
+        "shown": MAX_MESSAGE + 1,  # one more shows that it is cut
         "seconds": SECONDS,
         "bytes": MAX_BYTES,
     }

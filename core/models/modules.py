@@ -93,6 +93,12 @@ def lists_of_layers(network: PreTrainedModel, attention: Iterable[str] | None = 
     return tuple(sorted(lists))
 
 
+def outermost_lists(network: PreTrainedModel) -> tuple[str, ...]:
+    """The names of the lists of modules that are in no other list. Most networks have a list of their layers."""
+    lists = [name for name, module in network.named_modules() if isinstance(module, torch.nn.ModuleList)]
+    return tuple(name for name in lists if not any(name.startswith(f"{other}.") for other in lists))
+
+
 def text_tower(network: PreTrainedModel) -> PreTrainedModel | None:
     """The tower that reads texts in a network of two towers, which compares the vectors of a text and of an image or sound
     (CLIP, Radford et al. 2021, figure 1); None for any other network.

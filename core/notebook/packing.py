@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..attention.pooling import pool
+from ..progress import stop_point
 
 LEVELS = (65_535, 4_095, 1_023, 255)  # steps from 0 to a head's largest weight, the finest that fit
 FINEST = LEVELS[0]
@@ -65,6 +66,7 @@ def _coarser(side: int) -> Iterator[tuple[int, int]]:
 
 def _texts(heads: NDArray[np.uint16], levels: int, side: int) -> Iterator[str]:
     for head in heads:
+        stop_point()
         cells = head if side >= max(head.shape) else pool(head.astype(np.float32), side).values
         coarse = np.rint(cells * np.float32(levels / FINEST)).astype(np.uint16)
         high, low = (coarse >> 8).astype(np.uint8), (coarse & 255).astype(np.uint8)

@@ -20,6 +20,7 @@ from ..attention.strongest import strongest_cell
 from ..errors import check_index, shortened
 from ..figures.palette import SEQUENTIAL, colours_of
 from ..figures.text.tokens import TEXT_VIEW, TOKENS, joined, spelled
+from ..progress import stop_point
 from .packing import Packed, in_levels, pack, text_of
 
 MAX_BYTES = 10_000_000  # of a cell
@@ -132,6 +133,7 @@ def _read(arrays: AttentionArrays) -> _Heads:
     levels, pictures, cells = np.zeros(0, np.uint16), [], None
     largest, sums, looks_ahead = np.zeros(count, np.float32), {}, False
     for number in range(count):
+        stop_point()
         layer, head = divmod(number, arrays.heads())
         weights = arrays.weights(layer, head)
         sums[layer, head] = arrays.row_sums(layer, weights)

@@ -97,6 +97,20 @@ window.WebSocket = class extends WebSocket {
 };
 """
 
+# No message with the stored talk arrives until the test lets it, as on a slow connection or with a busy server.
+HOLDS_THE_TALK = """
+window.WebSocket = class extends WebSocket {
+    send(message) {
+        if (window.arrives || !new TextDecoder().decode(message).includes('"found"')) super.send(message);
+    }
+};
+"""
+
+# As where a site may keep nothing.
+KEEPS_NOTHING = """
+Object.defineProperty(window, "localStorage", { get() { throw new DOMException("Access is denied", "SecurityError"); } });
+"""
+
 # The page has taken a minute to load, and sends the stored talk late. Then the window changes its size, and the browser is busy
 # with drawing whenever it goes to a view: the next one is ready before the new size is sent.
 BUSY = """
@@ -308,7 +322,7 @@ def shows_view(app: App, place: int) -> None:
 
 def test_a_talk_is_never_lost(visit: Callable[..., App]) -> None:
     """Only this test finds a talk that the browser forgets, or that one window takes from another."""
-    app = visit("/softmax?scores=2%2C+1").click("Add to talk").says("View 1 of the talk")
+    app = visit("/softmax?scores=2%2C+1").click("Add to talk").says("Added to the talk")
     app.open("/talk")  # a new session, at once
     has_views(app, "Softmax")
     add_views(app, "softmax?scores=2%2C+1", "https://example.org/my%20page?utm-source=a&größe=2")
@@ -327,19 +341,48 @@ def test_a_talk_is_never_lost(visit: Callable[..., App]) -> None:
     other.page.close()
 
     app.page.evaluate("localStorage.setItem('headlight-talk', '{\"format\": \"nonsense\"}')")
-    app.open("/talk").complains("cannot be read").page.locator("summary").click()
+    app.open("/talk").complains("cannot be read or added").page.locator("summary").click()
     app.write("new_view", "http://[x").says("This is not a link").write("new_view", "/heads?layer=1")
     has_views(app, "heads")
 
-    def kept() -> str:
-        return app.page.evaluate("localStorage.getItem('headlight-talk')")
-
-    app.eventually(kept, '{"format": "nonsense"}')
+    app.eventually(lambda: kept(app), '{"format": "nonsense"}')
     with app.page.expect_download() as download:
         app.click("Save its file")
     assert download.value.path().read_text() == '{"format": "nonsense"}'
-    app.click("Delete it").eventually(kept, lambda talk: "heads" in talk)
+    app.click("Delete it").eventually(lambda: kept(app), lambda talk: "heads" in talk)
     has_views(app.open("/talk"), "heads")
+
+
+def test_what_is_added_before_the_browser_has_answered(visit: Callable[..., App]) -> None:
+    """Only this test finds a talk that is shown as empty while it is read, or that a view takes the place of."""
+    app = visit("/talk").says("No views yet")  # the browser has answered
+    add_views(app, "softmax?scores=2%2C+1")
+    app.eventually(lambda: kept(app), lambda talk: "softmax" in talk)
+
+    slow = App(app.page.context, app.server)
+    slow.page.add_init_script(HOLDS_THE_TALK)
+    slow.open("/talk").says("Reading the talk that this browser keeps").never_says("No views yet")
+    add_views(slow, "heads?layer=1")
+    has_views(slow, "heads")
+    slow.eventually(lambda: kept(slow), lambda talk: "heads" not in talk)
+    slow.page.evaluate("window.arrives = true")
+    has_views(slow, "softmax", "heads")
+    slow.eventually(lambda: kept(slow), lambda talk: "softmax" in talk and "heads" in talk)
+    slow.never_says("Reading the talk").page.close()
+    has_views(app.open("/talk"), "softmax", "heads")
+
+
+def test_a_browser_that_keeps_nothing_is_not_waited_for(visit: Callable[..., App]) -> None:
+    app = visit("/talk")
+    strict = App(app.page.context, app.server)
+    strict.page.add_init_script(KEEPS_NOTHING)
+    add_views(strict.open("/talk").says("No views yet"), "heads?layer=1")
+    has_views(strict.says("This browser cannot store the talk (Access is denied"), "heads")
+    strict.page.close()
+
+
+def kept(app: App) -> str:
+    return app.page.evaluate("localStorage.getItem('headlight-talk') ?? ''")
 
 
 def has_views(app: App, *expected: str) -> None:

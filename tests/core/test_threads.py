@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from threading import Barrier, Lock, Thread
+import time
+from threading import Barrier, Event, Lock, Thread
 
 import pytest
 import torch
 
-from core.threads import one_thread, side_by_side
+from core.progress import held, stop_point, stopped_by
+from core.threads import one_thread, processor_time, side_by_side
 from tests.conftest import PATIENCE
+
+
+class Ended(BaseException):
+    pass
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +102,70 @@ def test_an_error_reaches_the_caller_and_nothing_else_begins(where: str):
     with pytest.raises(RuntimeError, match=where):
         side_by_side(work, items(), on_progress)
     assert max(begun) < 9
+
+
+def test_what_ends_the_thread_that_waits_ends_the_others_at_their_next_stop_point():
+    begun: set[int] = set()
+
+    def for_ever(item: int) -> None:
+        while True:
+            begun.add(item)
+            stop_point()
+
+    def check(_: float | None) -> None:
+        if len(begun) == 3:
+            raise Ended
+
+    before = torch.get_num_threads()
+    with stopped_by(check), pytest.raises(Ended):
+        side_by_side(for_ever, range(9))
+    assert begun == {0, 1, 2}
+    assert torch.get_num_threads() == before
+
+
+def test_how_much_of_the_items_is_done_is_told_and_they_wait_while_the_caller_waits():
+    told, going_on, passed = Event(), Event(), []
+
+    def work(item: int) -> None:
+        stop_point((item + 1) / 8)
+        going_on.wait(20)
+        passed.append(item)
+        stop_point()
+        passed.append(item)
+
+    def check(part: float | None) -> None:
+        if part == 3 / 8:  # of both
+            going_on.set()
+            while len(passed) < 2:
+                time.sleep(0.001)
+            time.sleep(0.05)
+            told.set()
+            assert len(passed) == 2  # none has gone past its next stop point
+
+    with stopped_by(check):
+        side_by_side(work, range(2), lambda _: None)
+    assert told.is_set()
+    assert len(passed) == 4
+
+
+def test_the_time_of_the_other_threads_counts():
+    def work(_: int) -> None:
+        begun = time.thread_time()
+        while time.thread_time() < begun + 0.05:
+            stop_point()
+
+    before, own = processor_time(), time.thread_time()
+    side_by_side(work, range(4))
+    assert processor_time() - before >= time.thread_time() - own + 4 * 0.05
+
+
+def test_whoever_waits_for_a_lock_can_be_ended():
+    lock = Lock()
+
+    def check(_: float | None) -> None:
+        raise Ended
+
+    with held(lock), stopped_by(check), pytest.raises(Ended), held(lock):
+        pass
+    with held(lock):
+        pass

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 import streamlit as st
@@ -13,8 +15,12 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from core import InputError
+from core.progress import stop_point
+from core.threads import side_by_side
 from tests.conftest import PATIENCE
 from ui import progress, settings, state
+from ui.cache import Task
+from ui.growing import Growing
 from ui.settings import Settings
 
 
@@ -198,6 +204,155 @@ def test_work_ends_with_the_time_that_the_host_gives_and_says_what_to_do(monkeyp
     assert texts(app) == ["done"]
 
 
+def between_steps() -> None:
+    """Work without any step of its own: what a page of the shell computes beside, then what it says something of."""
+    import streamlit as st
+
+    from core.progress import stop_point
+    from ui.cache import Task
+    from ui.progress import TimeIsUp, run, say_time_is_up, watched
+
+    def work(*_: object) -> str:
+        for _ in range(st.session_state.get("most", 100)):
+            st.session_state.passed.append(1)
+            stop_point()
+        return "done"
+
+    st.session_state.passed = []
+    try:
+        with watched():
+            st.text(f"{run(Task('one step', work), 'Reading', 1) if st.session_state.said else work()}")
+    except TimeIsUp:
+        say_time_is_up()
+
+
+@pytest.fixture
+def looked_at_each_stop_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on with each look at it."""
+    ticks = count()
+    monkeypatch.setattr(progress, "LOOKS", 0.0)
+    monkeypatch.setattr(progress.TURNS, "clock", lambda: next(ticks))
+
+
+@pytest.mark.usefixtures("looked_at_each_stop_point")
+@pytest.mark.parametrize("said", [True, False])
+def test_time_is_up_between_the_steps_too(said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "current", lambda: Settings(seconds=9))
+    app = AppTest.from_function(between_steps)
+    app.session_state["said"] = said
+    assert texts(app.run()) == ["None"] * said
+    assert 1 < len(app.session_state.passed) < 12
+    (words,) = [info.value for info in app.info]
+    assert "after 9 s, the longest that this host computes. Shorten the text" in words
+    app.session_state["most"] = 2  # each stretch has its own time
+    assert (app.button[0].click() if said else app).run().text[0].value == "done"
+
+
+def gone() -> None:
+    """Its visitor leaves while it works, as Streamlit tells a run whose tab is closed."""
+    import streamlit as st
+    from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+    from core.progress import stop_point
+    from ui.cache import Task
+    from ui.progress import run, watched
+
+    def work(*_: object) -> None:
+        for step in range(9):
+            st.session_state["passed"] = step
+            if step == 3:
+                get_script_run_ctx().script_requests.request_stop()  # pyright: ignore[reportOptionalMemberAccess]
+            stop_point()
+
+    said = st.session_state.said
+    with watched():
+        run(Task("left", work), "Reading", 1) if said else work()
+
+
+@pytest.mark.usefixtures("looked_at_each_stop_point")
+@pytest.mark.parametrize("said", [True, False])
+def test_work_ends_at_the_next_stop_point_when_its_visitor_has_gone(said: bool) -> None:
+    app = AppTest.from_function(gone)
+    app.session_state["said"] = said
+    assert not app.run().exception
+    assert app.session_state.passed == 3
+
+
+def test_a_file_ends_when_its_visitor_has_gone_and_when_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streamlit makes it in another thread."""
+    monkeypatch.setattr(progress, "LOOKS", 0.0)
+    there = {"somebody": True}
+    runtime = SimpleNamespace(is_active_session=there.get, session_id="somebody")
+    for name, instead in (
+        ("exists", lambda: True),
+        ("get_instance", lambda: runtime),
+        ("get_script_run_ctx", lambda: runtime),
+    ):
+        monkeypatch.setattr(progress, name, instead)
+
+    def make() -> str:
+        stop_point()
+        return "all"
+
+    made = progress.for_its_visitor(make)
+    assert made() == "all"
+    there.clear()
+    assert made() == b""
+    there["somebody"] = True
+    ticks = count()
+    monkeypatch.setattr(progress.TURNS, "clock", lambda: 9 * next(ticks))
+    monkeypatch.setattr(settings, "current", lambda: Settings(seconds=3))
+    with pytest.raises(InputError, match="longer than 3 s"):
+        made()
+
+
+def test_pieces_are_counted_from_the_first_one_and_their_pace_is_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first piece takes long, as the text is read before it: its time is told, and says nothing of those that follow."""
+    said, now = [], [0.0]
+    monkeypatch.setattr(progress, "LOOKS", 0.0)
+    monkeypatch.setattr(progress.TURNS, "clock", lambda: now[0])
+    monkeypatch.setattr(progress._Progress, "_show", lambda _, words: said.append(words))
+
+    def pieces():
+        for place in range(10):
+
+            def compute(place: int = place) -> list[float]:
+                now[0] += 69 if place == 0 else 2
+                stop_point()
+                return [1.0]
+
+            yield [place], compute
+
+    growing = Growing((10,), pieces, nbytes=0)
+    progress.fill(growing, "pieces", "Muting every head", lambda _: None, unit="head")
+    assert said[:3] == [
+        "Muting every head: head 0 of 10, 69 s so far",
+        "Muting every head: head 1 of 10, 69 s so far",
+        "Muting every head: head 1 of 10, 71 s so far",
+    ]
+    assert said[3] == "Muting every head: head 2 of 10, about 15 s left"
+
+
+def test_work_of_other_threads_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured by what the processor did: the thread of the page itself only waits."""
+    monkeypatch.setattr(progress, "HEAVY", 0.05)
+    monkeypatch.setattr(progress, "LOOKS", 0.0)
+    held: list[bool] = []
+
+    def layer(_: int) -> None:
+        begun = time.thread_time()
+        while time.thread_time() < begun + 0.1:
+            stop_point()
+        held.append(progress.TURNS._holder is not None)
+
+    def work(on_progress: Callable[[int], None]) -> None:
+        side_by_side(layer, range(8), on_progress)
+
+    progress.run(Task("of threads", work), "Measuring", 8)
+    assert held[-1]
+    assert progress.TURNS._holder is None
+
+
 def test_work_that_would_take_longer_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "current", lambda: Settings(seconds=30))
     app = AppTest.from_function(asking).run()
@@ -235,7 +390,7 @@ def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypa
         from ui.progress import fill
 
         growing = st.session_state.setdefault(
-            "growing", Growing((10,), iter([(place, 1.0) for place in range(10)]), nbytes=0)
+            "growing", Growing((10,), lambda: (([place], lambda: [1.0]) for place in range(10)), nbytes=0)
         )
         fill(growing, "pieces", "Muting", lambda last: st.text(f"{growing.done}") if last else None, unit="layer")
 

@@ -10,6 +10,7 @@ import pytest
 from core import InputError
 from ui import links, presenting, state
 from ui.talk import MAX_BYTES, MAX_NOTES, MAX_VIEWS, Talk, View, from_file, to_file, view_at
+from ui.views import talking
 
 VIEW = {
     "title": "First",
@@ -172,8 +173,22 @@ def test_what_was_done_in_two_windows_is_all_there(mine, theirs, both):
     assert talk_of(*mine).merged(talk_of(*theirs), base) == talk_of(*both)
 
 
-def test_a_talk_that_came_from_nowhere_is_joined():
-    assert talk_of("x").merged(talk_of("a", "b"), Talk()) == talk_of("x", "a", "b")
+def test_what_was_added_before_a_talk_was_known_follows_it():
+    assert talk_of("x", "y").merged(talk_of("a", "b"), Talk()) == talk_of("a", "b", "x", "y")
+    with pytest.raises(InputError, match="at most 100 views"):
+        talk_of("x").merged(talk_of(*map(str, range(100))), Talk())
+
+
+def test_a_damaged_talk_is_offered_and_a_sound_one_of_another_window_takes_its_place(monkeypatch):
+    session = {}
+    monkeypatch.setattr(talking.st, "session_state", session)
+    talking.hold(talk_of("a"))
+    damaged, sound = '{"format": "nonsense"}', to_file(talk_of("b")).decode()
+    talking._found(damaged, session[state.TALK_TEXT], 1)
+    assert (talking.held(), session[state.TALK_UNREAD][0]) == (talk_of("a"), damaged)
+    talking._found(sound, damaged, 2)
+    assert talking.held() == talk_of("b", "a")
+    assert state.TALK_UNREAD not in session
 
 
 def test_who_leaves_a_talk_takes_no_number_of_it_along(monkeypatch):

@@ -4,19 +4,20 @@ const OWN = "headlight-theme", KEPT = "headlight-talk";
 const WORDS = { System: "Theme: system", Light: "Theme: light", Dark: "Theme: dark" };
 const NEXT = { System: "Light", Light: "Dark", Dark: "System" };
 let gone = 0; // the number of the last view that the browser went to
-let known; // the talk that this window has stored or sent to the page
-let session; // the session that it was sent to
-let told; // the number of the session's talk when another talk was sent to it
+let known; // the talk that this window has stored, or that its session has taken in
+let session; // that session
+let found; // another stored talk, which was sent to the session and is not yet taken in, with its number
+let number = 0; // of the last one that was sent
 let latest; // the data that the page sent last
 let refused; // the talk that could not be stored
-let waiting; // for the page to take in the talk that was sent to it
+let waiting; // for the session to hear what was sent to it
 const PATIENCE = 1500; // milliseconds until it is sent again: a message is lost if the page changes just then
 
 export default function ({ parentElement, data, setTriggerValue }) {
     const base = window.headlight.base(data.page) ?? "/";
-    const store = window.localStorage;
+    const store = storage();
     const button = parentElement.querySelector(".theme");
-    const theme = WORDS[store.getItem(OWN)] ? store.getItem(OWN) : "System";
+    const theme = WORDS[store?.getItem(OWN)] ? store.getItem(OWN) : "System";
     button.title = `${WORDS[theme]}. Press to change to ${NEXT[theme].toLowerCase()}.`;
     button.setAttribute("aria-label", button.title);
     for (const icon of button.children) icon.toggleAttribute("hidden", icon.dataset.theme !== theme);
@@ -26,7 +27,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
         for (const path of data.paths) store.setItem(THEME(base + path), JSON.stringify(next));
         window.location.reload(); // the address holds what the page shows
     };
-    if (data.session !== session) [session, known, told] = [data.session, undefined, undefined];
+    if (data.session !== session) [session, known, found] = [data.session, undefined, undefined];
     latest = { data, setTriggerValue };
     keep();
     if (data.going && data.going[0] !== gone) {
@@ -40,40 +41,52 @@ export default function ({ parentElement, data, setTriggerValue }) {
     }
 }
 
-// The talk is stored for all windows: a talk that this window has neither stored nor sent comes from another window.
+// Some browsers keep nothing for a site, or not in a frame.
+function storage() {
+    try {
+        return window.localStorage;
+    } catch {
+        return null;
+    }
+}
+
+// The talk is stored for all windows: one that this window has neither stored nor got confirmed comes from another window, or
+// from before a reload. It is sent to the session, and nothing takes its place before the session has taken it in.
 function keep() {
-    const { data: { hasTalk, keep, talkNumber }, setTriggerValue } = latest;
-    const store = window.localStorage, kept = store.getItem(KEPT);
+    const { data: { hasTalk, keep, taken, asks }, setTriggerValue } = latest;
+    const store = storage(), kept = store?.getItem(KEPT) ?? null;
     const field = document.hasFocus() && document.activeElement;
     const isTyping = field && field.matches("input, textarea") && field.value !== "";
-    if (told === talkNumber) return; // the session has not yet received the stored talk
+    if (found && taken === found.number) [known, found] = [found.text, undefined];
+    if (found) return;
     if (kept !== null && kept !== known && kept !== keep?.text) {
         if (hasTalk && !keep && isTyping) return; // wait: text that is being typed would be lost
-        const base = known;
-        setTriggerValue("found", { text: kept, base: base ?? null });
-        [known, told] = [kept, talkNumber];
-        clearTimeout(waiting);
-        waiting = setTimeout(() => sendAgain(base), PATIENCE);
+        found = { text: kept, base: known ?? null, number: ++number };
+        send("found", found, () => found);
     } else if (keep && keep.name !== refused) {
         try {
-            store.setItem(KEPT, keep.text);
+            window.localStorage.setItem(KEPT, keep.text); // its error says why
             known = keep.text;
             setTriggerValue("kept", keep.name);
         } catch (error) {
             refused = keep.name;
             setTriggerValue("lost", String(error.message));
         }
+    } else if (asks) {
+        send("nothing", session, () => latest.data.asks);
     }
 }
 
-function sendAgain(base) {
-    if (told !== latest.data.talkNumber) return; // it has been taken in
-    if (document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning") {
-        waiting = setTimeout(() => sendAgain(base), PATIENCE);
-        return;
+// Send a value, again and again while it is still to be heard.
+function send(name, value, isDue) {
+    latest.setTriggerValue(name, value);
+    clearTimeout(waiting);
+    waiting = setTimeout(again, PATIENCE);
+    function again() {
+        const isRunning = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning";
+        if (isDue() && isRunning) waiting = setTimeout(again, PATIENCE);
+        else if (isDue()) send(name, value, isDue);
     }
-    [known, told] = [base, undefined];
-    keep();
 }
 
 window.addEventListener("storage", (event) => { if (latest && event.key === KEPT) keep(); }); // by another window

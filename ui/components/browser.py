@@ -19,19 +19,23 @@ LONGEST = 200  # characters of a browser's error message
 class TalkStorage:
     """The talk that the browser should store, and the functions to call with the outcome.
 
-    number    grows with every change that the session makes to its talk or learns of
-    text      the talk's file; None while the session has no talk
-    is_kept   whether the browser has confirmed that it stores just this text
-    on_found  called with (text, base): a stored talk that this session has not written, and the text of this window from which
-              that was changed, if any
-    on_kept   called with the text that is stored
-    on_lost   called with the reason if it cannot be stored
+    text        the talk's file; None while the session has no talk
+    is_kept     whether the browser has confirmed that it stores just this text
+    taken       the number of the last stored talk that the session has taken in; until then the browser stores nothing else
+    asks        whether the session waits for the browser to say that it stores none
+    on_found    called with (text, base, number): a stored talk that this session has not written, the text of this window from
+                which that was changed, if any, and its number
+    on_nothing  called when the browser stores none
+    on_kept     called with the text that is stored
+    on_lost     called with the reason if it cannot be stored
     """
 
-    number: int
     text: str | None
     is_kept: bool
-    on_found: Callable[[str, str | None], None]
+    taken: int | None
+    asks: bool
+    on_found: Callable[[str, str | None, int], None]
+    on_nothing: Callable[[], None]
     on_kept: Callable[[str], None]
     on_lost: Callable[[str], None]
 
@@ -44,8 +48,12 @@ def browser(page: str, paths: Sequence[str], talk: TalkStorage) -> None:
 
     def found() -> None:
         match sent(state.BROWSER, "found"):
-            case {"text": str(text), "base": (str() | None) as base}:
-                talk.on_found(text, base)
+            case {"text": str(text), "base": (str() | None) as base, "number": int(number)}:
+                talk.on_found(text, base, number)
+
+    def nothing() -> None:
+        if sent(state.BROWSER, "nothing") == session():
+            talk.on_nothing()
 
     def kept() -> None:
         if talk.text is not None and sent(state.BROWSER, "kept") == _name(talk.text):
@@ -60,11 +68,13 @@ def browser(page: str, paths: Sequence[str], talk: TalkStorage) -> None:
         "page": page,
         "paths": list(paths),
         "hasTalk": talk.text is not None,
-        "talkNumber": talk.number,
+        "taken": talk.taken,
+        "asks": talk.asks,
         "keep": None if talk.text is None or talk.is_kept else {"text": talk.text, "name": _name(talk.text)},
         "going": st.session_state.pop(state.GOING, None),
     }
-    _BROWSER(key=state.BROWSER, data=data, on_found_change=found, on_kept_change=kept, on_lost_change=lost)
+    heard = {"on_found_change": found, "on_nothing_change": nothing, "on_kept_change": kept, "on_lost_change": lost}
+    _BROWSER(key=state.BROWSER, data=data, **heard)
 
 
 def _name(text: str) -> str:

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from core import AttentionTrace, InputError, attend
 from core.attention.matrix_files import check_scores, read_mask, read_matrix, read_npz
-from ui import settings, state
+from ui import state
 from ui.calls import call, uploaded
 from ui.controls.fields import text_area, upload
 from ui.markdown import show_error
+from ui.models import check_length
 
 # Small enough to follow by hand: three queries, four keys, two dimensions.
 EXAMPLE = {"query": "1, 0\n0, 1\n1, 1", "key": "1, 0\n0, 1\n1, 1\n-1, 1", "value": "1, 0\n0, 1\n2, 2\n0, 3", "mask": ""}
@@ -72,11 +73,5 @@ def _trace(
     query: NDArray, key: NDArray, value: NDArray, mask: NDArray | None = None, bias: NDArray | None = None
 ) -> AttentionTrace:
     check_scores(query, key, value)
-    longest = settings.current().tokens
-    if longest is not None and len(query) * len(key) > longest**2:
-        raise InputError(
-            f"There are {len(query):,} queries and {len(key):,} keys; this host computes at most {longest:,} × {longest:,} "
-            f"scores. Leave some out.",
-            field="query",
-        )
+    check_length(len(query), len(key), "Leave some out.", "query" if len(query) >= len(key) else "key")
     return call(attend, query, key, value, mask=mask, bias=bias)

@@ -11,6 +11,7 @@ import streamlit as st
 from core.exporting.notebooks import to_notebook
 from ui import state
 from ui.calls import Expression
+from ui.progress import for_its_visitor
 from ui.sharing.provenance import about, file_name
 from ui.shown import PageContents
 
@@ -29,7 +30,7 @@ def show_as_python(shown: PageContents) -> None:
     # Whoever visits from this computer finds Headlight in this folder.
     where, files = str(FOLDER) if st.context.ip_address is None else ".", list(shown.recorded.files.values())
     facts = about(shown)
-    make = partial(to_notebook, cells, shown.title, facts, where=where, files=files)
+    make = for_its_visitor(partial(to_notebook, cells, shown.title, facts, where=where, files=files))
     name, icon = file_name(facts, shown.title, ".ipynb"), ":material/book_2:"
     st.download_button("Notebook", make, name, NOTEBOOK, key=state.SAVE_NOTEBOOK, icon=icon, on_click="ignore")
     st.caption("The notebook installs `headlight` first. Elsewhere, run `pip install .` in Headlight's own folder.")

@@ -14,6 +14,7 @@ from core.exporting.exhibit import ENDING, Drawing, Exhibit, Upload, write
 from core.exporting.kept_heads import KeptHead
 from ui import links, passes, state
 from ui.controls.target import in_address
+from ui.progress import for_its_visitor
 from ui.requests import HeadRequest
 from ui.sharing.pictures import offered
 from ui.sharing.provenance import about, file_name
@@ -27,7 +28,10 @@ def show_exhibit(shown: PageContents) -> None:
     uploads = {} if image is None else {state.IMAGE: Upload(*image)}
     heads = ["the head"] if shown.head is not None else list(_requests(shown))
     contents = f"{len(shown.pictures)} pictures" + (f" and all inputs of {' and '.join(heads)}" if heads else "")
-    make, name = partial(file_of, shown, address, uploads), file_name(about(shown), shown.title, f".{ENDING}")
+    make, name = (
+        for_its_visitor(partial(file_of, shown, address, uploads)),
+        file_name(about(shown), shown.title, f".{ENDING}"),
+    )
     icon, kind = ":material/inventory_2:", "application/octet-stream"
     st.download_button("Exhibit", make, name, kind, key=state.SAVE_EXHIBIT, icon=icon, on_click="ignore")
     st.caption(

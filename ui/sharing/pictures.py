@@ -16,6 +16,7 @@ from core.exporting.pictures import COLUMN, COLUMNS, GROUNDS, portrait, print_wi
 from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, tables_of, to_csv, to_npz
 from ui import state
 from ui.in_browser import component_beside
+from ui.progress import for_its_visitor
 from ui.sharing import served
 from ui.sharing.provenance import about, file_name, lines
 from ui.shown import Numbers, PageContents, Picture
@@ -119,4 +120,4 @@ def _offer_numbers(numbers: Numbers, known: About, title: str) -> None:
 
 def _download(label: str, make: Callable[[], str | bytes], name: str, kind: str, **widget: Any) -> None:
     """Show a button that makes its file when it is pressed."""
-    st.download_button(label, make, name, kind, key=state.download(name), on_click="ignore", **widget)
+    st.download_button(label, for_its_visitor(make), name, kind, key=state.download(name), on_click="ignore", **widget)

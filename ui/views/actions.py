@@ -29,7 +29,7 @@ def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pict
     has_pictures  whether the page has pictures, below which tables can be shown
     """
     with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
-        browser(page, paths, talking.storage())
+        browser(page, paths, talking.storage(asks=page == "talk"))
         if can_present:
             words = "Shows the page without controls, in large letters. Press Esc to leave, ? for the keys."
             pressed = {"key": state.PRESENT_PAGE, "help": words, "on_click": presenting.enter}

@@ -16,8 +16,10 @@ from core.capturing.certifying import CHECKED, NOT_CHECKED, Certificate
 from core.figures.chart import Chart, copied
 from core.figures.palette import DIVERGING_ON_DARK, TEXT_ON_DARK, set_signed_colours
 from core.units import small_number
-from ui import presenting, shown, state
+from ui import passes, presenting, shown, state
 from ui.markdown import plain
+from ui.progress import run
+from ui.requests import HeadRequest
 
 # Plotly's own camera makes a picture without title or model: the dialog "Share" makes better ones. One zooms by drawing a
 # rectangle: with two more buttons for it, the bar would cover the name of the columns of a narrow picture.
@@ -179,6 +181,13 @@ def show_certificate(certificate: Certificate, *, of_original: bool = False, wha
     if of_original:
         words = "This speaks of the original, with the scale and mask above. The model never computed what is changed."
         st.caption(words)
+
+
+def check_head(of: HeadRequest, what: str = "the model") -> None:
+    """Compute and show the certificate of a head; what: as in `show_certificate`."""
+    certificate = run(passes.certificate.task(of), f"Comparing the head with {what}", 1)
+    if certificate is not None:
+        show_certificate(certificate, what=what)
 
 
 def verdict(holds: bool, yes: str, no: str) -> None:

@@ -17,7 +17,7 @@ from ui.controls.fields import upload
 from ui.controls.target import from_address
 from ui.links import go_to
 from ui.markdown import errors_shown, plain, show_error
-from ui.progress import following
+from ui.progress import following, run
 from ui.requests import ModelChoice, TextRequest
 from ui.views.common import show_certificate, show_chart
 from ui.views.sources.models import RECORDED, keep_recorded
@@ -36,7 +36,10 @@ def show_opening() -> None:
         st.session_state.pop(state.EXHIBIT, None)
         try:
             if file.name.lower().endswith(ENDING):
-                st.session_state[state.EXHIBIT] = read(file.getvalue())
+                exhibit = read(file.getvalue())
+                for kept in exhibit.heads.values():
+                    models.check_length(*kept.head.shape, "Open one of a shorter text.", "file")
+                st.session_state[state.EXHIBIT] = exhibit
             else:
                 models.load(ModelChoice(file.name, contents=file.getvalue()))
         except InputError as error:
@@ -81,7 +84,8 @@ def _show(exhibit: Exhibit) -> None:
     with beside:
         _show_ways_on(exhibit)
         for name, kept in exhibit.heads.items():
-            _, certificate = passes.kept_overview(kept)
+            computed = run(passes.kept_overview.task(kept), "Computing it again", 1)
+            certificate = None if computed is None else computed[1]
             if certificate is not None:
                 st.markdown(f"**{plain(name)}**, computed again from the exhibit")
                 show_certificate(certificate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import streamlit as st
@@ -27,48 +28,58 @@ def hold(talk: Talk) -> None:
     """Make this the talk of this session, which the browser then keeps."""
     st.session_state[state.TALK] = talk
     st.session_state[state.TALK_TEXT] = to_file(talk).decode()
-    _count()
-
-
-def _count() -> None:
-    st.session_state[state.TALK_NUMBER] = st.session_state.get(state.TALK_NUMBER, 0) + 1
 
 
 # --- what the browser keeps
 
 
-def storage() -> TalkStorage:
-    """Return what the browser should keep: nothing new while it keeps a talk that cannot be read."""
+def storage(*, asks: bool) -> TalkStorage:
+    """Return what the browser should keep: nothing new while it keeps a talk that cannot be read.
+
+    asks  whether the page shows the talk, and so waits for what the browser keeps
+    """
     text = None if state.TALK_UNREAD in st.session_state else st.session_state.get(state.TALK_TEXT)
-    number = st.session_state.get(state.TALK_NUMBER, 0)
-    return TalkStorage(number, text, text == st.session_state.get(state.TALK_KEPT), _found, _kept, _lost)
+    is_kept, taken = text == st.session_state.get(state.TALK_KEPT), st.session_state.get(state.TALK_TAKEN)
+    return TalkStorage(text, is_kept, taken, asks and not is_read(), _found, _nothing, _kept, _lost)
 
 
-def _found(text: str, base: str | None) -> None:
-    """Take over a talk of an earlier session, or merge that of another window."""
+def is_read() -> bool:
+    """Return whether this session knows what the browser keeps."""
+    return st.session_state.get(state.TALK_READ, False)
+
+
+def _nothing() -> None:
+    st.session_state[state.TALK_READ] = True
+
+
+def _found(text: str, base: str | None, number: int) -> None:
+    """Take over a talk of an earlier session, with what was added here before it was read, or merge that of another window."""
+    st.session_state[state.TALK_TAKEN], st.session_state[state.TALK_READ] = number, True
     if text == st.session_state.get(state.TALK_KEPT):
         return  # the browser has sent it twice
+    mine = st.session_state.get(state.TALK)
+    before = Talk()
+    with suppress(InputError):  # the one before may have been damaged
+        before = from_file((base or "").encode(errors="replace"))[0]
     try:
         theirs = from_file(text.encode(errors="replace"))[0]
+        hold(theirs if mine is None else mine.merged(theirs, before))
     except InputError as error:
         st.session_state[state.TALK_UNREAD] = (text, str(error))
-        _count()
         return
-    mine = st.session_state.get(state.TALK)
-    before = Talk() if base is None else from_file(base.encode())[0]
-    hold(theirs if mine is None else mine.merged(theirs, before))
     st.session_state[state.TALK_KEPT] = text
-    if mine is not None and held() != mine:
+    st.session_state.pop(state.TALK_UNREAD, None)
+    if None not in (mine, base) and held() != mine:
         _say("Another window has changed this talk. The changes of both windows are here.")
 
 
 def _kept(text: str) -> None:
-    st.session_state[state.TALK_KEPT] = text
+    st.session_state[state.TALK_KEPT], st.session_state[state.TALK_READ] = text, True
     st.session_state.pop(state.TALK_LOST, None)
 
 
 def _lost(why: str) -> None:
-    st.session_state[state.TALK_LOST] = why
+    st.session_state[state.TALK_LOST], st.session_state[state.TALK_READ] = why, True
 
 
 def _forget_unread() -> None:
@@ -120,7 +131,9 @@ def add_to_talk() -> None:
     except InputError as error:
         st.toast(plain(str(error)), icon=":material/error:")
         return
-    words = f"View {len(held().views)} of the talk. Edit its title and notes on the page Talk."
+    # Before the browser has answered nobody knows how many come before it.
+    what = f"View {len(held().views)} of the talk" if is_read() else "Added to the talk"
+    words = f"{what}. Edit its title and notes on the page Talk."
     st.toast(words, icon=":material/check:")
 
 
@@ -138,7 +151,10 @@ def show_talk() -> None:
     with st.container():
         for index in range(len(talk.views)):
             _show_view(talk, index)
-        if not talk.views:
+        if not is_read():
+            words = "Reading the talk that this browser keeps. What you add in the meantime is added to it."
+            st.info(words, icon=":material/hourglass_empty:")
+        elif not talk.views:
             words = "No views yet. Open a page, set it up as you want to show it, and press “Add to talk” at the top."
             st.info(words, icon=":material/slideshow:")
             titles = {word: card.title for word, card in CARDS.items()}
@@ -170,8 +186,8 @@ def _show_messages() -> None:
     if (unread := st.session_state.get(state.TALK_UNREAD)) is not None:
         text, why = unread
         st.error(
-            f"The talk in this browser's storage cannot be read. {plain(why)} It stays there, and no other talk is stored, "
-            "until you delete it. Save its file first: it holds all views and notes.",
+            f"The talk in this browser's storage cannot be read or added. {plain(why)} It stays there, and no other talk is "
+            "stored, until you delete it. Save its file first: it holds all views and notes.",
             icon=":material/error:",
         )
         with st.container(horizontal=True):

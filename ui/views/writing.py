@@ -11,6 +11,7 @@ from core.capturing.estimates import image_bytes, kept_bytes
 from core.capturing.generating import Generating, Generation
 from core.heads.likeness import weight_differences
 from core.models.inputs import all_inputs, chat_ids
+from core.progress import held
 from ui.cache import OnProgress, Store, cached
 from ui.memory import MEMORY
 from ui.models import MAX_TOKENS, load, longest_text
@@ -62,7 +63,7 @@ class FirstTokens:
 
     def go_on(self) -> bool:
         """Have one more token written; False if there is none left. Sessions that want the same text take turns."""
-        with self.writing.lock:
+        with held(self.writing.lock):
             try:
                 return self.done < self.total and self.writing.generating.go_on()
             except InputError as error:

@@ -5,6 +5,7 @@ command needs, in test_install.py.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Thread
 
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from core.corpus import in_process, workers
 from core.corpus.in_process import AT_ONCE, InProcessRun
 from core.corpus.opened import open_run
 from core.models.loading import load_model
+from core.progress import stopped_by
 from tests.core.corpus.plain import passages, reader
 from tests.core.tiny_models import tiny
 
@@ -78,6 +80,28 @@ def test_after_an_error_half_way_nothing_is_counted_twice(begin, monkeypatch):
     monkeypatch.setattr(workers, "take", fails_once)
     with pytest.raises(MemoryError):
         finish(run)
+    assert finish(run) == alone
+
+
+def test_a_run_that_is_ended_in_a_passage_goes_on_with_it(begin):
+    class Ended(BaseException):
+        pass
+
+    alone, run, left, done = finish(begin("alone")), begin("run"), 0, []
+
+    def check(_):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Ended
+
+    while run.about is None:
+        left = 7 + len(done)  # a little farther each time
+        with suppress(Ended), stopped_by(check):
+            finish(run)
+        done.append(run.done)
+    assert len(done) > 3
+    assert done == sorted(done)  # what was measured stays
     assert finish(run) == alone
 
 

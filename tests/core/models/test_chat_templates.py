@@ -47,7 +47,7 @@ BROKEN = {
     "{% for i in range(99999) %}{{ 'a' * 9999 }}{% endfor %}": "more than 1,000,000 characters",
     "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}": "maximum recursion depth exceeded",
     "{{ nobody.content }}": "'nobody' is undefined",
-    "a\n{% if %}": "Expected an expression, got 'end of statement block', in line 2",
+    "a\n{% if %}": "in line 2: Expected an expression, got 'end of statement block'",
     "{{ messages[0].content.nowhere() }}": "has no attribute 'nowhere'",
     "{{ ''.__class__.__mro__ }}": "unsafe",
     "{{ messages.append(1) }}": "unsafe",
@@ -55,6 +55,13 @@ BROKEN = {
     "{{ '\\ud800' }}": "surrogates not allowed",
     "{{ " + "(" * 20_000 + " }}": "maximum recursion depth exceeded",
     "x" * 1_000_001: "1,000,001 characters",
+}
+TOO_LONG = {  # their errors have up to 300 MB
+    "{{ raise_exception(messages[0].content * 10**8) }}": "refuses this text: 5 55 5",
+    "{{ raise_exception((messages[0].content * 10**6) | list) }}": "refuses this text: ['5', ' ', '5'",
+    "{{ raise_exception('é' * (messages[0].content | length * 5 * 10**7)) }}": "refuses this text: ééé",
+    "{{ messages[0][messages[0].content * 5 * 10**7].name }}": "fails: 'dict object' has no attribute '5 55 5",
+    "a\n{% " + "x" * 600_000 + " %}": "fails: in line 2: Encountered unknown tag 'xxxx",
 }
 
 
@@ -97,6 +104,13 @@ def test_a_template_that_fails_is_told_in_words(template):
     assert said.startswith("The chat template of a model fails: ")
     assert BROKEN[template] in said
     assert said.endswith(". Let it continue the text as it is.")
+
+
+@pytest.mark.parametrize("template", TOO_LONG, ids=range(len(TOO_LONG)))
+def test_the_start_of_a_too_long_error_is_told(template):
+    said = refusal(template, "5 5")
+    assert said.startswith(f"The chat template of a model {TOO_LONG[template]}")
+    assert said.endswith("…. Let it continue the text as it is.")
 
 
 def test_a_template_that_does_not_end_is_ended(monkeypatch):

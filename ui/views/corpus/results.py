@@ -17,6 +17,7 @@ from ui.cache import OnProgress, Store, cached
 from ui.calls import made_by
 from ui.memory import MEMORY
 from ui.requests import RunRequest
+from ui.views.corpus.folders import folder_of_texts
 
 INCLUDED = Path(__file__).parent / "documentation"  # docs/corpus.md says how it was made
 MOST_TOKENS = 200_000  # of a text of one's own: a few minutes for a small model
@@ -69,9 +70,9 @@ def own_run(request: RunRequest, *, on_progress: OnProgress | None = None) -> In
     Its folder is a temporary one of this host, and goes with it. Raises InputError as `InProcessRun` does.
     """
     with ExitStack() as stack:
-        place = Path(stack.enter_context(TemporaryDirectory(prefix="headlight-corpus-")))
-        file = place / request.name
         try:
+            place = Path(stack.enter_context(TemporaryDirectory(dir=folder_of_texts())))
+            file = place / request.name
             file.write_bytes(request.contents)
         except OSError as error:
             raise InputError(f"The text cannot be kept on this host: {error.strerror}.", field="data") from error

@@ -36,7 +36,7 @@ from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import HeadRequest
-from ui.views.common import show_certificate, show_heatmap, show_magnified
+from ui.views.common import check_head, show_heatmap, show_magnified
 from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
 from ui.views.heads import results
 from ui.views.heads.grid import choose_clicked
@@ -94,7 +94,7 @@ def show_head(
     cell = _show_view(real, shown_as, view, boxes)
     with st.container():
         show_key_sharing(real)
-        show_certificate(passes.certificate(real.of))
+        check_head(real.of)
         link_to_why(real.of, cell)
     with link, st.container(horizontal=True):
         link_to_steps(real.of, cell)

@@ -15,7 +15,7 @@ from ui.calls import uploaded
 from ui.controls.fields import menu, suggested, upload, uploaded_file
 from ui.links import Choice
 from ui.markdown import errors_shown, plain
-from ui.progress import following
+from ui.progress import following, run
 from ui.requests import ModelChoice
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU", "mps": "Apple GPU"}
@@ -86,7 +86,9 @@ def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerat
     """Load the model. `place` says what takes time. None after saying in `problem` what is wrong."""
     with errors_shown(problem):
         if chosen.is_recorded:
-            return models.load(chosen)
+            with place.container():
+                passed = run(models.opened.task(chosen), "Reading the file", 1)
+            return None if passed is None else passed.model
         places_of(chosen.name)
         if models.loaded.is_known(chosen):
             return models.load(chosen)

@@ -276,7 +276,8 @@ def read_or_say(fields: InputFields, read: Callable[[TextRequest], Result]) -> R
                 return read(fields.request)
             except TooLongError as error:
                 show_error(error)
-                if not tick(f"Keep only the first {error.limit:,} tokens", state.TRUNCATE):
+                is_fixed = fields.request.model.is_recorded  # nothing of a pass can be cut
+                if is_fixed or not tick(f"Keep only the first {error.limit:,} tokens", state.TRUNCATE):
                     return None
                 return read(replace(fields.request, keep=error.limit))
         except InputError as error:

@@ -20,6 +20,7 @@ from ui.controls.fields import menu, text_line, whole_number
 from ui.controls.own_matrices import own_matrices
 from ui.controls.what_if import Change
 from ui.markdown import errors_shown, plain
+from ui.progress import run
 from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.models import forget_places
 from ui.views.sources.passes import SENTENCE, choose_text
@@ -43,10 +44,14 @@ class Scene:
     certificate: Certificate | None = None
     kept: KeptHead | None = None
 
-    def changed(self, change: Change, head: Head) -> Scene:
-        """The scene with another scale or mask of its head, which no model computed."""
-        overview = head.overview() if self.real is None else passes.changed_overview(self.real.of, change, changed=head)
-        return replace(self, head=head, overview=overview, certificate=None, kept=None)
+    def changed(self, change: Change, head: Head) -> Scene | None:
+        """The scene with another scale or mask of its head, which no model computed; None while that waits for the visitor."""
+        if self.real is None:
+            overview = head.overview()
+        else:
+            task = passes.changed_overview.task(self.real.of, change, changed=head)
+            overview = run(task, "Computing the changed head", 1)
+        return None if overview is None else replace(self, head=head, overview=overview, certificate=None, kept=None)
 
     def to_keep(self) -> KeptHead:
         """The head for a file, without a pass of a model."""
@@ -61,7 +66,10 @@ def real_head() -> Scene | None:
     if passed is None:
         return None
     real = choose_head(*passed)
-    overview, certificate = passes.head_overview(real.of)
+    computed = run(passes.head_overview.task(real.of), "Computing the head", 1)
+    if computed is None:
+        return None
+    overview, certificate = computed
     origin = f"Layer {real.layer}, head {real.head} of {real.request.model}."
     return Scene(passes.head(real.of), overview, *real.tokens, origin, real, certificate)
 
@@ -118,11 +126,14 @@ def own() -> Scene | None:
     return _of_trace(trace, queries, keys, "The matrices entered here.")
 
 
-def from_file() -> Scene:
+def from_file() -> Scene | None:
     """The head of the open exhibit, with the certificate of the numbers in the file."""
     exhibit: Exhibit = st.session_state[state.EXHIBIT]
     kept = next(iter(exhibit.heads.values()))
-    overview, certificate = passes.kept_overview(kept)
+    computed = run(passes.kept_overview.task(kept), "Computing the head", 1)
+    if computed is None:
+        return None
+    overview, certificate = computed
     shown.now().about = exhibit.about
     told = [kept.says, *(exhibit.about[name] for name in ("date",) if name in exhibit.about)]
     st.caption(plain("From an exhibit, and computed again from what it holds: " + " · ".join(told)))

@@ -23,7 +23,7 @@ from ui.controls import edit_list
 from ui.controls.fields import label_again, switch
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
-from ui.views.common import show_certificate, show_chart
+from ui.views.common import check_head, show_chart
 from ui.views.head_links import link_to_why_word
 from ui.views.heads.grid import choose, choose_clicked, show_grid_of_heads, walk_through_heads
 from ui.views.needs import NEXT_TOKENS, needs
@@ -183,7 +183,7 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
         st.caption(NOTHING_YET)
     elif two.is_same(overview):
         st.caption("The changes do not reach this head: it looks where it looked before.")
-    show_certificate(passes.certificate(changed.of), what="the model" if changed is real else "the changed pass")
+    check_head(changed.of, "the model" if changed is real else "the changed pass")
     return cell
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +23,7 @@ from core.heads.examples import (
     needs_previous,
     patch_pronoun,
 )
+from core.heads.interventions import Piece
 from core.heads.likeness import RandomPairs, random_pairs_divergence
 from core.heads.likeness import head_changes as changes_of_heads
 from core.heads.likeness import heads_like as heads_most_like
@@ -33,7 +33,7 @@ from ui.cache import OnProgress, Store, cached
 from ui.calls import call, expression, made_by
 from ui.growing import Growing
 from ui.memory import MEMORY
-from ui.models import check_characters, load
+from ui.models import check_characters, load, longest_text
 from ui.passes import all_inputs_of, captured, inputs_of, limits_of, target_of
 from ui.requests import EffectRequest, HeadRequest, KindRequest, ModelChoice, PatchRequest, TextRequest
 from ui.views.heads.results import PROBE_SEEDS, probe
@@ -77,7 +77,8 @@ NEW_TOKENS = 20
 def continuation(request: TextRequest, *, on_progress: OnProgress | None = None) -> tuple[int, ...]:
     """The tokens that a model writes after a text, with the request's edits."""
     inputs, tiles = all_inputs_of(request)
-    generating = Generating(load(request.model), inputs, edits=request.edits, tiles=tiles)
+    limit = {"max_tokens": longest_text()}
+    generating = Generating(load(request.model), inputs, edits=request.edits, tiles=tiles, **limit)
     return generating.write(NEW_TOKENS, on_progress).token_ids
 
 
@@ -92,22 +93,22 @@ def effects(request: EffectRequest) -> Growing:
     """
     of, pass_ = request.of, captured(request.of.text)
     layers, inputs = pass_.layers(of.kind), inputs_of(of.text)
-    method = {"heads": "suspects_first", "layers": "of_layers", "tokens": "of_keys"}[request.taken_away]
+    method = {"heads": "suspects_first", "layers": "layers_in_pieces", "tokens": "keys_in_pieces"}[request.taken_away]
 
-    def pieces() -> Iterator[tuple[Any, Any]]:
-        yield from getattr(Effects(pass_.model, inputs, request.token, of.kind), method)()
+    def pieces() -> Iterator[Piece]:
+        return getattr(Effects(pass_.model, inputs, request.token, of.kind), method)()
 
     shapes = {"heads": (layers, pass_.heads(of.kind)), "layers": (layers,), "tokens": pass_.shape(of.kind)[1:]}
     cost = {} if request.taken_away == "tokens" else {"cost": lambda layer: layers - layer}  # layers computed again
     MEMORY.check(2 * pass_.nbytes)
     first = SUSPECTS if request.taken_away == "heads" else 0  # each may be in a batch of its own
-    growing = Growing(shapes[request.taken_away], pieces(), nbytes=2 * pass_.nbytes, first=first, **cost)
+    growing = Growing(shapes[request.taken_away], pieces, nbytes=2 * pass_.nbytes, first=first, **cost)
     if request.taken_away == "heads" and of.text.keep is None:
         target = target_of(of.text) or None
         read = {"token": request.token, "pair": of.text.pair, "target": target, "kind": of.kind}
         return made_by(growing, head_effects, pass_.model, of.text.text, **read)
-    by_layer = "of_heads" if request.taken_away == "heads" else method
-    return made_by(growing, dict, expression(Effects, pass_.model, inputs, request.token, of.kind).method(by_layer))
+    each = {"heads": "of_heads", "layers": "of_layers", "tokens": "of_keys"}[request.taken_away]
+    return made_by(growing, dict, expression(Effects, pass_.model, inputs, request.token, of.kind).method(each))
 
 
 @cached(MEMORY)
@@ -125,7 +126,7 @@ def patch_effects(request: PatchRequest) -> Growing:
     layers = both.layers if request.through is None else request.through[0]
     growing = Growing(
         (layers, max(both.heads)),
-        both.of_heads(request.through),
+        lambda: both.heads_in_pieces(request.through),
         nbytes=both.nbytes,
         cost=lambda layer: both.layers - layer,
     )

@@ -107,7 +107,8 @@ def show_path(fields: InputFields) -> None:
         else:
             with line:
                 of = choose_answer(request, capture)
-        return capture, of, results.path(PathRequest(of, hops))
+        path = run(results.path.task(PathRequest(of, hops)), "Following the answer", 1)
+        return None if path is None else (capture, of, path)
 
     followed = read_or_say(fields, follow)
     if followed is None:

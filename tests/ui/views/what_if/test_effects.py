@@ -154,6 +154,8 @@ def test_patching_two_texts(small: str, hurried: Callable[[], None]) -> None:
 
 def half_way() -> None:
     """Three pieces; after the second the page runs again once, because of the Stop button or of something else."""
+    from functools import partial
+
     import streamlit as st
 
     from ui import progress
@@ -161,12 +163,11 @@ def half_way() -> None:
 
     if "growing" not in st.session_state:
 
-        def pieces():
-            for place in range(3):
-                st.session_state["worked"] = [*st.session_state.get("worked", []), place]
-                yield place, float(place)
+        def work(place: int) -> list[float]:
+            st.session_state["worked"] = [*st.session_state.get("worked", []), place]
+            return [float(place)]
 
-        st.session_state["growing"] = Growing((3,), pieces(), nbytes=1)
+        st.session_state["growing"] = Growing((3,), lambda: (([at], partial(work, at)) for at in range(3)), nbytes=1)
     growing = st.session_state["growing"]
 
     def draw(last: bool) -> None:

@@ -1,0 +1,66 @@
+"""Patterns against a plain reading of what they stand for, and those that would be tried in a great many ways."""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core import InputError
+from core.corpus.reading import find_files
+from core.corpus.walking import Pattern
+
+# Each of these takes a matcher that tries again minutes, with names as long as a file may have.
+MANY_WAYS = {
+    "stars between letters": ("*a" * 60 + "*.txt", "a" * 250),
+    "stars and any letter": ("*?" * 120 + "b", "a" * 250),
+    "stars side by side": ("*" * 900 + "b", "a" * 250),
+    "a word that nearly fits": ("*aab" * 80, "aaab" * 60 + "aa"),
+    "letters that a regular expression reads otherwise": ("*(a+)+*" * 40 + "$", "a" * 250),
+    "folders": ("**/a/" * 190 + "b", "a/" * 500 + "a"),
+    "folders side by side": ("**/" * 333 + "b", "a/" * 500 + "a"),
+}
+
+
+@pytest.mark.parametrize("case", MANY_WAYS)
+def test_a_pattern_is_matched_in_one_way(case):
+    pattern, name = MANY_WAYS[case]
+    begin = time.process_time()
+    assert not Pattern(pattern).fits(name)
+    assert time.process_time() - begin < 2  # tens of milliseconds, or many minutes
+
+
+def stands_for(pattern: str, name: str) -> bool:
+    """What a pattern for one name means, letter by letter."""
+
+    @cache
+    def fits(at: int, place: int) -> bool:
+        if at == len(pattern):
+            return place == len(name)
+        if pattern[at] == "*":
+            return fits(at + 1, place) or (place < len(name) and fits(at, place + 1))
+        return place < len(name) and pattern[at] in ("?", name[place]) and fits(at + 1, place + 1)
+
+    return fits(0, 0)
+
+
+@given(st.text("ab*?", max_size=8).filter(lambda pattern: pattern != "**"), st.text("ab", max_size=9))
+def test_a_name_fits_as_letter_by_letter(pattern, name):
+    assert Pattern(pattern).fits(name) == stands_for(pattern, name)
+
+
+@given(st.text(".[]()+\\^$|{}-#\n é*", max_size=6), st.text(".[]()+\\^$|{}-#\n é", max_size=6))
+def test_signs_stand_for_themselves(pattern, name):
+    pattern = re.sub(r"\*+", "*", pattern)
+    assert Pattern(pattern).fits(name) == stands_for(pattern, name)
+    assert Pattern(name).fits(name)
+
+
+def test_a_pattern_has_a_greatest_length(tmp_path):
+    with pytest.raises(InputError, match=r"The pattern has 1,201 characters; the maximum is 1,000") as refused:
+        find_files(f"{tmp_path}/{'*a' * 600}b")
+    assert refused.value.field == "data"
