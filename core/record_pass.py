@@ -6,9 +6,11 @@ Copy this file alone to where the model runs; it needs torch, transformers and s
     record(model, AutoTokenizer.from_pretrained(name), "A text.", "pass.safetensors", layers=[0, 39, 79], heads=[4, 17])
 """
 
+import hashlib
 import inspect
 import json
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -23,7 +25,7 @@ from torch.nn.functional import pad
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-FORMAT, VERSION = "headlight pass", 1
+FORMAT, SEAL, VERSION = "headlight pass", "sha256", 1
 BEST = 100  # most probable next tokens whose texts are in the file
 CELLS = 2**22  # of a mask that are looked at together
 # Arguments of attention that change nothing about the scores, or that the mask already contains.
@@ -88,10 +90,25 @@ class PassFile:
 
     def save(self, path: str | os.PathLike, **description: Any) -> None:
         """Write the file. It is there as a whole or not at all."""
-        text = json.dumps({"version": VERSION, "calls": self.calls, **description}, ensure_ascii=False, allow_nan=False)
-        part = f"{os.fspath(path)}.part"
-        save_file(self.arrays, part, {FORMAT: text})
+        model = {**description["model"], "name": name_alone(description["model"]["name"])}
+        content = {"version": VERSION, "calls": self.calls, **description, "model": model}
+        text, part = json.dumps(content, ensure_ascii=False, allow_nan=False), f"{os.fspath(path)}.part"
+        save_file(self.arrays, part, {FORMAT: sealed(text, self.arrays)})
         os.replace(part, path)
+
+
+def name_alone(name: str) -> str:
+    """The name of a model on a hub as it is; of a folder or file without the folders that it is in."""
+    return name if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) else re.split(r"[/\\]", name.rstrip("/\\"))[-1] or name
+
+
+def sealed(text: str, arrays: dict[str, Tensor]) -> str:
+    """A description with a hash of all that the file holds, which tells whether it was changed after it was written."""
+    digest = hashlib.sha256(text.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {[*array.shape]}".encode())
+        digest.update(memoryview(array.flatten().view(torch.uint8).numpy()))
+    return f'{text[:-1]}, "{SEAL}": "{digest.hexdigest()}"}}'
 
 
 def runs_of(blocks: Iterable[Tensor]) -> Tensor:
@@ -118,14 +135,22 @@ def spelling(tokenizer: Any, pieces: Any) -> tuple[bool, str]:
     return all(letter in pieces for letter in "Ġ!¡Ċ"), "</w>" if ends else "blanks" if has_blanks else "##"
 
 
+def around(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The special tokens that a tokenizer puts before and after a text."""
+    bare, whole = ([*tokenizer("a", add_special_tokens=added)["input_ids"]] for added in (False, True))
+    at = next((at for at in range(len(whole)) if whole[at : at + len(bare)] == bare), len(whole))
+    return whole[:at], whole[at + len(bare) :]
+
+
 def vocabulary(tokenizer: Any, ids: Iterable[int]) -> dict[str, Any]:
-    """The pieces of some tokens as the tokenizer has them, and which of them are special."""
-    pieces = {token: tokenizer.convert_ids_to_tokens(token) for token in sorted(ids)}
+    """The pieces of some tokens as the tokenizer has them, which are special, and what it puts around every text."""
+    begin, end = around(tokenizer)
+    pieces = {token: tokenizer.convert_ids_to_tokens(token) for token in sorted({*ids, *begin, *end})}
     added = getattr(tokenizer, "added_tokens_decoder", {}).items()
     special = {*tokenizer.all_special_ids, *(token for token, entry in added if entry.special)} & pieces.keys()
-    known = {str(token): piece for token, piece in pieces.items() if piece is not None}
     spelled = dict(zip(("bytes", "words"), spelling(tokenizer, tokenizer.get_vocab()), strict=True))
-    return {"pieces": known, "special": sorted(special), **spelled}
+    known = {str(token): piece for token, piece in pieces.items()}  # None: the tokenizer has no such token
+    return {"pieces": known, "special": sorted(special), "around": [begin, end], **spelled}
 
 
 def record(model: t.PreTrainedModel, tokenizer: Any, text: str, path: str | os.PathLike, *, target: str | None = None,

@@ -98,7 +98,7 @@ def test_a_real_head(kernel: Any, smollm) -> None:
 def test_a_view_shared_as_a_notebook_gives_what_the_page_draws(kernel: Any) -> None:
     """Only this test finds a cell of such a notebook that fails, or does not show itself, in a kernel of Jupyter."""
     view = View("step_by_step", source="toy", words="the <b>cat</b> sat", width="5", seed="3")
-    notebook = nbformat.reads(to_notebook(view.cells, "Step by step", {}, where="."), as_version=4)
+    notebook = nbformat.reads(to_notebook(view.cells, "Step by step", {}), as_version=4)
     (install,) = [cell for cell in notebook.cells if "%pip" in cell.source]
     notebook.cells.remove(install)  # it would fetch torch; test_install.py installs from the same folder
     shown = run(notebook, kernel)

@@ -26,6 +26,7 @@ FORGET_IMAGE = "forget_image"
 MODEL, KIND, LAYER, HEAD = in_address("model", "kind", "layer", "head")
 HEAD_BOX = "head_box"  # both of them, chosen as one
 APPLY = "apply"
+TAKE_OUT = "take_out"  # several: buttons that take out of a text what its tokenizer adds
 DTYPE, DEVICE = in_address("dtype", "device")
 QUERY, KEY = in_address("query", "key")
 

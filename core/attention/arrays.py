@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, check_index, shortened
+from ..pieces import as_texts
 from .matrix_files import MAX_WEIGHTS_BYTES, read_weights_npz
 
 Tokens = Sequence[str] | tuple[Sequence[str], Sequence[str]]
@@ -154,7 +155,8 @@ def attention_arrays(
     attentions  layers of [heads, queries, keys] or [1, heads, queries, keys], in a list or a tuple; or one array [layers,
                 heads, queries, keys], [heads, queries, keys] of a layer or [queries, keys] of a head; or an NPZ file, by its
                 path or its contents. Arrays of NumPy, tensors of torch, and what NumPy can read as an array
-    tokens      one list for queries and keys, or (query tokens, key tokens); None: those in the file, or else positions
+    tokens      one list for queries and keys, or (query tokens, key tokens), as texts or as `convert_ids_to_tokens` gives them;
+                None: those in the file, or else positions
     max_bytes   of an NPZ file, unpacked
 
     Raises InputError (field "attentions", "tokens" or "file") for other shapes, and where tokens do not fit. Heads are checked
@@ -328,4 +330,4 @@ def _tokens(tokens: Tokens | None, queries: int, keys: int) -> tuple[tuple[str, 
                 f"There are {len(given):,} {name} tokens, but the arrays have {count:,}. Give one token for each.{pair}",
                 field="tokens",
             )
-    return tuple(map(str, of_queries)), tuple(map(str, of_keys))
+    return as_texts(of_queries), as_texts(of_keys)

@@ -12,6 +12,7 @@ from ..capturing.kept_components import KeptComponents
 from ..errors import InputError
 from ..units import bytes_in_words
 from .opening import open_capture
+from .unchecked import unchecked
 
 NAMED = 20  # heads that are named; the others are counted
 
@@ -40,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         if wrong
         else f"All {heads:,} heads agree with their outputs."
     )
+    print(unchecked(capture))
     return 1 if wrong or sums else 0
 
 

@@ -7,22 +7,34 @@ opened file are red.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, check_index
 from ..record_pass import BEST, WITHOUT_EFFECT, PassFile, vocabulary
 
 
 def save_transformer_lens(
-    bridge: Any, cache: Mapping[str, Tensor], input_ids: Sequence[int], path: str | os.PathLike[str], logits: Tensor
+    bridge: Any,
+    cache: Mapping[str, Tensor],
+    input_ids: Any,
+    path: str | os.PathLike[str],
+    logits: Tensor,
+    *,
+    row: int = 0,
+    attention_mask: Any = None,
+    position_ids: Any = None,
 ) -> None:
-    """Write what `logits, cache = bridge.run_with_cache(...)` of a TransformerBridge over one text returned.
+    """Write what `logits, cache = bridge.run_with_cache(...)` of a TransformerBridge returned for one text.
 
-    Raises InputError (field "model") for attention whose scores are more than scaled and capped dot products.
+    input_ids, row, attention_mask, position_ids  as in `save_nnsight`
+
+    Raises InputError: field "model" for attention whose scores are more than scaled and capped dot products; others as
+    `save_nnsight`.
     """
     config, file = bridge.cfg, PassFile()
     unusual = config.positional_embedding_type in ("alibi", "relative_positional_bias") or config.use_local_attn
@@ -32,74 +44,187 @@ def save_transformer_lens(
             "record_pass.py.",
             field="model",
         )
+    batch, tokens, *_ = cache["blocks.0.attn.hook_v"].shape
+    text = _Text.of((batch, tokens), input_ids, row, attention_mask, position_ids, bridge.tokenizer)
     for layer in range(config.n_layers):
         at = f"blocks.{layer}.attn."
         names = {
             part: f"{at}hook_rot_{part}" if f"{at}hook_rot_{part}" in cache else f"{at}hook_{part}" for part in "qk"
         }
         found = {"query": names["q"], "key": names["k"], "value": f"{at}hook_v", "output": f"{at}hook_z"}
-        arrays = {part: cache[name][0].transpose(0, 1) for part, name in found.items()}
+        arrays = {part: text.of_heads(cache[name].transpose(1, 2)) for part, name in found.items()}
         softcap = config.attn_scores_soft_cap if config.attn_scores_soft_cap > 0 else None
         divisor = arrays["query"].shape[2] ** 0.5 if config.attn_scale <= 0 else config.attn_scale
         scale = 1 / divisor if config.use_attn_scale else 1.0
         file.add("self", layer, arrays, causal=config.attention_dir == "causal", scale=scale, softcap=softcap, label="")
-    _write(file, path, config.model_name, bridge.tokenizer, input_ids, logits)
+    _write(file, path, config.model_name, bridge.tokenizer, text, logits)
 
 
 def save_nnsight(
     calls: Iterable[tuple[Any, Any]],
     name: str,
     tokenizer: Any,
-    input_ids: Sequence[int],
+    input_ids: Any,
     path: str | os.PathLike[str],
     logits: Tensor | None = None,
+    *,
+    row: int = 0,
+    attention_mask: Any = None,
+    position_ids: Any = None,
 ) -> None:
     """Write what an nnsight trace of a decoder or an encoder over one text has saved.
 
     calls  for each layer (inputs, output) of its call of transformers' attention function, saved in the trace as
            `layer.self_attn.source.attention_interface_1.inputs` and `.output`; `.source` prints the name in other architectures
     name   of the model
+    input_ids       of the text, or of the whole batch; so are attention_mask and position_ids
+    row             the text of the batch
+    attention_mask  1 for its tokens and 0 for padding, which is left out. None: there is no padding
+    position_ids    which the pass was given. They are needed where padding comes before the text
 
-    Raises InputError (field "model") for an argument of the call that is not known here.
+    Raises InputError: field "model" for an argument of the call that is not known here; "input_ids", "attention_mask",
+    "position_ids" or "logits" where these do not fit the calls, or where the text attended to padding.
     """
-    file = PassFile()
+    file, text = PassFile(), None
     for layer, (((module, query, key, value, *rest), options), (output, *_)) in enumerate(calls):
         known = {"scaling", "is_causal", "softcap", "s_aux", "position_bias", "sliding_window", "attention_mask"}
         if unknown := sorted(word for word in options.keys() - WITHOUT_EFFECT - known if options[word] is not None):
             raise InputError(f"{', '.join(unknown)} of the attention call is not known here.", field="model")
+        size, told = (query.shape[0], query.shape[2]), options.get("position_ids")
+        positions = told if position_ids is None and isinstance(told, Tensor) and told.ndim < 3 else position_ids
+        text = text or _Text.of(size, input_ids, row, attention_mask, positions, tokenizer)
         mask = rest[0] if rest else options.get("attention_mask")
         is_causal = options.get("is_causal")
         is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
+        causal = bool(is_causal) and mask is None and query.shape[2] > 1
         bias, sinks, scale = (options.get(word) for word in ("position_bias", "s_aux", "scaling"))
-        arrays = {"query": query[0], "key": key[0], "value": value[0], "output": output[0].transpose(0, 1)}
+        inputs = {"query": query, "key": key, "value": value, "output": output.transpose(1, 2)}
+        arrays = {part: text.of_heads(array) for part, array in inputs.items()}
         arrays |= {} if sinks is None else {"sinks": sinks.flatten()}
         file.add(
             "self",
             layer,
             arrays,
-            mask=None if mask is None else mask[0],
-            bias=None if bias is None else bias[0],
-            causal=bool(is_causal) and mask is None and query.shape[2] > 1,
+            mask=text.permissions(mask, causal=causal),
+            bias=None if bias is None else text.of_pairs(bias),
+            causal=causal,
             scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
             softcap=options.get("softcap"),
             label="",
         )
-    _write(file, path, name, tokenizer, input_ids, logits)
+    if text is None:
+        raise InputError("There are no attention calls. Save those of every layer in the trace.", field="calls")
+    _write(file, path, name, tokenizer, text, logits)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The text of a batch that is kept. ids: its tokens; row: its place in the batch; kept: its places among the padding"""
+
+    ids: list[int]
+    row: int
+    kept: slice
+    tokens: int
+
+    @classmethod
+    def of(
+        cls, size: tuple[int, int], input_ids: Any, row: int, attention_mask: Any, position_ids: Any, tokenizer: Any
+    ) -> _Text:
+        batch, tokens = size
+        check_index(row, batch, "row")
+        if batch > 1 and attention_mask is None:
+            raise InputError(
+                f"These are passes over {batch:,} texts. Choose one with row=0 to row={batch - 1}, and give the "
+                f"attention_mask, which tells tokens from padding.",
+                field="attention_mask",
+            )
+        ids, mask, positions = (
+            None if given is None else _of_row(given, row, tokens, name)
+            for name, given in (
+                ("input_ids", input_ids),
+                ("attention_mask", attention_mask),
+                ("position_ids", position_ids),
+            )
+        )
+        assert ids is not None
+        places = [place for place in range(tokens) if mask is None or mask[place]]
+        if not places or places[-1] - places[0] + 1 != len(places):
+            raise InputError(
+                "The attention_mask has to be 1 for one token or several in a row.", field="attention_mask"
+            )
+        kept = slice(places[0], places[-1] + 1)
+        padding = getattr(tokenizer, "pad_token_id", None)
+        ends = {getattr(tokenizer, name, None) for name in ("bos_token_id", "eos_token_id")}
+        if mask is None and padding is not None and padding not in ends and padding in (ids[0], ids[-1]):
+            raise InputError(
+                "The text begins or ends with padding. Give the attention_mask, which tells tokens from padding.",
+                field="attention_mask",
+            )
+        if positions is None and kept.start:
+            raise InputError(
+                "Padding comes before the text. Give the position_ids of the pass, which have to be 0 at the first token.",
+                field="position_ids",
+            )
+        if positions is not None and positions[kept] != [*range(len(places))]:
+            raise InputError(
+                f"The tokens of the text have the positions {positions[kept][0]} to {positions[kept][-1]}, so its numbers "
+                f"are not those of the text alone. Run it with positions from 0.",
+                field="position_ids",
+            )
+        return cls(ids[kept], row, kept, tokens)
+
+    def of_heads(self, array: Tensor) -> Tensor:
+        """[batch, heads, tokens, size] -> [heads, tokens, size]."""
+        return array[self.row][:, self.kept]
+
+    def of_pairs(self, array: Tensor) -> Tensor:
+        """[1 or batch, 1 or heads, 1 or queries, keys] -> [1 or heads, 1 or queries, keys]."""
+        own = array[self.row if len(array) > 1 else 0]
+        return own[:, self.kept if own.shape[1] > 1 else slice(None), self.kept]
+
+    def permissions(self, mask: Tensor | None, *, causal: bool) -> Tensor | None:
+        """The mask among the tokens of the text. Raises InputError if one of them may attend to padding."""
+        outside = torch.ones(self.tokens, dtype=torch.bool)
+        outside[self.kept] = False
+        outside[self.kept.stop :] &= not causal
+        if mask is not None:
+            own = mask[self.row if len(mask) > 1 else 0].expand(-1, self.tokens, -1)[:, self.kept, : self.tokens]
+            allowed = own if own.dtype == torch.bool else own > torch.finfo(own.dtype).min / 2
+            outside &= allowed.flatten(0, 1).any(dim=0).cpu()
+        if outside.any():
+            raise InputError(
+                "Tokens of the text attend to padding, so its numbers are not those of the text alone. Run it with its "
+                "attention_mask.",
+                field="attention_mask",
+            )
+        return None if mask is None else self.of_pairs(mask)
+
+
+def _of_row(given: Any, row: int, tokens: int, name: str) -> list[int]:
+    """The whole numbers of a text: of one, or of each of a batch. Raises InputError unless there are as many as tokens."""
+    numbers = torch.as_tensor(given).cpu()
+    own = numbers if numbers.ndim < 2 else numbers[row if len(numbers) > 1 else 0]
+    if own.shape != (tokens,):
+        raise InputError(
+            f"There are {own.numel():,} {name}, and the pass has {tokens:,} tokens, padding included.", field=name
+        )
+    return own.long().tolist()
 
 
 def _write(
-    file: PassFile,
-    path: str | os.PathLike[str],
-    name: str,
-    tokenizer: Any,
-    input_ids: Sequence[int],
-    logits: Tensor | None,
+    file: PassFile, path: str | os.PathLike[str], name: str, tokenizer: Any, text: _Text, logits: Tensor | None
 ) -> None:
-    """Write the file. logits: [1, tokens, vocabulary] or less tokens, the last of them last"""
-    ids, dtype = {*map(int, input_ids)}, str(file.arrays["self.0.query"].dtype).removeprefix("torch.")
-    file.arrays["input_ids"] = torch.tensor([*map(int, input_ids)])
+    """Write the file. logits: [batch, tokens, vocabulary] or less tokens, the last of them last"""
+    ids, dtype = {*text.ids}, str(file.arrays["self.0.query"].dtype).removeprefix("torch.")
+    file.arrays["input_ids"] = torch.tensor(text.ids)
     if logits is not None:
-        file.arrays["logits"] = logits[0, -1].detach().float().cpu().contiguous()
+        from_end = text.kept.stop - text.tokens - 1
+        if -from_end > logits.shape[1]:
+            raise InputError(
+                "There are no logits at the last token of the text, only at padding after it. Keep those of all tokens.",
+                field="logits",
+            )
+        file.arrays["logits"] = logits[text.row, from_end].detach().float().cpu().contiguous()
         ids |= {*file.arrays["logits"].argsort(descending=True)[:BEST].tolist()}
     about = {"name": name, "revision": "not known", "dtype": dtype, "predicts": logits is not None, "both": False}
     file.save(path, model=about, vocabulary=None if tokenizer is None else vocabulary(tokenizer, ids))

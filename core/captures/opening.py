@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,9 +24,11 @@ from ..capturing.capture import Capture
 from ..capturing.components import Component, Readout, Role
 from ..capturing.edit_lines import edits_of
 from ..capturing.edited import PATTERNS, EditedCall, HeadEdit
+from ..capturing.editor import Editor
 from ..capturing.edits import Edits, every
 from ..capturing.held_norms import ALLOWED_ROUNDING, rounding_error
 from ..capturing.kept_components import FINAL, Given, KeptComponents, name_of
+from ..capturing.layers import layer_labels
 from ..capturing.linear_masks import ByDistance, Runs
 from ..capturing.places import Side
 from ..errors import InputError, shortened
@@ -36,16 +39,19 @@ from ..models.image_grids import ImageGrid
 from ..models.images import SMALL
 from ..models.modules import Kind
 from ..models.recorded import NoNetwork, RecordedModel
+from ..models.sentences import POOLINGS, SentenceVector
 from ..models.tokens import RecordedTokens
 from ..progress import stop_point
-from ..record_pass import FORMAT, VERSION
+from ..record_pass import BEST, CELLS, FORMAT, SEAL, VERSION, sealed
 
 MAX_HEADER = 32 * 2**20  # bytes of the names, shapes and description
 MAX_LISTS = 1_000_000
 MAX_LAYERS, MAX_EDITS, MAX_WORDS, MAX_COMPONENTS, MAX_GRIDS = 10_000, 10_000, 200_000, 200_000, 1_000
 MAX_GIVEN = 2_000_000  # vectors that components gave, each one for all tokens
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
-_NAMES = {"F16", "BF16", "F32", "F64", "I8", "I32", "I64"}  # dtypes as safetensors calls them
+_WHOLE = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+# Dtypes as safetensors calls them.
+_NAMES = {"F16", "BF16", "F32", "F64", *(f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64))}
 
 
 def open_capture(file: str | os.PathLike[str] | bytes) -> Capture:
@@ -59,28 +65,33 @@ def open_capture(file: str | os.PathLike[str] | bytes) -> Capture:
     Raises InputError (field "file") for a file that is no pass, is damaged, or holds what no pass has: arrays of other sizes or
     dtypes, numbers that are not finite. Nothing in it is ever run.
     """
-    content, arrays = _content(file)
-    return _Opening(Fields(content), arrays).capture()
+    content, arrays, is_sealed = _content(file)
+    return _Opening(Fields(content), arrays, is_sealed=is_sealed).capture()
 
 
 # --- the file
 
 
-def _content(file: str | os.PathLike[str] | bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """(the description, the arrays), after the header has shown that the file holds what it announces."""
+def _content(file: str | os.PathLike[str] | bytes) -> tuple[dict[str, Any], dict[str, Tensor], bool]:
+    """(the description, the arrays, whether the file says that it is as it was written), after the header has shown that the
+    file holds what it announces."""
     if isinstance(file, bytes):
-        description = _header(io.BytesIO(file), len(file))
+        text, description = _header(io.BytesIO(file), len(file))
     else:
         path = Path(file)
         if not path.is_file():
             raise InputError(f"There is no file {shortened(str(path))}.", field="file")
         with _readable(), path.open("rb") as stream:
-            description = _header(stream, path.stat().st_size)
+            text, description = _header(stream, path.stat().st_size)
     with _readable():
         if isinstance(file, bytes):
-            return description, safetensors.torch.load(file)
-        # Copied, since the file could change after its numbers have been checked.
-        return description, {name: array.clone() for name, array in safetensors.torch.load_file(file).items()}
+            arrays = safetensors.torch.load(file)
+        else:  # copied, since the file could change after its numbers have been checked
+            arrays = {name: array.clone() for name, array in safetensors.torch.load_file(file).items()}
+    before = text.rpartition(f', "{SEAL}": ')[0]
+    if (is_sealed := SEAL in description) and text != sealed(before + "}", arrays):
+        raise broken("it was changed after it was written")
+    return description, arrays, is_sealed
 
 
 @contextmanager
@@ -93,8 +104,9 @@ def _readable() -> Iterator[None]:
         raise InputError(f"The file cannot be read: {error.strerror}.", field="file") from None
 
 
-def _header(stream: BinaryIO, size: int) -> dict[str, Any]:
-    """The description in the header. Raises InputError unless the arrays that the header announces can be there."""
+def _header(stream: BinaryIO, size: int) -> tuple[str, dict[str, Any]]:
+    """The description in the header, as a text and read. Raises InputError unless the arrays that the header announces can be
+    there."""
     length = int.from_bytes(stream.read(8), "little")
     if size < 10:
         raise broken("it is too short to be a safetensors file")
@@ -107,7 +119,8 @@ def _header(stream: BinaryIO, size: int) -> dict[str, Any]:
     about = entries.part("__metadata__")
     if FORMAT not in about.values:
         raise broken("it is a safetensors file that holds no recorded pass")
-    description = read_json(about.text(FORMAT, MAX_HEADER).encode(), MAX_LISTS)
+    text = about.text(FORMAT, MAX_HEADER)
+    description = read_json(text.encode(), MAX_LISTS)
     version = Fields(description).number("version")
     if version > VERSION:
         raise InputError(
@@ -117,12 +130,12 @@ def _header(stream: BinaryIO, size: int) -> dict[str, Any]:
     end = max((_end(name, entries.part(name)) for name in header if name != "__metadata__"), default=0)
     if end > size - 8 - length:
         raise broken(f"it announces {end:,} bytes of numbers and holds {size - 8 - length:,}: it is cut short")
-    return description
+    return text, description
 
 
 def _end(name: str, fields: Fields) -> int:
     """The end of an array in the file. Raises InputError for a dtype that no part of a pass has."""
-    if fields.values.get("dtype") not in (_NAMES if name != "image" else {"U8"}):
+    if fields.values.get("dtype") not in _NAMES:
         raise broken(
             f"its {_called(name)} holds {shortened(str(fields.values.get('dtype')), 20)}, which no part of a pass does"
         )
@@ -140,10 +153,11 @@ def _called(name: str) -> str:
 
 
 class _Arrays:
-    """The description and the arrays of a file."""
+    """The description and the arrays of a file. is_sealed: whether it is known to be as it was written"""
 
-    def __init__(self, description: Fields, arrays: Mapping[str, Tensor]) -> None:
-        self._description, self._arrays = description, arrays
+    def __init__(self, description: Fields, arrays: Mapping[str, Tensor], *, is_sealed: bool = False) -> None:
+        self._description, self._arrays, self._is_sealed = description, arrays, is_sealed
+        self._left = {*arrays}  # those that nothing has asked for
 
     def _array(
         self, name: str, dimensions: int, dtypes: set[torch.dtype] = _FLOATS, *, or_lower: bool = False
@@ -151,6 +165,7 @@ class _Arrays:
         """An array that is not empty, whose numbers are finite. or_lower: or -inf, or close to it"""
         stop_point()
         array = self._arrays.get(name)
+        self._left.discard(name)
         if array is None:
             raise broken(f"its {_called(name)} is missing")
         if array.ndim != dimensions or 0 in array.shape:
@@ -170,13 +185,15 @@ class _Arrays:
         array = self._array(name, dimensions, **options)
         return (array if array.dtype == torch.float64 else array.float()).numpy()
 
-    def _ids(self, name: str, least: int = 0, most: int = 2**31) -> tuple[int, ...]:
-        if name not in self._arrays:
-            return ()
-        array = self._array(name, 1, {torch.int8, torch.int32, torch.int64})
+    def _whole(self, name: str, dimensions: int, least: int = 0, most: int = 2**31 - 1) -> Tensor:
+        """An array of whole numbers, of whatever width, as int32."""
+        array = self._array(name, dimensions, _WHOLE).long()
         if bool((array < least).any()) or bool((array > most).any()):
             raise broken(f"its {_called(name)} holds numbers that are not from {least} to {most:,}")
-        return tuple(array.tolist())
+        return array.int()
+
+    def _ids(self, name: str, least: int = 0, most: int = 2**31 - 1) -> tuple[int, ...]:
+        return tuple(self._whole(name, 1, least, most).tolist()) if name in self._arrays else ()
 
 
 class _Opening(_Arrays):
@@ -205,8 +222,12 @@ class _Opening(_Arrays):
             image=self._image(),
         )
         self._check(opened)
+        self._check_edits(opened)
         if "components" in self._description.values:
             opened = replace(opened, components=_Components(self._description, self._arrays).of(opened))
+            self._left = {name for name in self._left if not name.startswith("components.")}
+        if left := sorted(self._left):
+            raise broken(f"it holds {_called(left[0])}, of which its description says nothing")
         return opened
 
     def _logits(self) -> Any:
@@ -229,6 +250,9 @@ class _Opening(_Arrays):
             has_language_model_head=fields.flag("predicts"),
             is_encoder_decoder=fields.flag("both"),
             register_tokens=fields.whole("registers") if "registers" in fields.values else 0,
+            notes=fields.texts("notes") if "notes" in fields.values else (),
+            sentence=_sentence(fields.part("sentence")) if "sentence" in fields.values else SentenceVector(),
+            is_sealed=self._is_sealed,
             labels=labels,
         )
 
@@ -237,11 +261,15 @@ class _Opening(_Arrays):
             return None
         fields = self._description.part("vocabulary")
         pieces, special = fields.values.get("pieces"), fields.values.get("special", [])
-        if not isinstance(pieces, dict) or not all(map(_is_number, pieces)) or not are_whole(special):
+        around = fields.values.get("around", [[], []])
+        are_around = isinstance(around, list) and len(around) == 2 and all(map(are_whole, around))
+        if not isinstance(pieces, dict) or not all(map(_is_number, pieces)) or not are_whole(special) or not are_around:
             raise broken("its vocabulary is no table of tokens by their numbers")
-        texts = {int(token): Fields(pieces).text(token) for token in pieces}
+        texts = {int(token): None if piece is None else Fields(pieces).text(token) for token, piece in pieces.items()}
+        if not texts.keys() >= {*special, *around[0], *around[1]}:
+            raise broken("its vocabulary names special tokens that are not in it")
         marks = fields.word("words", ("blanks", "##", "</w>"))
-        return RecordedTokens(texts, frozenset(special), fields.flag("bytes"), marks)
+        return RecordedTokens(texts, frozenset(special), fields.flag("bytes"), marks, (around[0], around[1]))
 
     def _edits(self) -> Edits:
         lines = self._description.texts("edits", MAX_WORDS) if "edits" in self._description.values else ()
@@ -274,7 +302,7 @@ class _Opening(_Arrays):
         taken: set[int] = set()
         for number, of in enumerate(lines if isinstance(lines, list) and 0 < len(lines) <= MAX_GRIDS else [None]):
             name = f"grid.{kind}.{number}"
-            tokens = self._array(name, 2, {torch.int32})
+            tokens = self._whole(name, 2)
             own = {*tokens.flatten()[: keys + 1].tolist()}
             if len(own) < tokens.numel() or own & taken or min(own) < 0 or max(own) >= keys:
                 raise broken(f"its {_called(name)} names tokens twice, or some that are not there")
@@ -328,7 +356,7 @@ class _Opening(_Arrays):
         """The number of the part of an image that each token belongs to."""
         if "parts" not in entry.values:
             return None
-        parts = self._array(entry.text("parts"), 1, {torch.int32})
+        parts = self._whole(entry.text("parts"), 1)
         if not len(parts) == queries == keys:
             raise broken("the parts of the image within which tokens attend do not fit them")
         return parts
@@ -338,7 +366,7 @@ class _Opening(_Arrays):
             return None
         if not form.startswith("runs."):
             raise broken(f"its mask {_called(form)} is not none, causal or runs")
-        runs = self._array(form, 4, {torch.int32, torch.int64})
+        runs = self._whole(form, 4)
         if runs.shape[0] not in (1, heads) or runs.shape[1] != queries or runs.shape[3] != 2:
             raise broken(f"the mask {form} does not fit the queries and keys")
         first, stop = runs[..., 0], runs[..., 1]
@@ -387,13 +415,76 @@ class _Opening(_Arrays):
             output=output,
         )
 
+    # --- what the file says twice
+
     def _check(self, opened: Capture) -> None:
-        """Whether the tokens fit the layers."""
+        """Raise InputError where tokens, vectors, logits and labels do not fit the layers or each other."""
+        model, is_both = opened.model, opened.model.is_encoder_decoder
         for kind in opened.kinds:
             if tuple(map(len, opened.tokens(kind))) != opened.shape(kind):
                 raise broken(f"its tokens do not fit its {kind} attention")
+            labels = layer_labels(opened, kind)
+            numbers = [label.number for label in labels]
+            if sorted({*numbers}) != numbers:
+                raise broken(f"the numbers of its layers of {kind} attention do not rise")
+            for label, call in zip([label.words for label in labels], opened.calls[kind], strict=True):
+                cap = re.search(r"soft cap ([^,]+)", label)
+                if (cap and cap[1] not in (str(call.softcap), f"{call.softcap or 0:g}")) or (
+                    call.sinks is None and "sinks" in label
+                ):
+                    raise broken(f"a layer of {kind} attention is called “{shortened(label)}” and is not that")
+            if (kind in ("encoder", "decoder", "cross")) != is_both and kind != "vision":
+                raise broken(
+                    f"it has {kind} attention, and says that its model has {'an' if is_both else 'no'} encoder"
+                )
+        if model.has_language_model_head != (opened.logits is not None) or bool(opened.target_ids) != is_both:
+            raise broken("it does not hold what it says that its model gives")
+        gives = [kind for kind in opened.kinds if not is_both or kind in ("decoder", "cross")][:1]
+        if not opened.input_ids and opened.image is None:
+            raise broken("it holds neither the tokens of a text nor an image")
+        if opened.vectors is not None and any(len(opened.vectors) != opened.shape(kind)[0] for kind in gives):
+            raise broken("its vectors do not fit its tokens")
+        if {str(call.output.dtype) for calls in opened.calls.values() for call in calls} != {f"torch.{model.dtype}"}:
+            raise broken(f"it says that its model computed in {model.dtype}, and its outputs are in another precision")
+        self._check_tokens(opened)
+
+    def _check_tokens(self, opened: Capture) -> None:
+        """Raise InputError where the tokens of the text, or the most probable next ones, are not in the vocabulary."""
+        tokens: Any = opened.model.tokenizer
         if opened.sides and len(opened.sides) != len(opened.input_ids):
             raise broken("its sides do not fit its tokens")
+        if tokens is None:
+            return
+        ids = {*opened.input_ids, *opened.target_ids}
+        best = () if opened.logits is None else np.flatnonzero(opened.logits > np.sort(opened.logits)[-BEST:][0])
+        if lacking := sorted({*ids, *map(int, best)} - tokens.pieces.keys()):
+            what = "a token of the text" if lacking[0] in ids else "one of the most probable next tokens"
+            raise broken(f"its vocabulary lacks token {lacking[0]}, {what}")
+        added = {token for token, side in zip(opened.input_ids, opened.sides, strict=False) if side == -1}
+        of_texts = [side for side in opened.sides if side >= 0]
+        if added - tokens.all_special_ids or of_texts != sorted(of_texts):
+            raise broken("its sides do not fit its tokens")
+
+    def _check_edits(self, opened: Capture) -> None:
+        """Raise InputError where the edits of the pass are not the changes of its heads."""
+        kinds: dict[int, Kind] = {id(call.module): kind for kind, calls in opened.calls.items() for call in calls}
+        unknown = torch.full(
+            (1, max(map(opened.heads, opened.kinds)), 1), torch.nan
+        )  # what another text gave is not here
+        others = {name: lambda *_: unknown for name in opened.edits.other_texts}
+        editor = Editor(opened.edits, lambda call: kinds[id(call.module)], others)
+        try:
+            for calls in opened.calls.values():
+                for call in calls:
+                    wanted, found = editor.changes(call), call.edits if isinstance(call, EditedCall) else {}
+                    size = call.query.shape[2], call.key.shape[2]
+                    if wanted.keys() != found.keys() or not all(
+                        _alike(wanted[head], found[head], *size) for head in found
+                    ):
+                        raise broken("its edits are not the changes of its heads")
+            editor.finish()
+        except InputError as error:
+            raise error if error.field == "file" else broken("its edits do not fit its layers") from None
 
 
 class _Components(_Arrays):
@@ -432,7 +523,7 @@ class _Components(_Arrays):
     def _given(self, name: str, count: int, whole: Tensor, factor: float = 1.0) -> Given:
         """factor: what the vectors are multiplied with at most, in later sums"""
         vectors = self._array(f"components.{name}", 3, {torch.float32, torch.float64})
-        parts = self._array(f"components.{name}.parts", 1, {torch.int32})
+        parts = self._whole(f"components.{name}.parts", 1)
         numbers = parts.tolist()
         if (len(whole), len(parts), whole.shape[1]) != vectors.shape or len({*numbers}) < len(numbers):
             raise broken(f"what its components gave to {_called(name)} does not fit it")
@@ -481,6 +572,31 @@ def _component(given: object) -> Component:
 
 def _largest(array: Tensor) -> float:
     return float(array.abs().max())
+
+
+def _alike(wanted: HeadEdit, found: HeadEdit, queries: int, keys: int) -> bool:
+    """Whether two changes of a head are one. Masks are compared in the last rows, as many as are looked at together."""
+    values = ("scale_by", "unscaled", "blocked", "weighing", "pattern", "painted")
+    if any(getattr(wanted, name) != getattr(found, name) for name in values):
+        return False
+    pairs = (wanted.mask, found.mask), (wanted.output, found.output)
+    if any((one is None) != (other is None) for one, other in pairs):
+        return False
+    if wanted.mask is not None and found.mask is not None:
+        rows, columns = np.arange(max(0, queries - CELLS // keys), queries)[:, None], np.arange(keys)
+        drawn = (np.broadcast_to(mask(rows, columns), (len(rows), keys)) for mask in (wanted.mask, found.mask))
+        return bool(np.equal(*drawn).all())
+    if wanted.output is None or found.output is None or bool(wanted.output.isnan().any()):
+        return True
+    return bool((wanted.output == found.output).all())
+
+
+def _sentence(fields: Fields) -> SentenceVector:
+    """How the model makes a sentence vector."""
+    pooling, most = fields.texts("pooling"), fields.values.get("max_tokens")
+    if not 0 < len(pooling) <= len(POOLINGS) ** 2 or not {*pooling} <= POOLINGS.keys() or not are_whole([most or 1], 1):
+        raise broken("how its model makes a sentence vector cannot be read")
+    return SentenceVector(pooling, fields.flag("normalized"), most, left_out=fields.texts("left_out"))
 
 
 def _painted(given: object, queries: int, keys: int) -> dict[int, dict[int, float]]:

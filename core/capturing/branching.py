@@ -48,8 +48,7 @@ class Branches:
     kinds   which kind of attention each call is
     predicts  whether the answer is the logits of the next token, rather than a sentence vector
     answer  the result of the plain pass, on the CPU, in float32 or the model's own float64: the logits of the next token
-            [vocabulary] for a model with a language-model head; for any other the sentence vector [d_model], the mean over all
-            tokens of the last hidden state
+            [vocabulary] for a model with a language-model head; for any other the sentence vector (core.models.sentences)
     tokens  how many the text has, or the decoder has written if these are more
     """
 
@@ -160,7 +159,7 @@ class Branches:
         return [gradient[0].cpu() for gradient in torch.autograd.grad(number, outputs)]
 
     def _answer(self, returned: Any) -> Tensor:
-        """[variants, vocabulary or d_model]."""
+        """[variants, vocabulary or size of the sentence vector]."""
         if self.predicts:
             return wide(returned.logits[:, -1]).cpu()
         hidden = getattr(returned, "last_hidden_state", None)
@@ -170,7 +169,7 @@ class Branches:
                 f"to see an effect on. Choose another model.",
                 field="model",
             )
-        return wide(hidden).mean(dim=1).cpu()
+        return self._model.sentence.of(wide(hidden)).cpu()
 
 
 def heads_by_call(calls: Sequence[int], variants: Sequence[Sequence[LayerHead]]) -> dict[int, list[tuple[int, int]]]:

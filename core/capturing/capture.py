@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..attention.head import Head
 from ..attention.rowwise import MAX_CELLS, Overview
-from ..attention.trace import AttentionTrace, Instead, attend
+from ..attention.trace import AttentionTrace, Instead, attend, frozen
 from ..errors import InputError, WeightsOnlyError, check_index
+from ..models.added_tokens import text_notes
 from ..models.calls import Call, wide
 from ..models.image_grids import ImageGrid, Tiles
 from ..models.images import small_image
@@ -103,6 +104,13 @@ class Capture:
             return None
         rows, columns = grids[0].tokens.shape
         return rows, columns
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what was read that a reader of the numbers should know, such as a second beginning of the text; empty
+        for most passes. Pages show them as plain text beside the text."""
+        of_vectors = self.vectors is not None
+        return text_notes(self.model, self.input_ids, self.target_ids, self.sides, of_vectors=of_vectors)
 
     @property
     def prefix_tokens(self) -> int:
@@ -258,6 +266,19 @@ class Capture:
         if self.logits is None:
             raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
         return self.logits
+
+    @cached_property
+    def sentence_vector(self) -> NDArray[np.float64]:
+        """The vector of the whole text, as the model makes it of those of its tokens (`model.sentence`): [size]. Raises
+        InputError for models with a language-model head, and for a pass from a file that holds no vectors."""
+        if self.vectors is None:
+            why = (
+                "it predicts the next token. Compare logits instead"
+                if self.model.has_language_model_head
+                else "this pass holds no vectors"
+            )
+            raise InputError(f"{self.model.name} gives no sentence vector: {why}.", field="model")
+        return frozen(self.model.sentence.of(torch.tensor(self.vectors, dtype=torch.float64)).numpy())
 
     def next_tokens(self, k: int = 5) -> list[tuple[str, float]]:
         """The k most probable next tokens, each with its probability.

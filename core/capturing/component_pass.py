@@ -28,7 +28,7 @@ from ..models.modules import Kind, asks_the_registry
 from .components import Components, Readout, Role, Written
 from .continuing import is_stream
 from .finite import NotFiniteError, are_finite
-from .held_norms import Held, HeldNorm, LinearMap, rounding_error
+from .held_norms import Held, HeldNorm, LinearMap, Sum, rounding_error
 from .linearity import Followed, passes_on, steps_to
 from .places import Side
 
@@ -69,8 +69,9 @@ class ComponentPass:
         self._arguments: tuple[list[Any], Any] = [], None  # of the attention module that runs, as a tree
         self._logits = 1  # the number of last positions that the language-model head is run at
         self._followed = Followed()
-        # Whether parts of layers of this class return what they read plus more.
+        # Whether parts of layers of this class return what they read plus more, and the biases that they add in the end.
         self._adding: dict[type[nn.Module], bool] = {}
+        self._added: dict[type[nn.Module], tuple[str, ...]] = {}
         self._end_read = self._end_gave = None  # what the language-model head read, and gave at the last position
         self._stacks = {
             id(layer): self._stack_of(name)
@@ -257,28 +258,33 @@ class ComponentPass:
         self._arguments = [], None
         return returned
 
-    def _compute(self, module: nn.Module, own: Callable, role: Role, *inputs: Any, **options: Any) -> Any:
+    def _compute(self, module: nn.Module, own: partial[Any], role: Role, *inputs: Any, **options: Any) -> Any:
         """Run a part of a layer whose output is a component. What reads a component alone is on the way of that one."""
         if not any(map(self._reads_stream, _tensors((inputs, options)))):
             return own(*inputs, **options)
         # What a hybrid's layer has in the place of attention may keep a state, so that it cannot be tried.
         if role == "mlp" and self._adds(type(module), own, *inputs, **options):
             return own(*inputs, **options)
+        numbers = _parameters(own)
+        biases = [numbers[name] for name in self._added.get(type(module), ()) if name in numbers]
         with torch.no_grad():
             leaves, spec = tree_flatten(module.forward(*inputs, **options))
-        place = next(at for at, leaf in enumerate(leaves) if is_stream(leaf))
+            place = next(at for at, leaf in enumerate(leaves) if is_stream(leaf))
+            rest = leaves[place] - sum(biases)
         stack = self._running
-        leaves[place] = self._constant(leaves[place], role, stack, self._visits[stack] - 1)
+        leaves[place] = Sum.apply(self._constant(rest, role, stack, self._visits[stack] - 1), leaves[place], *biases)
         return tree_unflatten(leaves, spec)
 
-    def _adds(self, kind: type[nn.Module], own: Callable, *inputs: Any, **options: Any) -> bool:
+    def _adds(self, kind: type[nn.Module], own: partial[Any], *inputs: Any, **options: Any) -> bool:
         """Whether parts of layers of this class add to the stream themselves, so that what they return is no component. It is
         tried once for each class."""
         if kind not in self._adding:
             before, given = len(self._written), _tensors((inputs, options))
             self._adding[kind] = False
             with suppress(RuntimeError):  # of one that writes into what its own parts gave (Llama 4's experts)
-                self._adding[kind] = any(passes_on(tensor, given) for tensor in _tensors(own(*inputs, **options)))
+                gave = _tensors(own(*inputs, **options))
+                self._adding[kind] = any(passes_on(tensor, given) for tensor in gave)
+                self._added[kind] = _added_biases(next(filter(is_stream, gave)), own)
             del self._written[before:]
         return self._adding[kind]
 
@@ -303,6 +309,32 @@ def _is_same(leaf: Any, start: Tensor) -> bool:
 
 def _run(module: weakref.ref[nn.Module], forward: Callable, *inputs: Any, **options: Any) -> Any:
     return forward(module(), *inputs, **options)
+
+
+def _parameters(own: partial[Any]) -> dict[str, Tensor]:
+    """The parameters of the twin that a part runs in. own: from `_twin`"""
+    return dict(own.args[0]().named_parameters())
+
+
+def _added_biases(gave: Tensor, own: partial[Any]) -> tuple[str, ...]:
+    """The names of the biases that a part adds to what it gives, as they are, as that of an MLP's last matrix: of which any
+    product with what it gives has the gradient of a sum. One of several experts does not count, whoever chose it."""
+    experts = [name for name, part in own.args[0]().named_modules() if isinstance(part, nn.ModuleList)]
+    direction = torch.arange(1.0, gave.numel() + 1, device=gave.device).sin().reshape(gave.shape).to(gave)
+    of_sum = direction.flatten(0, -2).sum(dim=0)
+    biases = {
+        name: numbers
+        for name, numbers in _parameters(own).items()
+        if numbers.requires_grad
+        and numbers.shape == of_sum.shape
+        and not any(name.startswith(f"{one}.") for one in experts)
+    }
+    if not biases:
+        return ()
+    gradients = torch.autograd.grad((gave * direction).sum(), [*biases.values()], retain_graph=True, allow_unused=True)
+    unit = 16 * rounding_error(gave.dtype) * direction.flatten(0, -2).abs().sum(dim=0)
+    found = zip(biases, gradients, strict=True)
+    return tuple(name for name, one in found if one is not None and bool(((one - of_sum).abs() <= unit).all()))
 
 
 def _constants(x: Tensor, *, past_norms: bool = True) -> Iterator[Tensor]:

@@ -32,7 +32,7 @@ class Vectors:
     """The change of the vectors of the last layer.
 
     tokens    [tokens] 1 - cosine of each token's vector before and after, from 0 to 2
-    sentence  the same for the mean over all tokens, special ones included
+    sentence  the same for the sentence vector (core.models.sentences)
     """
 
     tokens: NDArray[np.float64]
@@ -80,7 +80,7 @@ def vectors(before: Capture, after: Capture) -> Vectors:
         raise InputError(
             f"One text has {len(first)} tokens and the other {len(second)}; compare texts of the same.", field="text"
         )
-    return Vectors(1 - _cosine(first, second), float(1 - _cosine(first.mean(axis=0), second.mean(axis=0))))
+    return Vectors(1 - _cosine(first, second), float(1 - _cosine(before.sentence_vector, after.sentence_vector)))
 
 
 def _cosine(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:

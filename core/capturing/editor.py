@@ -50,8 +50,7 @@ class Editor:
 
         Raises InputError for positions that are not there.
         """
-        kind, layer = self.check(call)
-        edits = {head: edit for head in range(call.heads) if (edit := self._of_head(call, kind, layer, head)).changes}
+        edits = self.changes(call)
         if not edits:
             return call
         edited = EditedCall(**vars(self._cut(call, edits)), edits=edits)
@@ -71,6 +70,12 @@ class Editor:
                     anew = getattr(call_without(self.reading(call, side), cuts, self.elsewhere), side)
                     parts[side][0, head] = anew[0, head if side == "query" else head // call.group]
         return replace(call, **parts)
+
+    def changes(self, call: Call) -> dict[int, HeadEdit]:
+        """What is changed in each head of the next call, by head. Raises InputError for positions that are not there."""
+        kind, layer = self.check(call)
+        each = ((head, self._of_head(call, kind, layer, head)) for head in range(call.heads))
+        return {head: edit for head, edit in each if edit.changes}
 
     def check(self, call: Call) -> tuple[Kind, int]:
         """Count the next call, and return its kind and its layer. Raises InputError for positions that are not there."""

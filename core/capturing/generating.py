@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..errors import InputError, check_index
+from ..models.added_tokens import text_notes
 from ..models.calls import Call, wide
 from ..models.image_grids import Tiles
 from ..models.inputs import (
@@ -121,6 +122,11 @@ class Generation:
     @property
     def text(self) -> str:
         return self.model.text_of(self.token_ids)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """As of a `Capture`, about the text that is continued."""
+        return text_notes(self.model, self.input_ids, self.begun if self.model.is_encoder_decoder else ())
 
     def candidates(self, step: int, k: int = 10) -> list[Candidate]:
         """The k most probable tokens of a step, and the chosen token if it is not among them."""

@@ -83,6 +83,20 @@ class HeldNorm(torch.autograd.Function):
         return ctx.norm.transposed(gradient), wide(gradient).sum_to_size(ctx.of_bias), None, None
 
 
+class Sum(torch.autograd.Function):
+    """What a component gave, as it was, which goes back to the component and to the biases that were added to it."""
+
+    @staticmethod
+    def forward(ctx: Any, component: Tensor, output: Tensor, *biases: Tensor) -> Tensor:  # noqa: ARG004
+        ctx.of_biases = [bias.shape for bias in biases]
+        return output.view_as(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
+        return gradient, None, *(gradient.sum_to_size(shape) for shape in ctx.of_biases)
+
+
 class LinearMap(torch.autograd.Function):
     """x @ weight.T + bias, which goes back only for the tokens that have a gradient: a logit depends on a single one."""
 

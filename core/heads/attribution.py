@@ -103,8 +103,8 @@ def cosine_attribution(
 ) -> Attribution:
     """The cosine of the sentence vectors of two passes, by component of the first.
 
-    A sentence vector is the mean over all tokens of the last hidden state; its length is held like a norm. Raises InputError
-    as `logit_attribution` does, and for models with a language-model head.
+    A sentence vector is what `core.models.sentences` says; its length is held like a norm, and of a maximum over tokens the
+    token that has it. Raises InputError as `logit_attribution` does, and for models with a language-model head.
     """
     return _table(_components(capture), cosine(capture, other), {}, groups)
 
@@ -147,17 +147,12 @@ def logit(
 def cosine(capture: Capture, other: Capture) -> Tensor:
     """The number that `cosine_attribution` is about, for torch to follow back."""
     components = _components(capture)
-    if capture.vectors is None or other.vectors is None:
-        raise InputError(
-            f"{capture.model.name} gives no sentence vector: it predicts the next token. Compare logits instead.",
-            field="model",
-        )
-    if other.vectors.shape[1] != capture.vectors.shape[1]:
+    if len(other.sentence_vector) != len(capture.sentence_vector):
         raise InputError("The vectors of these two models have different sizes, so they have no cosine.", field="model")
     with torch.enable_grad():
-        own = wide(components.final[0]).mean(dim=0)
-        mean = torch.from_numpy(other.vectors.mean(axis=0)).to(own)
-        return own @ (mean / mean.norm()) / own.detach().norm()
+        own = capture.model.sentence.pooled(wide(components.final[0]))
+        like = torch.tensor(other.sentence_vector).to(own)
+        return own @ (like / like.norm()) / own.detach().norm()
 
 
 def contributions_by_key(

@@ -43,8 +43,8 @@ def head_effects(
     """Mute each head in turn and measure the effect on the answer: a row a head with the columns layer, head and effect.
 
     effect  for a model with a language-model head: the change of the log probability (in nats) of `token` as the next token;
-            below 0 where the head helped. For any other: 1 - cosine of the sentence vectors, the means over all tokens of the
-            last hidden state, from 0 (nothing changes) to 2
+            below 0 where the head helped. For any other: 1 - cosine of the sentence vectors (core.models.sentences), from 0
+            (nothing changes) to 2
     token   a token's number; None: the most probable next token
     kind    which heads, as in `Capture.trace`; in an encoder-decoder model the decoder always gives the answer
 

@@ -231,7 +231,7 @@ class Movement:
     """The sentence that ends in "tired" with some heads' outputs from the one that ends in "wide".
 
     word      how far the last layer's vector of "it" has moved towards its vector in the other sentence, see `share_of_way`
-    sentence  the same of the sentence's vector, the mean over its tokens
+    sentence  the same of the sentence vector (core.models.sentences)
     animal, street  what `PRONOUN_HEAD` gives of the attention of "it" to these words, in [0, 1]
     """
 
@@ -292,7 +292,7 @@ def patch_pronoun(model: Model, on_progress: OnProgress | None = None) -> Pronou
         start, now, goal = (_vectors(each) for each in (one, passed, other))
         weights = passed.trace(*PRONOUN_HEAD, rows=range(it, it + 1)).weights[0]
         word = share_of_way(now[it], start[it], goal[it])
-        sentence = share_of_way(now.mean(axis=0), start.mean(axis=0), goal.mean(axis=0))
+        sentence = share_of_way(passed.sentence_vector, one.sentence_vector, other.sentence_vector)
         return Movement(name, passed.edits, word, sentence, float(weights[animal]), float(weights[street]))
 
     def patched(name: str, place: Place) -> Movement:

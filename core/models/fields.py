@@ -26,16 +26,16 @@ def broken(why: str) -> InputError:
     )
 
 
-def read_json(text: bytes, most_lists: int) -> dict[str, Any]:
-    """An object in JSON. Raises InputError for anything else, and for more lists and objects than `most_lists`: while Python
-    makes them, all other sessions wait."""
+def read_json(text: bytes, most_lists: int, kind: type = dict) -> Any:
+    """An object in JSON, or of kind `list` a list. Raises InputError for anything else, and for more lists and objects than
+    `most_lists`: while Python makes them, all other sessions wait."""
     if lists_in(text) > most_lists:
         raise broken("its description is too large")
     try:
         content = json.loads(text.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         content = None
-    if not isinstance(content, dict):
+    if not isinstance(content, kind):
         raise broken("its description cannot be read")
     return content
 

@@ -24,6 +24,7 @@ from huggingface_hub import HfApi, constants, snapshot_download
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError
+from tokenizers import normalizers
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 from ..errors import InputError, first_line
@@ -39,6 +40,7 @@ from .model import Model, read_by, reads_alone
 from .modules import asks_the_registry, reads_packed, text_tower
 from .on_disk import OLLAMA, models_on_disk, ollama_file
 from .processors import processor_in
+from .sentences import is_sentence_transformer, network_folder, sentence_vector_in
 from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
 
 # Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
@@ -117,12 +119,17 @@ def load_model(
     model = _in_memory(network, tokenizer, processor or _processor(source, config, tokenizer))
     if device_map is None:
         model.network.to(devices[0])  # type: ignore[arg-type]
+    sentence = sentence_vector_in(source.outermost, tokenizer)
+    if is_sentence_transformer(source.outermost) and model.is_encoder_decoder:
+        sentence = replace(sentence, left_out=(*sentence.left_out, "what its encoder alone gives"))
     return replace(
         model,
         name=source.name,
         revision=source.revision or _sha256(files),
         image_settings=_image_settings(source),
         size=size,
+        notes=(*model.notes, *sentence.notes(source.name)),
+        sentence=sentence,
     )
 
 
@@ -164,13 +171,20 @@ class _Source:
     """The files of a model, and the errors about them.
 
     given     the name as it was typed
+    folder    that of the network
     revision  the model's revision; None: the hash of the weights
+    home      a folder of sentence-transformers that has the network's folder in it; None: it is the same
     """
 
     given: str
     name: str
     folder: Path
     revision: str | None = None
+    home: Path | None = None
+
+    @property
+    def outermost(self) -> Path:
+        return self.home or self.folder
 
     def has(self, *patterns: str) -> bool:
         return any(path for pattern in patterns for path in self.folder.glob(pattern))
@@ -242,7 +256,8 @@ def _folder(name: str) -> _Source | None:
     try:
         path = Path(name).expanduser()
         if path.is_dir():
-            return _Source(name, path.resolve().name, path.resolve())
+            home = path.resolve()
+            return _Source(name, home.name, network_folder(home), home=home)
         is_file = path.is_file()
     except (OSError, RuntimeError) as error:
         _cannot_open(name, error)
@@ -299,6 +314,8 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
         folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
         source = _Source(name, name, folder, revision=folder.name)
         _architecture(source)  # refuses what cannot be read
+        if is_sentence_transformer(folder):
+            snapshot_download(name, revision=source.revision, allow_patterns=["[0-9]_*/config.json"])
         if not weights:
             return source
         if not source.has(*_WEIGHTS) and (size := _size_on_hub(source)) is not None:
@@ -439,8 +456,10 @@ def _network(
 
 def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedModel]:
     """The class that the configuration names, if it predicts the next token or has no task's head; else the bare model: T5's
-    ForConditionalGeneration and EncoderModel stay, BertForSequenceClassification becomes BertModel."""
-    names = config.architectures if isinstance(config.architectures, list) else []
+    ForConditionalGeneration and EncoderModel stay, BertForSequenceClassification becomes BertModel. In a folder of
+    sentence-transformers always the bare model, and of an encoder-decoder the encoder: what it was trained for."""
+    of_sentences = is_sentence_transformer(source.outermost)
+    names = config.architectures if isinstance(config.architectures, list) and not of_sentences else []
     for name in map(str, names):
         kind = getattr(transformers, name, None)
         if not isinstance(kind, type) or not issubclass(kind, PreTrainedModel) or kind.config_class is not type(config):
@@ -449,7 +468,9 @@ def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedMode
             return kind
     bare: Any = None
     with suppress(ValueError):  # for some models transformers names a class that it does not have
-        bare = transformers.MODEL_MAPPING.get(type(config), None)
+        if of_sentences:
+            bare = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), None)
+        bare = bare or transformers.MODEL_MAPPING.get(type(config), None)
     if bare is None:
         source.refuse(f"is a {config.model_type}, for which transformers has no model without a task")
     return bare[0] if isinstance(bare, tuple) else bare
@@ -459,7 +480,14 @@ def _tokenizer(source: _Source) -> PreTrainedTokenizerBase | None:
     if not source.has(*_TOKENIZER_FILES):
         return None
     with source.refusing("has a tokenizer that cannot be loaded"):
-        return transformers.AutoTokenizer.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
+        local = {"local_files_only": True, "trust_remote_code": False}
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(source.folder, **local)
+        if sentence_vector_in(source.outermost, tokenizer).lower_case:
+            own = tokenizer.backend_tokenizer.normalizer
+            tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(
+                [normalizers.Lowercase(), *([own] if own else [])]
+            )
+        return tokenizer
 
 
 def _processor(

@@ -15,6 +15,7 @@ from .calls import IMPLEMENTATION
 from .devices import called, short
 from .images import ImageSettings
 from .modules import Kind, attention_modules, kinds_of_modules, lists_of_layers
+from .sentences import SentenceVector
 from .sizes import ModelSize
 from .tokens import whole_text
 
@@ -30,6 +31,10 @@ class Model:
     size        the memory that its files need; None for a model in memory
     processor   of a model that reads an image with a text; None for other models, and where its files are missing
     tower_of    the class of the network of two towers, such as "CLIPModel", whose text tower this is; None for other models
+    notes       whole sentences about this model that a reader of its numbers should know, such as weights in its files that
+                the network leaves out; empty for most models. Whoever loads a model adds to them with `dataclasses.replace`;
+                pages show them as plain text beside the choice of the model
+    sentence    how it makes one vector of a text
     """
 
     name: str
@@ -40,6 +45,8 @@ class Model:
     size: ModelSize | None = None
     tower_of: str | None = None
     processor: ProcessorMixin | None = None
+    notes: tuple[str, ...] = ()
+    sentence: SentenceVector = field(default_factory=SentenceVector)
 
     def __repr__(self) -> str:
         """The model in one line."""
@@ -131,6 +138,12 @@ class Model:
         # A tokenizer without a limit says 10^30.
         limit = getattr(self.tokenizer, "model_max_length", None)
         return int(limit) if limit is not None and limit < 10**9 else None
+
+    @property
+    def trained_tokens(self) -> int | None:
+        """The most tokens that its sentence vector was made for, if that is less than it can read; None otherwise."""
+        trained, limit = self.sentence.max_tokens, self.max_tokens
+        return trained if trained is not None and (limit is None or trained < limit) else None
 
     @cached_property
     def lists_of_layers(self) -> tuple[str, ...]:

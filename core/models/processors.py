@@ -73,8 +73,11 @@ def processed(name: str, processor: Any, image: NDArray[np.uint8], text: str) ->
         raise InputError("The text is blank. Type at least one word.", field="text")
     with tokenizing(name, text=text):
         written = _prompt(name, processor, text)
-        read = _read(name, processor, image, written)
-        unchanged = {"do_normalize": False, "do_rescale": False}
+        begin = processor.tokenizer.bos_token
+        # A chat template may write the beginning of the text itself, as in transformers' own apply_chat_template.
+        once = {"add_special_tokens": False} if begin and written != text and written.startswith(begin) else {}
+        read = _read(name, processor, image, written, **once)
+        unchanged = {"do_normalize": False, "do_rescale": False, **once}
         positive, negative = (_read(name, processor, ramp, written, **unchanged) for ramp in ramps(*image.shape[:2]))
     tiles = tiles_of(positive, negative, getattr(processor.image_processor, "merge_size", 1))
     return read, replace(tiles, image=small_image(image))

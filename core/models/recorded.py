@@ -37,6 +37,7 @@ class RecordedModel(Model):
     """A model as a file describes it: what a `Model` finds out by its network is said here.
 
     captures  whether the file holds queries, keys and values; otherwise only weights
+    is_sealed  whether the file is as it was written; False: it does not say
     devices   where the numbers of the file are now
     labels    for each recorded layer its number among all layers of the model, and what is special about it, in words
     """
@@ -46,6 +47,7 @@ class RecordedModel(Model):
     is_encoder_decoder: bool = False
     register_tokens: int = 0
     captures: bool = True
+    is_sealed: bool = False
     labels: Mapping[Kind, Sequence[tuple[int, str]]] = field(default_factory=dict)
 
     devices: ClassVar[tuple[str, ...]] = ("cpu",)
@@ -69,6 +71,7 @@ class RecordedModel(Model):
         return {
             "pieces": pieces,
             "special": sorted(tokens.all_special_ids),
+            "around": [list(ids) for ids in tokens.around],
             "bytes": tokens.in_bytes,
             "words": tokens.marks,
         }

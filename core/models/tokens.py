@@ -15,16 +15,15 @@ from types import MappingProxyType
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
-from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ..errors import InputError
+from ..pieces import bytes_as_text
 from ..record_pass import spelling
 
 NOT_THERE = (
     "the pass was opened from a file, which holds what its heads did and not the model. Load the model with load_model, and "
     "capture the text again."
 )
-_BYTE_OF = {letter: byte for byte, letter in bytes_to_unicode().items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +36,14 @@ class RecordedTokens:
     all_special_ids  the numbers of those that are special
     in_bytes         whether they are spelled in GPT-2's alphabet of bytes
     marks            how pieces tell where words begin: see core.models.words
+    around           what the tokenizer puts before and after every text
     """
 
-    pieces: Mapping[int, str]
+    pieces: Mapping[int, str | None]
     all_special_ids: Collection[int]
     in_bytes: bool
     marks: str
+    around: tuple[Sequence[int], Sequence[int]] = ((), ())
     is_fast: bool = True
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
@@ -68,7 +69,7 @@ def token_texts(tokenizer: PreTrainedTokenizerBase | RecordedTokens | None, ids:
             return f"‹token {token}›"
         if token in special:
             return piece
-        return _bytes_as_text(piece) if byte_level else piece.replace("▁", " ")
+        return bytes_as_text(piece) if byte_level else piece.replace("▁", " ")
 
     tokens = [int(token) for token in ids]
     texts = {token: text(token) for token in set(tokens)}
@@ -107,14 +108,3 @@ def spelled(tokenizer: PreTrainedTokenizerBase | RecordedTokens) -> tuple[bool, 
 def vocabulary(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, int]:
     """Every piece of the vocabulary with its number; cached, because the tokenizer needs milliseconds to list them."""
     return MappingProxyType(tokenizer.get_vocab())
-
-
-def _bytes_as_text(piece: str) -> str:
-    try:
-        data = bytes(_BYTE_OF[letter] for letter in piece)
-    except KeyError:
-        return piece  # a token that was added as plain text
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return f"‹{data.hex(' ').upper()}›"

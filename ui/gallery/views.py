@@ -148,7 +148,7 @@ CARDS = {
     ),
     "patching": Card(
         title="Patching a pronoun",
-        claim="18% of the way",
+        claim="19% of the way",
         sentence="“It” is the tired animal, or the wide street. In turn, each head takes its output from the other sentence.",
         where=f"Head {PATCHED} of {SENTENCE_MODEL}, patched",
         page="what_if",

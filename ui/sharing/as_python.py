@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import streamlit as st
 
@@ -17,7 +16,6 @@ from ui.shown import PageContents
 
 NOTEBOOK = "application/x-ipynb+json"
 WIDE = 88  # characters of an import in one line
-FOLDER = Path(__file__).parents[2]  # Headlight's own
 
 
 def show_as_python(shown: PageContents) -> None:
@@ -27,13 +25,14 @@ def show_as_python(shown: PageContents) -> None:
         st.caption("There is no Python for what this page shows now.")
         return
     st.code(in_one(cells), language="python")
-    # Whoever visits from this computer finds Headlight in this folder.
-    where, files = str(FOLDER) if st.context.ip_address is None else ".", list(shown.recorded.files.values())
     facts = about(shown)
-    make = for_its_visitor(partial(to_notebook, cells, shown.title, facts, where=where, files=files))
+    files = list(shown.recorded.files.values())
+    make = for_its_visitor(partial(to_notebook, cells, shown.title, facts, files=files))
     name, icon = file_name(facts, shown.title, ".ipynb"), ":material/book_2:"
     st.download_button("Notebook", make, name, NOTEBOOK, key=state.SAVE_NOTEBOOK, icon=icon, on_click="ignore")
-    st.caption("The notebook installs `headlight` first. Elsewhere, run `pip install .` in Headlight's own folder.")
+    st.caption(
+        "The notebook first installs `headlight`. Put it into Headlight's own folder, or name that in its first cell."
+    )
 
 
 def cells_of(shown: PageContents) -> list[str]:

@@ -10,6 +10,7 @@ import streamlit as st
 
 from core import InputError
 from core.attention.matrix_files import MAX_SCORES
+from core.exporting.about import without_folder
 from core.exporting.exhibit import ENDING, Drawing, Exhibit, Upload, write
 from core.exporting.kept_heads import KeptHead
 from ui import links, passes, state
@@ -19,6 +20,8 @@ from ui.requests import HeadRequest
 from ui.sharing.pictures import offered
 from ui.sharing.provenance import about, file_name
 from ui.shown import PageContents
+
+NAMES_OF_FILES = (state.MODEL, state.OTHER_MODEL, state.RUN)  # fields in which a path may stand
 
 
 def show_exhibit(shown: PageContents) -> None:
@@ -60,7 +63,8 @@ def file_of(shown: PageContents, address: dict[str, tuple[str, ...]], uploads: d
 
 
 def full_address(shown: PageContents) -> dict[str, tuple[str, ...]]:
-    """Return the whole address, with the opening values that an address leaves out, because these may change."""
+    """Return the whole address, with the opening values that an address leaves out, because these may change; files and folders
+    of this machine by their names alone."""
     address = {name: tuple(words) for name, words in links.here().items()}
     if (of := shown.of) is not None:
         text = of.text
@@ -68,7 +72,8 @@ def full_address(shown: PageContents) -> dict[str, tuple[str, ...]]:
         address |= {state.DTYPE: (text.model.dtype,), state.DEVICE: (text.model.device,)}
         address |= {state.LAYER: (str(of.layer),), state.HEAD: (str(of.head),)}
         address |= {name: (words,) for name, words in in_address(text.target).items()}
-    return address
+    places = {name: tuple(map(without_folder, address[name])) for name in NAMES_OF_FILES if name in address}
+    return address | places
 
 
 def _requests(shown: PageContents) -> dict[str, HeadRequest]:

@@ -98,7 +98,7 @@ def show_generation(fields: InputFields) -> None:
         request = WritingRequest(text, chat, sampling)
         return request, writing.written_after(request).first(most)
 
-    begun = read_or_say(fields, begin)
+    begun = read_or_say(fields, begin, lambda begun: begun[1].so_far().notes)
     if begun is None:
         return
     request, tokens = begun

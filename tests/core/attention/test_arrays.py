@@ -13,6 +13,8 @@ import transformers as t
 from core import InputError
 from core.attention import matrix_files
 from core.attention.arrays import attention_arrays
+from core.models.tokens import token_texts
+from tests.conftest import TEXTS
 from tests.core.tiny_models import SMALL, randomised
 
 
@@ -188,3 +190,30 @@ def test_a_missing_file(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         attention_arrays(tmp_path / "nothing.npz")
     assert matrix_files.MAX_WEIGHTS_BYTES > 10**9
+
+
+@pytest.mark.parametrize("name", ["minilm", "smollm"])
+def test_tokens_of_a_vocabulary_are_shown_as_the_program_shows_them(name, request):
+    """convert_ids_to_tokens, to which the error about tokens refers, gives "Ġis"."""
+    model = request.getfixturevalue(name)
+    for text in (*TEXTS, "a \n\n  b\t€ 𝛼"):
+        ids = model.tokenizer(text)["input_ids"]
+        pieces = model.tokenizer.convert_ids_to_tokens(ids)
+        weights = np.full((1, len(ids), len(ids)), 1 / len(ids))
+        assert attention_arrays(weights, pieces).query_tokens == token_texts(model.tokenizer, ids)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (["▁The", "▁cap", "ital", "<s>"], [" The", " cap", "ital", "<s>"]),
+        (["Ġorġ", "u", "Ġużi"], ["Ġorġ", "u", "Ġużi"]),
+        (["user", "Ċ", "Hi"], ["user", "\n", "Hi"]),
+        (["Ċar", "é", ""], ["Ċar", "é", ""]),
+        ([" The", "Ġcap"], [" The", "Ġcap"]),
+        (["The", "ĠĊ", "ĠÃ", "©"], ["The", " \n", "‹20 C3›", "‹A9›"]),
+        (["<|im_start|>", "Ġ<b>", "｜x｜"], ["<|im_start|>", " <b>", "｜x｜"]),
+    ],
+)
+def test_texts_stay_as_they_are(given, shown):
+    assert list(attention_arrays(np.full((len(given), len(given)), 1 / len(given)), given).key_tokens) == shown

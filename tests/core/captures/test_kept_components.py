@@ -206,7 +206,7 @@ CHANGES = {
     "whole numbers": (_array("self.1.key.1", lambda array: array.int()), "holds int32"),
     "one component twice": (_array("self.1.key.1.parts", lambda array: array * 0), "does not fit it"),
     "components beyond": (_array("self.1.key.1.parts", lambda array: array + 90), "that are not there"),
-    "components below 0": (_array("self.1.key.1.parts", lambda array: array - 9), "that are not there"),
+    "components below 0": (_array("self.1.key.1.parts", lambda array: array - 9), "not from 0 to 2,147,483,647"),
     "names of components": (_array("self.1.key.1.parts", lambda array: array.double()), "holds float64"),
     "positions": (_array("final.whole", lambda array: array.repeat(2, 1)), "does not fit it"),
     "no tokens": (_array("tokens", lambda array: array[:0].clone()), "at least 1"),

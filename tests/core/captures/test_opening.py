@@ -21,11 +21,12 @@ from core import (
     open_capture,
 )
 from core.captures.__main__ import main
+from core.captures.unchecked import unchecked
 from core.exporting.kept_heads import KeptHead
 from core.heads.views import HeadView, ViewMatrix
 from core.models.words import token_classes
 from core.notebook import bundles
-from core.record_pass import FORMAT, PassFile
+from core.record_pass import FORMAT, SEAL, PassFile, sealed
 from tests.conftest import TEXTS
 from tests.core.tiny_models import number_words, tiny
 from tests.core.tiny_seeing import PLACES, seeing
@@ -137,7 +138,7 @@ def _lines(**sides):
 
 
 IMAGES = {
-    "image of another shape": (lambda arrays, _: _put(arrays, "image", torch.zeros(5, 5, 4)), "holds F32"),
+    "image of another shape": (lambda arrays, _: _put(arrays, "image", torch.zeros(5, 5, 4)), "holds float32"),
     "image of four colours": (
         lambda arrays, _: _put(arrays, "image", torch.zeros(5, 5, 4, dtype=torch.uint8)),
         "is not red, green and blue of at most 512",
@@ -233,13 +234,14 @@ def test_a_mask_of_any_shape_and_an_additive_one_with_numbers_in_it():
 
 
 def changed(file, change):
-    """The file with other arrays."""
+    """The file with other arrays or another description, sealed anew, as whoever wrote it so would have."""
     with safe_open(file, "pt") as opened:
         about = opened.metadata()
     arrays = {name: array.clone() for name, array in load_file(file).items()}
     content = json.loads(about[FORMAT])
-    about[FORMAT] = json.dumps(change(arrays, content) or content)
-    save_file(arrays, file, about)
+    content = change(arrays, content) or content
+    content.pop(SEAL, None)
+    save_file(arrays, file, {FORMAT: sealed(json.dumps(content), arrays)})
     return file
 
 
@@ -316,6 +318,35 @@ CHANGES = {
     "tokens that never end": (_said("vocabulary", "pieces", to={"5": "x" * 2_000}), "at most 1,000 characters"),
     "tokens by names": (_said("vocabulary", "pieces", to={"²": "x"}), "no table of tokens"),
     "edits that are none": (_said("edits", to=["format the disk"]), "edits cannot be read"),
+    "a token of the text that has no piece": (
+        _array("input_ids", lambda array: array.clone().fill_(99)),
+        "its vocabulary lacks token 99, a token of the text",
+    ),
+    "likely next tokens without pieces": (
+        lambda _, content: content["vocabulary"].update(pieces={str(token): "x" for token in (3, 4, 5, 6, 8, 9, 17)}),
+        "one of the most probable next tokens",
+    ),
+    "no tokens": (lambda arrays, _: _put(arrays, "input_ids", None), "neither the tokens of a text nor an image"),
+    "tokens that are fractions": (_array("input_ids", lambda array: array.float()), "“input_ids” holds float32"),
+    "tokens of 40 bits": (_array("input_ids", lambda array: array + 2**40), "not from 0 to 2,147,483,647"),
+    "no logits": (lambda arrays, _: _put(arrays, "logits", None), "does not hold what it says that its model gives"),
+    "logits of a model that predicts nothing": (_said("model", "predicts", to=False), "does not hold what it says"),
+    "an encoder that is not there": (_said("model", "both", to=True), "says that its model has an encoder"),
+    "a dtype that allows more rounding": (
+        _said("model", "dtype", to="bfloat16"),
+        "its outputs are in another precision",
+    ),
+    "another soft cap": (_said(*LAYER, "label", to="soft cap 7"), "is called “soft cap 7” and is not that"),
+    "sinks that are not there": (_said(*LAYER, "label", to="sinks"), "is called “sinks” and is not that"),
+    "two layers of one number": (_said("calls", "self", 1, "layer", to=0), "do not rise"),
+    "edits of a plain pass": (_said("edits", to=["mute 0.1"]), "its edits are not the changes of its heads"),
+    "edits of a layer beyond": (_said("edits", to=["mute 7"]), "its edits do not fit its layers"),
+    "special tokens that are not there": (_said("vocabulary", "special", to=[99]), "special tokens that are not in it"),
+    "an array more": (
+        lambda arrays, _: arrays.update(more=torch.zeros(1)),
+        "“more”, of which its description says nothing",
+    ),
+    "another pooling": (_said("model", "sentence", "pooling", to=["median"]), "how its model makes a sentence vector"),
     "a head that is not there": (
         _said(*LAYER, "edits", to=[{"head": 9}]),
         "no head 9: they run from 0 to 3",
@@ -331,6 +362,121 @@ def test_a_file_that_somebody_has_changed_is_refused_in_words(case, file):
         open_capture(changed(file, change))
     assert error.value.field == "file"
     assert message in str(error.value)
+
+
+OTHERS = {
+    "fewer vectors": ("BERT", _array("vectors", lambda array: array[:-1].clone()), "its vectors do not fit its tokens"),
+    "an edit of another head": (
+        "edited",
+        lambda _, content: _renamed(content, "0.1", "0.3"),
+        "not the changes of its heads",
+    ),
+    "another factor": (
+        "edited",
+        lambda _, content: _renamed(content, "scale 2", "scale 3"),
+        "not the changes of its heads",
+    ),
+    "another window": (
+        "edited",
+        lambda _, content: _renamed(content, "window 2", "window 3"),
+        "not the changes of its heads",
+    ),
+    "another pattern": (
+        "edited",
+        lambda _, content: _renamed(content, "previous", "first"),
+        "not the changes of its heads",
+    ),
+    "no edits": ("edited", _said("edits", to=[]), "not the changes of its heads"),
+    "a muted head that gives something": (
+        "edited",
+        _array("self.0.instead.1", lambda array: array + 1),
+        "not the changes of its heads",
+    ),
+}
+
+
+def _renamed(content, before, after):
+    lines = [line.replace(before, after) for line in content["edits"]]
+    assert lines != content["edits"]
+    return content | {"edits": lines}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_a_file_says_twice_is_compared(case, file):
+    name, change, message = OTHERS[case]
+    (taken("Llama", EDITS) if name == "edited" else taken(name)).save(file)
+    with pytest.raises(InputError, match=message):
+        open_capture(changed(file, change))
+
+
+def test_a_file_without_vectors_says_so(file):
+    taken("BERT").save(file)
+    opened = open_capture(changed(file, lambda arrays, _: _put(arrays, "vectors", None)))
+    with pytest.raises(InputError, match="this pass holds no vectors"):
+        _ = opened.sentence_vector
+
+
+def test_edits_that_read_another_text_are_compared_too(file):
+    edits = Edits(
+        patch_heads={(0, 1)}, patch_from="7 7 8 9 3 4 5 6", mean_heads={(1, 2)}, mean_over="5 6", softmax={1: "sigmoid"}
+    )
+    saved = taken("Llama", edits)
+    saved.save(file)
+    assert_the_same(saved, open_capture(file))
+    with pytest.raises(InputError, match="not the changes of its heads"):
+        open_capture(changed(file, lambda _, content: _renamed(content, "sigmoid", "hardmax")))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+def test_tokens_are_whole_numbers_of_any_width(dtype, file):
+    saved = taken("Gemma 2")
+    saved.save(file)
+    whole = ("input_ids", "runs.0")
+    opened = open_capture(
+        changed(file, lambda arrays, _: arrays.update({name: arrays[name].to(getattr(torch, dtype)) for name in whole}))
+    )
+    assert opened.input_ids == saved.input_ids
+    assert opened.certificate(0, 0).holds
+
+
+def test_any_number_or_word_that_is_changed_afterwards_is_noticed(file, capsys):
+    saved = taken("Gemma 2")
+    saved.save(file)
+    with safe_open(file, "pt") as opened:
+        about, arrays = opened.metadata(), load_file(file)
+    for name, array in arrays.items():
+        other = array.clone()
+        other.view(-1)[-1] += 1
+        save_file(arrays | {name: other}, file, about)
+        with pytest.raises(InputError, match="it was changed after it was written"):
+            open_capture(file)
+    save_file(arrays, file, {FORMAT: about[FORMAT].replace('"revision": "in memory"', '"revision": "in_memory"')})
+    with pytest.raises(InputError, match="it was changed after it was written"):
+        open_capture(file)
+    content = json.loads(about[FORMAT])
+    del content[SEAL]
+    save_file(arrays, file, {FORMAT: json.dumps(content)})
+    assert main(["check", str(file)]) == 0
+    assert "whether it is as it was written, which it does not say" in capsys.readouterr().out
+
+
+def test_what_only_the_model_could_confirm_is_listed(file, capsys):
+    """Whatever can be changed without being noticed is in the list."""
+    unnoticed = {
+        "the vectors, and how they make a sentence vector": ("BERT", _array("vectors", lambda array: array * -5)),
+        "the tokens and their texts": ("BERT", _array("input_ids", lambda array: array.flip(0))),
+        "the logits": ("Gemma 2", _array("logits", lambda array: array + array.roll(1))),
+        "the model's name and revision": ("Gemma 2", _said("model", "name", to="another")),
+        "labels of layers": ("BERT", _said(*LAYER, "label", to="sliding window 4")),
+        "queries, keys and values": ("BERT", _array("self.0.query", lambda array: array)),
+        "the image, and where tokens lie on it": ("ViT", _said("grid", to=[9, 1])),
+    }
+    for part, (name, change) in unnoticed.items():
+        image = {"image": np.zeros((12, 12, 3))} if name == "ViT" else {}
+        (capture(load_model(tiny(name)), **image) if image else taken(name)).save(file)
+        assert main(["check", str(changed(file, change))]) == 0
+        assert part in capsys.readouterr().out.splitlines()[-1]
+    assert unchecked(taken("BERT")) == ""
 
 
 def _with_header(header, rest=b"", length=None):
@@ -373,8 +519,8 @@ BAD = {
         "where its “a” is",
     ),
     "another dtype": (
-        _with_header(ABOUT | {"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"0"),
-        "holds U8",
+        _with_header(ABOUT | {"a": {"dtype": "BOOL", "shape": [1], "data_offsets": [0, 1]}}, b"0"),
+        "holds BOOL",
     ),
     "nothing in it": (_with_header(ABOUT), "not lists of layers by kind"),
     "NaN in the description": (

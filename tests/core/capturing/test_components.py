@@ -141,6 +141,54 @@ def assert_all_reach_the_end(components):
             assert gradient.any(), (one.role, one.where, one.number)
 
 
+# The last matrix of the MLP of the last layer in a network's own names, of those in which it has a bias.
+LAST = {
+    "BERT": "encoder.layer.1.output.dense",
+    "RoBERTa": "encoder.layer.1.output.dense",
+    "ELECTRA": "encoder.layer.1.output.dense",
+    "DistilBERT": "transformer.layer.1.ffn.lin2",
+    "GPT-2": "transformer.h.1.mlp.c_proj",
+    "GPT-NeoX": "gpt_neox.layers.1.mlp.dense_4h_to_h",
+    "OPT": "model.decoder.layers.1.fc2",
+    "Phi": "model.layers.1.mlp.fc2",
+    "BART": "model.decoder.layers.1.fc2",
+    "Marian": "model.decoder.layers.1.fc2",
+    "ViT": "layers.1.mlp.fc2",
+}
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_the_bias_of_the_last_matrix_of_an_mlp_is_a_bias_in_every_architecture(name):
+    """What the row of an MLP adds to the last stream is the product with that matrix alone, as a plain hook sees it."""
+    both, seen = tiny_taken_apart(name), []
+    network = both.taken.model.network
+    matrix = network.get_submodule(LAST[name])
+    with torch.inference_mode(), ExitStack() as stack:
+        stack.callback(matrix.register_forward_hook(lambda _, __, gave: seen.append(gave)).remove)
+        capture(both.taken.model, **inputs_of(both.taken.model))
+    (gave,), components = seen, both.taken.components
+    direction = torch.randn(components.final.shape, generator=torch.Generator().manual_seed(0))
+    with torch.enable_grad():
+        owed = components.owed((components.final * direction).sum())
+    last = components.held[-1].transposed(direction)
+    mlps = {
+        id(one.tensor): float(share.sum())
+        for one, share in zip(components.written, owed, strict=True)
+        if one.role == "mlp"
+    }
+    assert float(((gave - matrix.bias) * last).sum().detach()) == pytest.approx(
+        [*mlps.values()][-1], rel=1e-4, abs=1e-5
+    )
+    biases = [
+        share
+        for one, share in zip(components.written, owed, strict=True)
+        if one.role == "bias" and torch.equal(one.tensor, matrix.bias)
+    ]
+    assert float((matrix.bias @ last.flatten(0, -2).sum(dim=0)).detach()) == pytest.approx(
+        float(biases[-1]), rel=1e-4, abs=1e-5
+    )
+
+
 @pytest.mark.parametrize("name", TINY)
 def test_held_norms_are_the_norms(name):
     components = tiny_taken_apart(name).taken.components

@@ -67,6 +67,15 @@ def test_a_run_that_another_version_has_begun_is_refused_in_words(tmp_path):
     assert refused.value.field == "out"
 
 
+def test_job_json_names_no_folders_of_the_machine():
+    of_run = Job("/home/somebody/model", "revision", "/home/somebody/texts", {}, OTHER)
+    assert "somebody" not in of_run.json("corpus")
+    kept = json.loads(of_run.json("corpus"))
+    assert (kept["model"], kept["folder"]) == ("model", "texts")
+    there = json.loads(replace(of_run, model="org/name", folder="s3://bucket/texts").json("corpus"))
+    assert (there["model"], there["folder"]) == ("org/name", "s3://bucket/texts")
+
+
 def job(model: str, of_run: RunSettings) -> str:
     return Job(model, "revision", "folder", {"torch": "2"}, of_run).json("corpus")
 

@@ -13,9 +13,7 @@ HOSTILE = 'a "file".npz\nimport os'
 
 
 def notebook(cells, **more):
-    made = nbformat.reads(
-        to_notebook(cells, "Step by step", {"text": "<b>"}, where="/some where/{x}", **more), as_version=4
-    )
+    made = nbformat.reads(to_notebook(cells, "Step by step", {"text": "<b>"}, **more), as_version=4)
     nbformat.validate(made)
     return made
 
@@ -26,7 +24,7 @@ def test_it_is_a_notebook_with_a_cell_for_each_part_and_its_origin_inside():
     assert [cell.source for cell in made.cells[2:]] == ["x = 1", "x + 1"]
     assert made.metadata.headlight == {"text": "<b>"}
     assert made.metadata.kernelspec.name == "python3"
-    assert "headlight = '/some where/{x}'" in made.cells[1].source
+    assert 'headlight = "."' in made.cells[1].source
 
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
@@ -42,3 +40,13 @@ def test_files_that_belong_beside_it_are_named_and_stay_text():
     opening = notebook(["x = 1"], files=[HOSTILE]).cells[2].source
     assert opening.splitlines() == [f"# To be put beside this notebook: {HOSTILE!r}", "x = 1"]
     assert json.dumps(opening)
+
+
+def test_it_names_files_and_folders_of_this_machine_without_their_folders(tmp_path):
+    """Also where a text of a program is long, and so a variable. What only looks like a path stays."""
+    (folder := tmp_path / "a model").mkdir()
+    cells = [f"text = {str(folder)!r}\nmodel = load_model(text)", "capture(model, '/no/such/file')"]
+    made = notebook(cells)
+    assert str(tmp_path) not in json.dumps(made)
+    assert made.cells[2].source.startswith("# To be put beside this notebook: 'a model'\ntext = 'a model'\n")
+    assert made.cells[3].source == cells[1]

@@ -709,6 +709,21 @@ def test_a_hub_id_that_was_fetched_before_needs_no_network(hub: Hub, tmp_path: P
     assert load_model("someone/bert").revision == COMMIT
 
 
+def test_the_pooling_of_a_hub_id_is_fetched_too(hub: Hub, tmp_path: Path) -> None:
+    hub.repositories["someone/sentences"] = folder = saved("BertModel", BERT, tmp_path / "sentences")
+    home = "sentence_transformers.models."
+    modules = [{"type": f"{home}Transformer", "path": ""}, {"type": f"{home}Pooling", "path": "1_Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
+    (folder / "1_Pooling" / "code.py").write_text("raise SystemExit")
+    assert load_model("someone/sentences").sentence.pooling == ("max",)
+    assert "1_Pooling/code.py" not in hub.fetched
+    hub.shutdown()
+    hub.server_close()
+    assert load_model("someone/sentences").sentence.pooling == ("max",)
+
+
 def test_a_hub_id_that_does_not_exist(hub: Hub) -> None:
     message = refusal("someone/nothing")
     assert "someone/nothing was not found on the Hugging Face hub" in message

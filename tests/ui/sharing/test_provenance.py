@@ -1,5 +1,9 @@
 """What stands above a picture about where its numbers come from; all of it stays in the file."""
 
+from types import SimpleNamespace
+
+from ui import links, state
+from ui.sharing.exhibit import full_address
 from ui.sharing.provenance import lines
 
 ABOUT = {
@@ -25,3 +29,11 @@ def test_model_and_text_and_the_hash_are_chosen_one_by_one():
 
 def test_a_page_without_a_model_has_its_name_and_no_hash():
     assert lines({"page": "Softmax"}, with_text=True, with_hash=True) == ["Softmax"]
+
+
+def test_an_exhibit_names_a_model_on_this_machine_without_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    here = {state.MODEL: (str(tmp_path / "model"),), state.OTHER_MODEL: ("org/name",), state.TEXT: (str(tmp_path),)}
+    monkeypatch.setattr(links, "here", lambda: here)
+    address = full_address(SimpleNamespace(of=None))
+    assert address == here | {state.MODEL: ("model",)}  # a text is a text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -12,12 +13,14 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, InputError, Model
+from core.captures.unchecked import unchecked
 from core.capturing.weights_only import WeightsOnly
 from core.heads.examples import FRANCE
+from core.models.added_tokens import without_added
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, all_inputs, target_ids
 from core.models.recorded import RecordedModel
-from ui import models, passes, state
+from ui import links, models, passes, state
 from ui.allowed import model_help
 from ui.calls import uploaded
 from ui.controls.fields import text_area, text_line, tick, upload, uploaded_file
@@ -149,7 +152,7 @@ def choose_text(
         return None
     model = fields.model
     if not QUERIES_AND_KEYS.is_met(model):
-        exposed = read_or_say(fields, _exposed)
+        exposed = read_or_say(fields, _exposed, lambda read: read[1].notes)
         if exposed is not None:
             (on_weights or _show_exposed)(*exposed, fields.head_place)
         return None
@@ -157,7 +160,8 @@ def choose_text(
     def read(request: TextRequest) -> tuple[TextRequest, Capture | None]:
         return request, run_pass(request, model, max_tokens, measuring=measuring)
 
-    request, capture = read_or_say(fields, read) or (fields.request, None)
+    passed = read_or_say(fields, read, lambda read: () if read[1] is None else read[1].notes)
+    request, capture = passed or (fields.request, None)
     if capture is None:
         return None
     if more:
@@ -228,7 +232,8 @@ def _recorded_text(chosen: ModelChoice) -> TextRequest:
     shortened = text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…"
     of_image = "" if is_text.all() else "The file also holds an image. "
     st.caption(
-        f"Text of the file: {quoted(shortened)}. {of_image}To read another text or change a head, load the model itself."
+        f"Text of the file: {quoted(shortened)}. {of_image}To read another text or change a head, load the model itself. "
+        f"{unchecked(capture)}"
     )
     return TextRequest(chosen, "")
 
@@ -268,22 +273,87 @@ def _with_second_text(request: TextRequest, model: Model, problem: DeltaGenerato
     return None
 
 
-def read_or_say(fields: InputFields, read: Callable[[TextRequest], Result]) -> Result | None:
-    """Read the text. If that fails, say so beside the field, offer to cut a text that is too long, and return None."""
+def read_or_say(
+    fields: InputFields, read: Callable[[TextRequest], Result], notes_of: Callable[[Result], Sequence[str]]
+) -> Result | None:
+    """Read the text, and say beside its field what is to be known of it. If that fails, say so there, and return None. Offer to
+    cut a text that is too long.
+
+    notes_of  the notes of a pass in what was read
+    """
     with fields.beside_text:  # a note that comes and goes would push everything below it aside
         try:
-            try:
-                return read(fields.request)
-            except TooLongError as error:
-                show_error(error)
-                is_fixed = fields.request.model.is_recorded  # nothing of a pass can be cut
-                if is_fixed or not tick(f"Keep only the first {error.limit:,} tokens", state.TRUNCATE):
-                    return None
-                return read(replace(fields.request, keep=error.limit))
+            trained = _exceeded(fields)
+            # A note explains the box that is ticked, so it stands above it.
+            above = nullcontext() if trained is None else st.container(gap=None)
+            result = _read_or_cut(fields, read, trained)
+            if result is not None:
+                texts = {state.TEXT: fields.request.text, state.PAIR: fields.request.pair or ""}
+                with above:
+                    show_notes(fields.model, notes_of(result), texts)
+            return result
         except InputError as error:
             with fields.beside_model if error.field in ("model", "dtype") else fields.beside_text:
                 show_error(error)
             return None
+
+
+def _read_or_cut(fields: InputFields, read: Callable[[TextRequest], Result], trained: int | None) -> Result | None:
+    """Read the text, or its first tokens if it is too long and that is wished. None after saying that it is too long.
+
+    trained  how many tokens the model was made for, if the text has more
+    """
+    request = fields.request
+    if trained is not None and tick(_keep_first(trained), state.TRUNCATE):
+        return read(replace(request, keep=trained))
+    try:
+        return read(request)
+    except TooLongError as error:
+        show_error(error)
+        is_fixed = trained is not None or request.model.is_recorded  # nothing of a pass can be cut
+        if is_fixed or not tick(_keep_first(error.limit), state.TRUNCATE):
+            return None
+        return read(replace(request, keep=error.limit))
+
+
+def _keep_first(tokens: int) -> str:
+    return f"Keep only the first {tokens:,} tokens"
+
+
+def _exceeded(fields: InputFields) -> int | None:
+    """The number of tokens that the model was made for, if the text has more."""
+    request, trained = fields.request, fields.model.trained_tokens
+    if trained is None or request.model.is_recorded:
+        return None
+    models.check_characters(request.text, request.pair)
+    inputs = all_inputs(fields.model, request.text, pair=request.pair, max_tokens=trained + 1, truncate=True)
+    return trained if inputs["input_ids"].shape[1] > trained else None
+
+
+def show_notes(model: Model, notes: Sequence[str], texts: Mapping[str, str]) -> None:
+    """Say what is to be known of a pass, and offer to take out of its texts what the tokenizer adds by itself.
+
+    texts  by the keys of their fields
+    """
+    if notes:
+        st.caption(f":material/info: {plain(' '.join(notes))}")
+    if not notes or model.tokenizer is None or isinstance(model, RecordedModel):
+        return
+    without = {key: without_added(model.tokenizer, text) for key, text in texts.items() if text.strip()}
+    changed = {key: text for key, text in without.items() if text.strip() and text != texts[key]}
+    if changed:
+        st.button(
+            "Take it out of the text",
+            key=state.one_of(state.TAKE_OUT, next(iter(changed))),
+            on_click=_put_texts,
+            args=(changed,),
+        )
+
+
+def _put_texts(texts: Mapping[str, str]) -> None:
+    for key, text in texts.items():
+        links.put(key, text)
+    forget_places()
 
 
 def run_pass(

@@ -34,7 +34,7 @@ from ui.views.needs import QUERIES_AND_KEYS, TEXTS, missing, needs
 from ui.views.numbers import of_pair
 from ui.views.sources.heads import ChosenHead, RealHead, opening_head
 from ui.views.sources.models import read_model
-from ui.views.sources.passes import run_pass
+from ui.views.sources.passes import run_pass, show_notes
 from ui.views.what_if import results
 
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -138,6 +138,7 @@ def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     request = replace(real.request, text=text)
     with problem:
         capture = run_pass(request, real.capture.model)
+        show_notes(real.capture.model, () if capture is None else capture.notes, {state.OTHER_TEXT: text})
     return None if capture is None else replace(real, request=request, capture=capture)
 
 

@@ -44,7 +44,7 @@ OF_TOKEN = (
 )
 OF_VECTOR = (
     "1 − cosine",
-    "1 − cosine of the sentence vectors (the mean over all tokens of the last hidden state): 0 where nothing changes.",
+    "1 − cosine of the sentence vectors ({}): 0 where nothing changes.",
 )
 
 DIRECT = "Direct contribution"
@@ -74,7 +74,7 @@ def show_effects(real: RealHead) -> None:
             _show_heads(real, request, label, token)
         else:
             _show_bars(real, request, label)
-        st.caption(f"{WORDS[taken_away]} {unit}")
+        st.caption(f"{WORDS[taken_away]} {unit.format(real.capture.model.sentence.in_words)}")
 
 
 def _choose_token(capture: Capture) -> NextToken:

@@ -110,7 +110,7 @@ def show_path(fields: InputFields) -> None:
         path = run(results.path.task(PathRequest(of, hops)), "Following the answer", 1)
         return None if path is None else (capture, of, path)
 
-    followed = read_or_say(fields, follow)
+    followed = read_or_say(fields, follow, lambda followed: followed[0].notes if followed else ())
     if followed is None:
         return
     capture, of, path = followed

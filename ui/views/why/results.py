@@ -51,7 +51,7 @@ def _number(of: AnswerRequest, capture: Capture) -> Tensor:
 
 def _like(of: AnswerRequest) -> Capture:
     """The pass over the text with which the sentence is compared."""
-    return captured(TextRequest(of.text.model, of.like))
+    return captured(TextRequest(of.text.model, of.like, keep=of.text.keep))
 
 
 @cached(Store(8))

@@ -1,0 +1,32 @@
+"""Pieces of a vocabulary as a person reads them: "ĠcafÃ©", in GPT-2's alphabet of bytes, is " café", and "▁is" is " is"."""
+
+from collections.abc import Sequence
+
+# Bytes that are printable characters stand for themselves; the others follow from 256 on (Radford et al. 2019, section 2.2).
+_PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(256 + place): byte for place, byte in enumerate(_OTHERS)}
+
+
+def bytes_as_text(piece: str) -> str:
+    """A piece in GPT-2's alphabet; a part of a character as its bytes: "‹C3›"."""
+    try:
+        data = bytes(BYTE_OF[letter] for letter in piece)
+    except KeyError:
+        return piece  # a token that was added as plain text
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"‹{data.hex(' ').upper()}›"
+
+
+def as_texts(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Tokens as a tokenizer's `convert_ids_to_tokens` gives them, as texts. Tokens that are texts already stay as they are: a
+    blank is in one of them, or no piece begins like one of a vocabulary."""
+    if any(" " in token for token in tokens):
+        return tuple(tokens)
+    # Ġ also begins words of Maltese, and Ċ too, which is a line break where it stands alone.
+    first = [token for token in tokens if token[:1] == "Ġ" or {*token} == {"Ċ"}]
+    if first and all(set(token) <= BYTE_OF.keys() and "\x7f" not in bytes_as_text(token) for token in first):
+        return tuple(map(bytes_as_text, tokens))
+    return tuple(token.replace("▁", " ") for token in tokens)
