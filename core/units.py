@@ -36,3 +36,13 @@ def small_number(value: float) -> str:
         return f"{value:z.2g}".replace("-", "−")
     digits, _, power = f"{value:.1e}".partition("e")
     return f"{digits}×10{str(int(power)).translate(_RAISED)}".replace("-", "−") if power else digits  # none of NaN
+
+
+def in_rounding_errors(count: float) -> str:
+    """How far two numbers are apart, in units of one rounding error: "0.0043 of one rounding error", "3.1 rounding errors"."""
+    return f"{small_number(count)} of one rounding error" if count < 1 else f"{small_number(count)} rounding errors"
+
+
+def distance_in_words(number: float) -> str:
+    """A distance between vectors or distributions: three decimals, or two digits where it is smaller."""
+    return f"{number:.3f}" if number == 0 or number >= 0.001 else small_number(number)

@@ -4,7 +4,7 @@ from ui.views.common import show_heading
 from ui.views.generation import show_generation
 from ui.views.sources.passes import choose_request
 
-show_heading("Generation", "Where each new token looks while a model writes.")
+show_heading("Generation", "Where each new token looks.")
 asked = choose_request(writes=True, images=True)
 if asked is not None:
     show_generation(asked)

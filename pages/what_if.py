@@ -24,7 +24,7 @@ VIEWS = {
 
 title, views = st.columns([5, 7], vertical_alignment="bottom")
 with title:
-    show_heading("What if", "Change what heads do, and see what the model then does.")
+    show_heading("What if", "Change heads, see what follows.")
 with views, st.container(horizontal_alignment="right"):
     names = {word: name for word, (name, _) in VIEWS.items()}
     view = menu("View", state.VIEW, names, look="buttons", label_visibility="collapsed")

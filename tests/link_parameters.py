@@ -205,7 +205,7 @@ def _named(word: str, one: Parameter) -> str:
 
 def table(found: dict[str, Found]) -> str:
     """A row a name; where pages differ in its values, each says its own."""
-    rows = ["| name | pages | what it is | values |", "| --- | --- | --- | --- |"]
+    rows = ["| name | pages | what it is | values | new text |", "| --- | --- | --- | --- | --- |"]
     for name in sorted(set(chain.from_iterable(found.values()))):
         here = {title: of_page[name] for title, of_page in found.items() if name in of_page}
         labels = list(dict.fromkeys(label for one in here.values() for label in one.labels))
@@ -214,7 +214,8 @@ def table(found: dict[str, Found]) -> str:
             by_values.setdefault(in_words(one), []).append(title)
         one_for_all = len(by_values) == 1
         values = [said if one_for_all else f"{_titles(titles)}: {said}" for said, titles in by_values.items()]
-        cells = (f"`{name}`", _titles(list(here)), " / ".join(labels), "<br>".join(values))
+        drops = "opens anew" if state.SPEAKS_OF[name] else "stays"
+        cells = (f"`{name}`", _titles(list(here)), " / ".join(labels), "<br>".join(values), drops)
         rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(rows)
 

@@ -7,13 +7,16 @@ An address is read when somebody arrives with it: by a link, in the browser's hi
 shows what it says and nothing that the session held before. A link within the app that has no version says only part (which
 head, for example), and everything else stays as it was chosen. From then on the address follows the page: `write` updates it
 at the end of each run. What an address asks for in vain is named in a warning.
+
+Some fields speak of a text, as a token's position or an answer does (`state.SPEAKS_OF`). Where the page reads another text than
+when they were chosen, they open anew, however that text has come there.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -60,6 +63,10 @@ class Form:
     def holds(self, value: Any) -> bool:
         """Return whether the field can show this value."""
         raise NotImplementedError
+
+    def for_another_text(self, value: Any, opening: Any) -> Any:  # noqa: ARG002 - some forms keep part of it
+        """Return what is left of a value that speaks of a text, once there is another one."""
+        return opening
 
 
 class SomeAreMissing(ValueError):
@@ -213,9 +220,13 @@ class Index(Form):
 
 @dataclass(frozen=True)
 class Lines(Form):
-    """At most `most` lines of text; of a longer list in an address, the last ones are kept."""
+    """At most `most` lines of text; of a longer list in an address, the last ones are kept.
+
+    speaks_of_text  of a line: whether it is dropped where there is another text
+    """
 
     most: int
+    speaks_of_text: Callable[[str], bool]
 
     def read(self, words: Sequence[str]) -> list[str]:
         lines = [word for word in words if word.strip()]
@@ -228,6 +239,9 @@ class Lines(Form):
 
     def holds(self, value: Any) -> bool:
         return isinstance(value, list) and len(value) <= self.most
+
+    def for_another_text(self, value: list[str], opening: list[str]) -> list[str]:  # noqa: ARG002 - as in `Form`
+        return [line for line in value if not self.speaks_of_text(line)]
 
 
 # --- the fields of a page in one run
@@ -254,14 +268,17 @@ def field(key: str, form: Form, opening: Any, label: str) -> Any:
     if state.ASKED not in st.session_state:  # a page that runs by itself
         st.session_state[state.ASKED] = _completed(_of_browser())
     words = st.session_state[state.ASKED].pop(key, None)  # only once
-    if words is not None:
+    if words is not None and not _is_of_another(key, st.session_state.get(state.ASKED_OF, {}), so_far=True):
         value = _read(key, form, words, opening, label)
     else:
         value = st.session_state.get(key, chosen.get(key, opening))
         value = value if value == opening or form.holds(value) else opening
+        if _is_of_another(key, _spoke_of()):
+            value = form.for_another_text(value, opening)
     if words is not None or key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
     chosen[key] = value
+    _spoke_of()[key] = _text_of(key)
     return value
 
 
@@ -269,6 +286,13 @@ def put(key: str, value: Any) -> None:
     """Set a field before the page runs, also one that the next run does not draw."""
     st.session_state[key] = value
     st.session_state.setdefault(state.CHOSEN, {})[key] = value
+    _spoke_of().pop(key, None)  # it speaks of the text that comes with it
+
+
+def put_all(values: Mapping[str, Any]) -> None:
+    """Set several fields before the page runs."""
+    for key, value in values.items():
+        put(key, value)
 
 
 def forget(*keys: str) -> None:
@@ -276,6 +300,50 @@ def forget(*keys: str) -> None:
     for key in keys:
         st.session_state.pop(key, None)
         st.session_state[state.CHOSEN].pop(key, None)
+
+
+# --- fields that speak of a text
+
+# By the names in `state.SPEAKS_OF` that this run has drawn: their values as hashes, None where they say nothing.
+TextRead = dict[str, int | None]
+
+
+def _text_of(key: str) -> TextRead:
+    """Return which text a field speaks of in this run, as far as it is drawn."""
+    drawn, read = _drawn(), {}
+    for name in state.SPEAKS_OF.get(key, ()):
+        if name in drawn or name not in state.IN_ADDRESS:
+            value = st.session_state.get(name)
+            says_nothing = value is None or value is False or value in ("", "real")  # as where there is no such field
+            read[name] = None if says_nothing else hash(value)
+    return read
+
+
+def _spoke_of() -> dict[str, TextRead]:
+    """Return which text each choice speaks of; one that somebody has just set speaks of the text that comes with it."""
+    return st.session_state.setdefault(state.SPOKE_OF, {})
+
+
+def _is_of_another(key: str, told: Mapping[str, TextRead], *, so_far: bool = False) -> bool:
+    """Return whether a field's choice speaks of another text than the one that this run has read.
+
+    told    by field: the text that its choice speaks of
+    so_far  compare only what both runs have drawn, because one of them has not drawn all of it; nor a file that came in between
+    """
+    now = _text_of(key)
+    then = told.get(key, now)
+    names = then.keys() | now.keys()
+    if so_far:
+        names = {name for name in then.keys() & now.keys() if name in state.IN_ADDRESS or then[name] is not None}
+    return any(then.get(name) != now.get(name) for name in names)
+
+
+def local_value(key: str, opening: Any) -> Any:
+    """Return the value of a widget that no address names, before the widget: `opening` where it speaks of another text."""
+    if key not in st.session_state or _is_of_another(key, _spoke_of()):
+        st.session_state[key] = opening
+    _spoke_of()[key] = _text_of(key)
+    return st.session_state[key]
 
 
 def _read(key: str, form: Form, words: Sequence[str], opening: Any, label: str) -> Any:
@@ -294,6 +362,12 @@ def _read(key: str, form: Form, words: Sequence[str], opening: Any, label: str) 
 def here() -> Address:
     """Return the address of the view as it was last drawn."""
     return st.session_state.get(state.ADDRESS, {})
+
+
+def asks(key: str, word: str) -> bool:
+    """Return whether the address asks for this word of a field, or it was chosen, also where the field does not offer it."""
+    asked = st.session_state.get(state.ASKED, {}).get(key)
+    return word in asked if asked else st.session_state.get(state.CHOSEN, {}).get(key) == word
 
 
 def shows(address: Mapping[str, str]) -> bool:
@@ -378,6 +452,8 @@ def read(page: str, opening: Mapping[str, str] | None = None) -> bool:
     chosen = st.session_state.get(state.CHOSEN, {})
     kept = set() if arrives else set(state.HOW) if state.VERSION in address else state.IN_ADDRESS
     st.session_state[state.CHOSEN] = {key: value for key, value in chosen.items() if key in kept}
+    if arrives:
+        st.session_state[state.SPOKE_OF] = {}
     for key in state.IN_ADDRESS & {str(key) for key in st.session_state}:
         del st.session_state[key]  # Streamlit may keep an older value of a field that is gone than the one last chosen
     _take_in(address, {name: [word] for name, word in (opening or {}).items()} if opens else {})
@@ -390,6 +466,7 @@ def _take_in(address: Address, opening: Address) -> None:
     own = {name: words for name, words in address.items() if name in state.IN_ADDRESS}
     st.session_state[state.CAME_BY], st.session_state[state.FOREIGN] = address, foreign
     st.session_state[state.ASKED] = _completed(opening | own)
+    st.session_state[state.ASKED_OF] = {}
     st.session_state[state.IN_VAIN] = {}
     st.session_state[state.ARRIVING] = True
     _check_length()
@@ -429,8 +506,14 @@ def write(page: str, notes: DeltaGenerator, opening: Mapping[str, str] | None = 
     unread: Address = st.session_state[state.ASKED]
     unread.pop(state.VERSION, None)
     drawn, chosen, arriving = _drawn(), st.session_state[state.CHOSEN], st.session_state[state.ARRIVING]
-    keeps_undrawn = not (is_whole or arriving)
-    undrawn = {key: words for key, words in here().items() if keeps_undrawn and key in chosen and key not in drawn}
+    for name in list(unread):  # what was asked about a text that is gone, before its field was drawn
+        st.session_state[state.ASKED_OF].setdefault(name, _text_of(name))
+        if _is_of_another(name, st.session_state[state.ASKED_OF], so_far=True):
+            del unread[name]
+    undrawn = {}
+    if not (is_whole or arriving):
+        waiting = [key for key in here() if key in chosen and key not in drawn]
+        undrawn = {key: here()[key] for key in waiting if not _is_of_another(key, _spoke_of(), so_far=True)}
     if is_whole:
         for name in sorted(unread.keys() - set(state.HOW)):
             if any(words := unread.pop(name)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from core import Capture, Model, load_model, open_capture
@@ -16,11 +17,11 @@ from core.capturing.estimates import (
 )
 from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.weights_only import WeightsOnly, open_weights
-from core.errors import InputError
+from core.errors import InputError, shortened
 from core.models.conversion import Report
 from core.models.recorded import RecordedModel
 from ui import settings
-from ui.allowed import places_of
+from ui.allowed import may_read, places_of
 from ui.cache import Store, cached
 from ui.calls import call, uploaded
 from ui.memory import MEMORY
@@ -59,9 +60,13 @@ def load(choice: ModelChoice | str, report: Report | None = None) -> Model:
 def opened(choice: ModelChoice) -> Capture | WeightsOnly:
     """A recorded pass or its weights, uploaded or, where this host allows folders, by its path. Raises InputError ("model")."""
     try:
-        if choice.contents is None and "folder" not in places_of(choice.name):
-            raise InputError("This host opens no files by their paths. Upload the file under “More”.", field="file")
         name = choice.name.strip()
+        if choice.contents is None and not (may_read(name) and os.path.isfile(name)):
+            raise InputError(
+                f"{shortened(name)} is not a file that can be opened here. If you uploaded it in an earlier visit, upload it "
+                "again: uploaded files stay on the server only while their page is open.",
+                field="file",
+            )
         file = name if choice.contents is None else uploaded(name, choice.contents)
         if name.lower().endswith(".npz"):
             passed = call(open_weights, file, Path(name).name, max_bytes=int(MEMORY.most) // 8)

@@ -188,18 +188,22 @@ def unedited(request: TextRequest) -> TextRequest:
 
 @cached(Store(32))
 def generated(request: TextRequest, *, on_progress: OnProgress | None = None) -> TargetTokens:
-    """The generated target of an unedited request. on_progress: called after every token with how many there are"""
+    """What the model writes by itself. on_progress: called after every token with how many there are"""
     of = request.target if isinstance(request.target, GeneratedTarget) else GeneratedTarget()
     limits = [limit - 1 for limit in (load(request.model).max_tokens, longest_text(request.keep)) if limit is not None]
     from_nothing = inputs_of(replace(request, target=None))
-    generation = Generating(load(request.model), from_nothing).write(min([of.max_tokens, *limits]), on_progress)
+    generating = Generating(load(request.model), from_nothing, edits=request.edits)
+    generation = generating.write(min([of.max_tokens, *limits]), on_progress)
     has_ended = generation.ended == "end"
     return TargetTokens(generation.token_ids[:-1] if has_ended else generation.token_ids, has_ended)
 
 
 def target_of(request: TextRequest) -> str | tuple[int, ...] | None:
     """The target that the decoder is given. One that the model writes by itself is written now if it is not known yet."""
-    return generated(unedited(request)).ids if isinstance(request.target, GeneratedTarget) else request.target
+    if not isinstance(request.target, GeneratedTarget):
+        return request.target
+    ids = generated(unedited(request)).ids
+    return ids if request.target.whole else ids[:-1]
 
 
 # --- what a pass says, whichever head is open

@@ -36,9 +36,13 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class GeneratedTarget:
-    """A target that the model writes by itself: always the most probable token, until it ends its text or reaches the limit."""
+    """A target that the model writes by itself: always the most probable token, until it ends its text or reaches the limit.
+
+    whole  whether its decoder has read all of that; otherwise its last token is what comes next
+    """
 
     max_tokens: int = 64
+    whole: bool = True
 
 
 Target = str | tuple[int, ...] | GeneratedTarget | None

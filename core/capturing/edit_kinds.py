@@ -60,6 +60,8 @@ class Edit:
     label       the name in a menu; empty if no menu offers this kind
     fields      the fields of its form
     of_one_head whether its place is always one head
+    of_text     what stands in a line that names positions in the text, or another text with as many tokens, and so means
+                nothing for other texts; "": every line of this kind is one; None: no line is
     nothing     the value that changes nothing, and only cancels that of a wider place
     rank        among edits that replace the output of a head the highest rank counts
     field       the field of an error about its place; None: "kind", "layer" or "head"
@@ -75,6 +77,7 @@ class Edit:
     label: ClassVar[str] = ""
     fields: ClassVar[tuple[forms.Field, ...]] = ()
     of_one_head: ClassVar[bool] = False
+    of_text: ClassVar[str | None] = None
     nothing: ClassVar[Any] = ()
     rank: ClassVar[int] = 0
     field: ClassVar[str | None] = None
@@ -274,6 +277,8 @@ class Mask(Edit):
 class Block(Edit):
     """Positions that are blocked in all places that cover a head."""
 
+    of_text = ""
+
     @classmethod
     def merged(cls, first: Any, second: Any) -> Any:
         return (*first, *second)
@@ -373,6 +378,7 @@ class Paint(Pattern):
     verb, example = "paint", "paint 10>2=0.7 10>3=0.3 at 5.11"
     label = "Paint shares"
     fields = (forms.Cells("cells", "query>key=share, with blanks between", "{query}>{key}=0.5 {query}>0=0.5"),)
+    of_text = ""
 
     @classmethod
     def checked(cls, value: Any) -> tuple:
@@ -509,6 +515,7 @@ class Patch(OutputOverText):
     clash = "Patches are taken from"
     label = "What it gives in another text"
     fields = (forms.Text("text", "Other text, with as many tokens"),)
+    of_text = ""
     rank = 2
 
 
@@ -517,6 +524,7 @@ class ReplaceToken(PlaceFirst):
 
     keyword, verb, example = "replace_tokens", "token", 'token 3 "dog"'
     joint, read_at = " ", int
+    of_text = ""
 
     @classmethod
     def by_place(cls, given: Any) -> dict[Any, Any]:
@@ -538,6 +546,7 @@ class CutPath(Edit):
     verb, example = "cut", "cut 16.0 from the key of 18.6"
     label = "Cut a path"
     of_one_head = True
+    of_text = ' as in "'
     fields = (
         forms.Component("component", "Component"),
         forms.Choice("side", "From", {side: f"from the {side}" for side in get_args(Side)}, width=150),
@@ -634,7 +643,7 @@ EDIT_KINDS: tuple[type[Edit], ...] = (
 def _text_for(kind: type[Edit], text: str | None) -> str:
     """The other text that an edit reads. Raises InputError if there is none."""
     if not (text or "").strip():
-        raise InputError(f"{kind.keyword} needs a text to read: give it as {kind.other_text}.", field=kind.other_text)
+        raise InputError(f"The change “{kind.verb}” needs another text to read.", field=kind.other_text)
     return text or ""
 
 

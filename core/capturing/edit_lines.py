@@ -51,6 +51,13 @@ def lines_of(edits: Edits) -> tuple[str, ...]:
     return tuple(edit.line_of(words, edit.at) for edit in edits.each for words in edit.words)
 
 
+def speaks_of_text(line: str) -> bool:
+    """Whether a line only means something for the text that is read: see `of_text` of its kind. It may be one that cannot be
+    read."""
+    verb, _, words = line.strip().partition(" ")
+    return any(kind.of_text is not None and kind.of_text in words for kind in VERBS.get(verb, ()))
+
+
 def painted(line: str) -> tuple[Place, dict[int, dict[int, float | None]]] | None:
     """The cells of a line that paints: query -> key -> share, None where the row is shared evenly; None for other lines.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -45,12 +45,14 @@ class Attribution(pd.DataFrame):
     contribution  what it adds to the number, in the unit of the number
 
     number        the number itself, computed from what the components were read with
+    sources       how many components can contribute: what a later one writes is not read there
     rounding      the difference of the sum from it, in units of one rounding error of all products that are added up
     holds         whether that is no more than rounding
     """
 
-    _metadata = ["number", "rounding", "holds"]  # noqa: RUF012 - pandas hands these on
+    _metadata = ["number", "sources", "rounding", "holds"]  # noqa: RUF012 - pandas hands these on
     number: float
+    sources: int
     rounding: float
     holds: bool
 
@@ -344,9 +346,11 @@ def _table(
         )
         for part in parts
     ]
-    rows += [(name, name, "", None, None, amount) for name, amount in fixed.items() if amount]
-    table = Attribution(rows, columns=_COLUMNS).astype({"layer": "Int64", "head": "Int64"})
+    added = [(name, name, "", None, None, amount) for name, amount in fixed.items() if amount]
+    table = Attribution(rows + added, columns=_COLUMNS).astype({"layer": "Int64", "head": "Int64"})
     table.number = float(number.detach().double()) + sum(fixed.values())
+    read = (any(gradients[index] is not None for index, _ in part.places) for part in parts)
+    table.sources = sum(read) + len(added)
     size = components.size(gradients) + sum(map(abs, fixed.values()))
     unit = rounding_error(components.dtype) * max(size, np.finfo(np.float64).tiny)
     table.rounding = abs(table.total - table.number) / unit
@@ -401,7 +405,9 @@ def _strongest(table: Attribution, parts: Sequence[Component], count: int) -> li
 def _components(capture: Capture) -> Components:
     if capture.components is None:
         if isinstance(capture.model, RecordedModel):
-            raise InputError(f"This file keeps no components: {NOT_THERE} components=True keeps them.", field="model")
+            raise InputError(
+                f"This file keeps no components: {NOT_THERE} Record the pass with its components.", field="model"
+            )
         raise InputError("This pass kept no components. Capture it again with components=True.", field="components")
     return capture.components
 
@@ -507,13 +513,47 @@ def strongest(table: Attribution, count: int) -> list[tuple[str, float]]:
     return [(table["component"].iloc[row], float(table["contribution"].iloc[row])) for row in order]
 
 
+class Reason(NamedTuple):
+    """A component, its role, and its contribution, as in an `Attribution`."""
+
+    component: str
+    role: str
+    gave: float
+
+
+def main_reason(table: Attribution, role: str | None = None) -> Reason | None:
+    """The component that adds most to the number, or, where the number is below 0, lowers it most. None where none does.
+
+    role  look only among those of this role, such as "head"
+    """
+    gave = table["contribution"].to_numpy(np.float64)
+    toward = gave * np.sign(table.number)
+    if role is not None:
+        toward[(table["role"] != role).to_numpy()] = 0
+    row = int(np.argmax(toward))
+    return (
+        Reason(str(table["component"].iloc[row]), str(table["role"].iloc[row]), gave[row]) if toward[row] > 0 else None
+    )
+
+
+def main_pair(table: pd.DataFrame) -> tuple[str, str, float] | None:
+    """Of a table of pairs the one that adds most to their sum, or lowers it most if it is below 0, as (component of the query,
+    of the keys, contribution); None where none works in that direction."""
+    sign = np.sign(table.to_numpy().sum())
+    best = max(_pairs(table), key=lambda pair: pair[2] * sign, default=None)
+    return best if best is not None and best[2] * sign > 0 else None
+
+
 def strongest_pairs(table: pd.DataFrame, count: int) -> tuple[list[tuple[str, str, float]], float]:
     """Of a table of pairs the largest ones, below 0 or above, as (component of the query, of the keys, contribution), and what
     all others add."""
-    pairs = [
+    largest = sorted(_pairs(table), key=lambda pair: -abs(pair[2]))[:count]
+    return largest, float(table.to_numpy().sum()) - sum(number for *_, number in largest)
+
+
+def _pairs(table: pd.DataFrame) -> list[tuple[str, str, float]]:
+    return [
         (str(of_query), str(of_key), float(number))
         for of_query, row in table.drop(index="rest", columns="rest").iterrows()
         for of_key, number in row.items()
     ]
-    largest = sorted(pairs, key=lambda pair: -abs(pair[2]))[:count]
-    return largest, float(table.to_numpy().sum()) - sum(number for *_, number in largest)

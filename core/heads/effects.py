@@ -7,6 +7,7 @@ than One?", https://arxiv.org/abs/1905.10650). These are the edits `mute_heads` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -53,6 +54,11 @@ def head_effects(
     """
     effects = Effects(model, all_inputs(model, text, pair=pair, target=target, input_ids=input_ids), token, kind)
     return effects.table("effect", effects.of_heads(), on_progress)
+
+
+def probability_after(before: float, effect: float) -> float:
+    """The probability of a next token after an effect, by which its log probability changes."""
+    return before * math.exp(effect)
 
 
 def rank_correlation(one: ArrayLike, other: ArrayLike) -> float:

@@ -103,6 +103,12 @@ def logit_lens(
     return lens
 
 
+def ranks_first_after(lens: Lens) -> list[int]:
+    """The layers, counted as in a `Lens`, after which the chosen token ranks first at the last position."""
+    at_end = lens.chosen["position"] == lens.chosen["position"].max()
+    return lens.chosen.loc[(at_end & (lens.chosen["rank"] == 1)).to_numpy(), "layer"].tolist()
+
+
 @dataclass(frozen=True, eq=False)
 class _Found:
     """Tokens, ranks and probabilities, each [layers, positions, k + 1]: of the k best tokens, and of the chosen one."""

@@ -15,6 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..capturing.rows import Rows
@@ -280,12 +281,19 @@ def _summary(values: Tensor, received: Tensor) -> tuple[Tensor, Tensor, Tensor, 
     return mean, values.sub_(mean[..., None]).square_().nanmean(dim=-1).sqrt(), share, key
 
 
+def largest(values: NDArray[np.floating]) -> tuple[int, ...] | None:
+    """The index of the largest number, such as the (layer, head) of one of every head; None where none is known and above 0."""
+    if not (values > 0).any():  # NaN is not
+        return None
+    return tuple(map(int, np.unravel_index(np.nanargmax(values), values.shape)))
+
+
 def standing_out(measured: pd.DataFrame) -> dict[str, int]:
     """The heads to look at first: metric -> row of the head that stands out by it, the clearest first.
 
-    Of the habits that a head can be called after, those with the largest difference between the strongest head and the
-    median one; a head is named once. Attention on the first token and on special tokens is left out: it is strong in most
-    heads, and says least about them.
+    For each habit that a head can be called after, the head with the largest mean share; first those habits in which it is
+    farthest above the median head. Left out are habits in which all heads are equal, heads that are named already, and the
+    first token and special tokens: most heads look there, and it says least about them.
 
     measured  from `head_metrics`
     """
@@ -293,7 +301,7 @@ def standing_out(measured: pd.DataFrame) -> dict[str, int]:
     shares = {name: measured[name].to_numpy() for name in habits}
     lead = {name: np.nanmax(share) - np.nanmedian(share) for name, share in shares.items() if not np.isnan(share).all()}
     best: dict[str, int] = {}
-    for name in sorted(lead, key=lambda name: -lead[name]):
+    for name in sorted((name for name in lead if lead[name] > 0), key=lambda name: -lead[name]):
         row = int(np.nanargmax(shares[name]))
         if row not in best.values():
             best[name] = row

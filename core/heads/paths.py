@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from ..capturing.places import Place
 from ..errors import InputError, check_index, shortened
 from ..models.modules import Kind
 from ..models.recorded import RecordedModel
-from .attribution import Attribution, ScoreAttribution, Scores, contributions_by_key, score_attribution
+from .attribution import Attribution, ScoreAttribution, Scores, contributions_by_key, main_reason, score_attribution
 
 Side = Literal["answer", "score", "key", "query"]
 MOST_HOPS = 6
@@ -91,6 +91,7 @@ class Stop:
     by_token    [keys] the part that it wrote at this query, by the token whose value it passed on; or its weights
     is_weights  whether it is its weights: where the path begins, and in a pass from a file
     score       of this key, minus the mean of the others; not, if there are no others
+    others      how many other keys the query may attend to
     of_key      why it looked there: the score by the components that wrote what the keys were made from
     of_query    the same for the query
     """
@@ -102,6 +103,7 @@ class Stop:
     by_token: NDArray[np.float64]
     is_weights: bool
     score: float
+    others: int
     of_key: Attribution
     of_query: Attribution
 
@@ -173,7 +175,7 @@ def follow(
 ) -> Path:
     """The path along these hops.
 
-    hops    None: to the head that gives most of the answer, and on, as long as a head gives most of a score's keys
+    hops    None: to the head that is the main reason for the answer, and on, as long as a head is that for a score's keys
     number  a `logit` or a `cosine` of core.heads.attribution; None: the path begins with the score that the first hop names
     answer  the attribution of the number
 
@@ -206,9 +208,9 @@ def _opening_hop(answer: Attribution | None, stops: Sequence[Stop]) -> Hop | Non
     """Where an opening path goes on to; None where it ends."""
     if not stops:
         return None if answer is None else _to_strongest(answer, "answer")
-    of_key = stops[-1].of_key
-    goes_on = of_key["role"].iloc[int(np.argmax(of_key["contribution"]))] == "head" and len(stops) < MOST_HOPS
-    return _to_strongest(of_key, "key") if goes_on else None
+    reason = main_reason(stops[-1].of_key)
+    goes_on = reason is not None and reason.role == "head" and len(stops) < MOST_HOPS
+    return _to_strongest(stops[-1].of_key, "key") if goes_on else None
 
 
 def _writes_at(capture: Capture, number: Tensor, hop: Hop) -> int:
@@ -254,25 +256,24 @@ def _scored(
     capture: Capture, hop: Hop, cell: tuple[int, int], gave: float, by_token: NDArray[np.float64], *, is_weights: bool
 ) -> tuple[Stop, Scores]:
     """A stop with the score of its (query, key), and that score."""
-    of = attribution_at(capture, hop, *cell)
-    return Stop(hop, *cell, gave, by_token, is_weights, of.score, of.by_key, of.by_query), of.asked
+    of, others = attribution_at(capture, hop, *cell), _allowed(capture, hop, cell[0]) - 1
+    return Stop(hop, *cell, gave, by_token, is_weights, of.score, others, of.by_key, of.by_query), of.asked
 
 
 def attribution_at(capture: Capture, hop: Hop, query: int, key: int) -> ScoreAttribution:
     """Why the head of a hop looked from the query to the key: relative to the other keys, if there are any."""
-    row = capture.trace(hop.layer, hop.head, hop.kind, rows=range(query, query + 1))
-    against = "others" if row.mask.sum() > 1 else None
+    against = "others" if _allowed(capture, hop, query) > 1 else None
     return score_attribution(capture, hop.layer, hop.head, query, key, against, kind=hop.kind)
 
 
+def _allowed(capture: Capture, hop: Hop, query: int) -> int:
+    """To how many keys a query of the head of a hop may attend."""
+    return int(capture.trace(hop.layer, hop.head, hop.kind, rows=range(query, query + 1)).mask.sum())
+
+
 def _to_strongest(table: Attribution, side: Side) -> Hop | None:
-    """A hop to the head with the largest contribution; None if that is less than `LEAST_SHARE` of the number."""
-    heads = table[(table["role"] == "head").to_numpy()]
-    if not len(heads):
+    """A hop to the head that is the main reason for the number; None if it gives less than `LEAST_SHARE` of it."""
+    head = main_reason(table, "head")
+    if head is None or abs(head.gave) < LEAST_SHARE * abs(table.number):
         return None
-    row = heads.iloc[int(np.argmax(heads["contribution"]))]
-    if row["contribution"] < LEAST_SHARE * abs(table.total):
-        return None
-    kind = row["kind"] or "self"
-    assert kind in get_args(Kind)
-    return Hop(side, kind, int(row["layer"]), int(row["head"]))
+    return replace(_read_hop(head.component), side=side)

@@ -103,7 +103,7 @@ def entropy(weights: Array) -> Array:
 
 
 def softmax_jacobian(weights: ArrayLike) -> Array:
-    """The derivative of each weight by each score, diag(p) - p pᵀ: [keys] to [keys, keys].
+    """The derivative of each weight with respect to each score, diag(p) - p pᵀ: [keys] to [keys, keys].
 
     Symmetric, every row sums to 0, eigenvalues in [0, 1/2] (Goodfellow et al. 2016, Deep Learning, section 6.2.2.3).
     """
@@ -263,7 +263,7 @@ ROUNDING = 1e-16
 
 
 def autograd_norm(scores: ArrayLike) -> float:
-    """The Frobenius norm of the derivative of weights by scores, by torch's autograd, to compare with `jacobian_norm`."""
+    """The Frobenius norm of the derivative that `jacobian_norm` is about, by torch's autograd, to compare with it."""
     row = torch.tensor(np.asarray(scores), dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(lambda x: torch.softmax(x, dim=0), row)
     assert isinstance(jacobian, Tensor)

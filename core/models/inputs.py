@@ -391,7 +391,9 @@ def _encode(
     model: Model, text: str | None, pair: str | None, limit: int | None, truncate: bool
 ) -> dict[str, torch.Tensor]:
     if model.tokenizer is None:
-        raise InputError(f"{model.name} came without a tokenizer: give input_ids instead of a text.", field="text")
+        raise InputError(
+            f"{model.name} came without a tokenizer: it reads the numbers of tokens, not texts.", field="text"
+        )
     if text is None or not text.strip():
         raise InputError("The text is blank. Type at least one word.", field="text")
     if pair is not None and not model.takes_pairs:

@@ -21,8 +21,8 @@ from ..pieces import bytes_as_text
 from ..record_pass import spelling
 
 NOT_THERE = (
-    "the pass was opened from a file, which holds what its heads did and not the model. Load the model with load_model, and "
-    "capture the text again."
+    "the pass was opened from a file, which holds what its heads did and not the model. Load the model itself, and let it "
+    "read the text."
 )
 
 

@@ -13,6 +13,7 @@ from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.heads.contributions import lengths
+from core.heads.metrics import largest
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
 from core.units import small_number
 from ui import state
@@ -146,9 +147,10 @@ def show_lengths(
         "lengths",
         "How much each head adds at the chosen word.",
     )
+    most = largest(length[:, word])
+    told = "" if most is None else f"{where}, head **{most[0]}** adds most, length {length[most[0], word]:.2f}. "
     st.markdown(
-        f"{where}, head **{length[:, word].argmax()}** adds most. Largest difference between the sum of the heads and side "
-        f"by side × W_O: **{small_number(difference)}**."
+        f"{told}Largest difference between the sum of the heads and side by side × W_O: **{small_number(difference)}**."
     )
 
 

@@ -126,14 +126,17 @@ def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
     result_of(weight_on_forbidden, trace)
     result(attribute(trace, "mask"))
     show_three("**M** of this layer", trace, without, scene.tokens)
-    kind = m.describe(trace.mask)
-    sentences = f"{experiment.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend."
-    if kind == "none":
-        sentences += " An encoder reads in both directions. SmolLM2 is a decoder: choose it to see another mask."
-    else:
-        leaked = weight_on_forbidden(trace).mean()
-        sentences += f" Without it, **{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
-    presenting.tell(sentences)
+    if (kind := m.describe(trace.mask)) == "none":
+        presenting.tell(
+            f"This layer has no mask: all **{trace.mask.size:,}** pairs may attend. An encoder reads in both directions. "
+            "SmolLM2 is a decoder: choose it to see a mask."
+        )
+        return
+    leaked = weight_on_forbidden(trace).mean()
+    presenting.tell(
+        f"{experiment.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend. Without it, "
+        f"**{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
+    )
 
 
 def show_three(heading: str, trace: AttentionTrace, without: AttentionTrace, tokens: Tokens) -> None:

@@ -80,8 +80,8 @@ def dot_products(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
 @lesson.experiment(
     "spread",
     "Spread",
-    "Entries have mean 0 and variance 1 and are independent, so q · k has variance d_k. Divided by √d_k, it has variance 1 "
-    "again.",
+    "Entries have mean 0 and variance 1 and are independent, so q · k has variance d_k. Divided by √d_k, it has variance "
+    "1.",
 )
 def spread(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
@@ -129,8 +129,8 @@ def saturation(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
 @lesson.experiment(
     "gradient",
     "Gradient",
-    "J is the derivative of weights by scores. Unscaled, its norm first rises, then falls. The median row's gradient "
-    "fades, while the mean stays large.",
+    "J is the derivative of weights with respect to scores. Unscaled, its norm rises, then falls. The median gradient fades, "
+    "the mean stays large.",
 )
 def gradient(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
@@ -149,7 +149,7 @@ def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         chart = heatmap(
             result(call(softmax_jacobian, weights)), *axis, name="∂ weight / ∂ score", limit=0.25, height=400
         )
-        show_heatmap(chart, "jacobian", "The derivative of each weight by each score: diag(p) − p pᵀ.")
+        show_heatmap(chart, "jacobian", "The derivative of each weight with respect to each score: diag(p) − p pᵀ.")
         st.markdown(
             f"Norm of J: **{jacobian_norm(weights):.4f}**. By automatic differentiation: "
             f"{autograd_norm(scores):.4f}. Largest weight: {weights.max():.3f}."
@@ -241,7 +241,7 @@ MEASURED = {
 OVERALL = {
     "spread, median head": ("spread", ".2f"),
     "mean entropy": ("entropy", ".3f"),
-    "rows with one above 0.99": ("near_one", ".1%"),
+    "rows with a weight above 0.99": ("near_one", ".1%"),
 }
 
 

@@ -42,13 +42,13 @@ _FIRST_SCREEN = """
 # What each page says first, and the pictures that are whole on a laptop's first screen besides the first one.
 OPENS = {
     "step_by_step": ("“it” gives 67.3% of its attention to “animal”", ["equation", AS_IT_IS]),
-    "heads": ("0.2 mostly the previous token (100%)", ["atlas", "head"]),
-    "why": ("Head 23.4 adds 3.01, read from “·France”", ["path"]),
+    "heads": ("previous token: 0.2 (100%)", ["atlas", "head"]),
+    "why": ("Head 23.4 adds most: 3.01, read from “·France”", ["path"]),
     "what_if": ("“·Paris” comes next: 77.3% → 14.1%", []),
     "generation": ("“·Paris” is written after “·is”, which gives 90.3% of its attention to “·France”", []),
     "corpus": ("Head 0.2 gives 99.9% of its attention to the previous token", ["heads of the corpus"]),
 }
-OF_A_PAIR = {"heads?metric=pair": ("3.1 looks hardest from “it” to “animal” (67.7%)", ["atlas", "head"])}
+OF_A_PAIR = {"heads?metric=pair": ("3.1 gives most from “it” to “animal” (67.7%)", ["atlas", "head"])}
 
 
 def bottom(place: Locator) -> float:

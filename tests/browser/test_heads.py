@@ -59,7 +59,7 @@ def test_a_finished_atlas_without_a_click(visit, taken):
         lambda: [app.widget(state.picture(picture)).bounding_box() for picture in ("atlas", "head")],
         lambda boxes: boxes[0]["y"] == boxes[1]["y"] and all(box["y"] + box["height"] * 0.8 < 720 for box in boxes),
     )
-    app.says("0.2 mostly the previous token (100%)", "72 heads")
+    app.says("previous token: 0.2 (100%)", "72 heads")
     strongest = table.sort_values(name, ascending=False, kind="stable").head(5)
     expected = strongest[["layer", "head", name, f"{name}_spread"]].to_numpy(float)
 
@@ -160,11 +160,11 @@ def test_heads_by_a_pair_that_a_click_chooses(visit, taken):
         tokens = all_placed(taken.tokens()[0])
         app.shows({"atlas": np.array(every)}).has(state.QUERY, tokens[query]).has(state.KEY, tokens[key])
         layer, head = np.unravel_index(np.argmax(every), (LAYERS, HEADS))
-        app.says(f"{layer}.{head} looks hardest from “{taken.tokens()[0][query]}” to “{taken.tokens()[0][key]}”")
+        app.says(f"{layer}.{head} gives most from “{taken.tokens()[0][query]}” to “{taken.tokens()[0][key]}”")
 
     app.choose(state.METRIC, "Your choice: From token to token")
     ranked_by(10, 2)
-    app.says("3.1 looks hardest from “it” to “animal” (67.7%)").click_cell("atlas", 2, 3)
+    app.says("3.1 gives most from “it” to “animal” (67.7%)").click_cell("atlas", 2, 3)
     opens(app, taken, 2, 3)
     ranked_by(10, 2)
     app.click_cell("head", 7, 4)

@@ -225,3 +225,27 @@ def test_a_click_beside_going_back_does_not_part_page_and_address(visit):
         app.page.evaluate("history.back(); document.querySelector('.st-key-tables input').click()")
         app.eventually(lambda: app.here, lambda here, other=other: here != other)
         app.idle().eventually(wrong, {})
+
+
+def test_a_new_text_drops_a_question_and_back_leads_to_it_again(visit):
+    """The fields of a browser are empty, too; and an address is always the view that it names."""
+    app = visit("/why?text=The+capital+of+France+is&answer=+Paris&than=+Rome&cuts=0")
+    app.says("Without 23.4 the difference goes").follow("What if", "/what_if").says("comes next: 77.3%")
+    app.write(state.TEXT, "The thief who stole the").says("“·latest” comes next")
+    app.follow("Why", "/why").says("The logit of “·latest” is")
+    for key in (state.ANSWER, state.RATHER_THAN):
+        expect(app.widget(key).locator("input")).to_have_value("")
+    for _ in range(2):
+        app.idle().page.go_back()
+    app.says("The logit of “·Paris” is 7.31 above that of “·Rome”", "Without 23.4 the difference goes")
+
+
+def test_an_uploaded_pass_is_asked_for_again_after_a_reload(visit, tmp_path, minilm):
+    taken = capture(minilm, "The dog saw the cat.")
+    taken.save(tmp_path / "mine.safetensors")
+    app = visit("/heads?model=mine.safetensors&layer=2&head=3&query=3&key=2")
+    missing = "If you uploaded it in an earlier visit, upload it again"
+    gives = f"“saw” gives {taken.trace(2, 3).weights[3, 2]:.1%} of its attention to “dog”"
+    for _ in range(2):
+        app.says(missing).upload(state.RECORDED, tmp_path / "mine.safetensors").says(gives).never_says(missing)
+        app.page.reload()

@@ -152,5 +152,5 @@ def test_choosing_among_heads_of_which_only_weights_are_known(go: Callable[..., 
     app.idle().eventually(lambda: app.listed(state.RANKED))
     app.mark_row(state.RANKED, 0).shows({SHOWN: exposed.weights(*map(int, best))})
     app.follow("Step by step", "/step_by_step").shows({SHOWN: exposed.weights(*map(int, best))})
-    app.says("GPTJForCausalLM exposes only its attention weights.").is_well().choose(state.MODEL, "all-MiniLM-L6-v2")
+    app.says("This model exposes only its attention weights.").is_well().choose(state.MODEL, "all-MiniLM-L6-v2")
     app.shows({SHOWN: None}).never_says("exposes only its attention weights")

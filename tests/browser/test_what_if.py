@@ -115,7 +115,7 @@ def test_which_heads_matter_and_patching(visit, minilm):
     strongest = np.unravel_index(direct.argmax(), direct.shape)
     app.shows({"atlas": effects}).idle().click_cell("direct", effects[strongest], direct[strongest])
     app.has(state.HEAD_BOX, "Head {}.{}".format(*strongest))
-    app.says(f"By itself the head contributes {direct[strongest]:.3g} to the cosine")
+    app.says(f"adds most to the cosine of the sentence vector with itself, {direct[strongest]:.3g}")
     app.press(state.VIEW, "Patch").write(state.SOURCE_TEXT, ITALY)
     app.shows({"atlas": grid(patch_effects(minilm, FRANCE, ITALY), "moved")}).idle().click_cell("atlas", 3, 1)
     app.has(state.HEAD_BOX, "Head 3.1")

@@ -38,7 +38,8 @@ def test_from_paris_to_the_text(visit):
     app.widget(state.ARROWS).locator(".keys").press("ArrowRight")
     stop = along("23.4").stops[0]
     shows(stop.of_key)
-    app.says(f"Head 23.4 scored “·France” {stop.score:.2f} above the other keys").press(state.SIDE, "Into the query")
+    app.says(f"Head 23.4 scored “·France” {stop.score:.2f} above the mean of the other keys")
+    app.press(state.SIDE, "Into the query")
     shows(stop.of_query)
     grid = as_grid(stop.of_query)
     grid.values[:, -1] = -np.inf

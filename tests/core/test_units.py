@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from core.units import bytes_in_words, seconds_in_words, small_number
+from core.units import bytes_in_words, in_rounding_errors, seconds_in_words, small_number
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,11 @@ def test_seconds_in_words(seconds: float, words: str):
 )
 def test_a_small_number(value: float, words: str):
     assert small_number(value) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "0 of one rounding error"), (0.0043, "0.0043 of one rounding error"), (3.14, "3.1 rounding errors")],
+)
+def test_rounding_errors(count: float, words: str):
+    assert in_rounding_errors(count) == words

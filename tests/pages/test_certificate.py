@@ -60,7 +60,7 @@ def test_a_click_tells_what_was_compared_and_the_page_what_was_left_out() -> Non
     expected = {
         "model": "a\\_model\\*",
         "revision": "sha256 53aa",
-        "dtype": "float32",
+        "precision": "float32",
         "scale": "0\\.125",
         "mask": "causal",
         "checked": plain(CHECKED),

@@ -210,6 +210,15 @@ def test_an_uploaded_file_keeps_its_name():
     assert app.session_state[state.OWN_RUN].contents == SENTENCES[0].encode()
 
 
+def test_a_text_of_an_earlier_visit_is_asked_for_again():
+    app = page(**{state.RUN: state.RUN_OWN})
+    assert "was given in an earlier visit" in "".join(info.value for info in app.info)
+    assert address(app, state.RUN) == [state.RUN_OWN]
+    app.file_uploader(key=state.OWN_FILE).set_value(("my.txt", SENTENCES[0].encode(), "text/plain"))
+    app.button(key=state.START_RUN).click()
+    assert "of 1 file: my.txt" in words(ran(app))
+
+
 def test_a_file_that_is_no_longer_on_the_server_is_said_to_be_gone():
     """As after a restart, which a browser with the file's name in its field outlives."""
     app = page()
@@ -237,7 +246,7 @@ def test_of_all_runs_over_texts_of_their_own_visitors_see_only_theirs():
     asked(page(), "A text that one visitor has pasted.")
     app = page(run=state.RUN_OWN)
     assert "pasted.txt" not in words(app)
-    assert "Run “own”" in json.dumps([one.value for one in app.warning], ensure_ascii=False)
+    assert "was given in an earlier visit" in words(app)
 
 
 def test_broken_runs_are_named_beside_the_others(folder, tmp_path):

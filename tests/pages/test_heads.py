@@ -273,8 +273,8 @@ def test_heads_are_ranked_by_the_pair_of_tokens_in_the_address() -> None:
     np.testing.assert_allclose(picture(app, "atlas").values, expected, rtol=1e-4, atol=1e-7)
     assert "The weight that “it (10)” gives to “animal (2)” in each head." in words(app)
     assert app.dataframe[0].value.iloc[0][["layer", "head"]].tolist() == [3, 1]
-    (finding,) = [button for button in app.button if "looks hardest" in button.label]
-    assert finding.label == "**3.1** looks hardest from “it” to “animal” (67.7%)"
+    (finding,) = [button for button in app.button if "gives most" in button.label]
+    assert finding.label == "**3.1** gives most from “it” to “animal” (67.7%)"
     checked(finding.click().run())
     assert app.get_by_key(state.HEAD_BOX).value == "3.1"
     assert {box.key: box.options[int(box.value)] for box in app.selectbox if box.key in (state.QUERY, state.KEY)} == {
@@ -299,7 +299,7 @@ def test_a_pair_that_is_masked_is_said_to_be_and_is_never_a_zero() -> None:
     app = by_link("heads", IT_AT_ANIMAL | SMOLLM | {state.QUERY: "2", state.KEY: "7"})
     assert "may not look at" in words(app)
     assert "this pair is masked. A query of this model does not look at later tokens." in words(app)
-    assert "looks hardest" not in words(app)
+    assert "gives most" not in words(app)
     atlas = picture(app, "atlas")
     assert np.isnan(atlas.values).all()
     assert atlas.forbidden.all()
@@ -311,7 +311,7 @@ def test_a_pair_is_one_of_tokens_not_of_words() -> None:
     assert "Switch off “Words instead of tokens”." in words(app)
     assert not any(is_of(one, "atlas") for one in app.get("plotly_chart"))
     choose(app, state.BY_WORD, False)
-    assert "**3.1** looks hardest" in words(app)
+    assert "**3.1** gives most" in words(app)
 
 
 def test_the_chosen_metric_is_explained(atlas: AppTest) -> None:

@@ -48,4 +48,4 @@ def test_the_table_is_that_of_all_heads(minilm):
     table = rows(opened(IN_A_MODEL, **{state.MODEL: minilm.name}))
     assert table["spread, median head"][0] == f"{over_heads(found.without_scale).spread:.2f}"
     assert table["mean entropy"][1] == f"{over_heads(found.with_scale).entropy:.3f}"
-    assert table["rows with one above 0.99"][0] == f"{over_heads(found.without_scale).near_one:.1%}"
+    assert table["rows with a weight above 0.99"][0] == f"{over_heads(found.without_scale).near_one:.1%}"

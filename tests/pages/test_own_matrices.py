@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from tests.pages.test_what_if import address, opened, ran
 from ui import state
 
 TALL = np.ones((5_000, 1))
@@ -60,3 +61,17 @@ def test_a_pickle_is_never_opened(app: AppTest, tmp_path: Path) -> None:
     app.file_uploader(state.FILES["query"]).set_value(("query.npy", file.getvalue(), "application/octet-stream"))
     assert "ickled" in says(app)
     assert not (tmp_path / "opened").exists()
+
+
+def test_files_of_an_earlier_visit_are_named_until_there_are_others() -> None:
+    app = opened("step_by_step", **{state.SOURCE: "own", state.UPLOADED: "queries.csv"})
+    assert [info.value for info in app.info] == ["queries\\.csv was uploaded in an earlier visit\\. Upload it again\\."]
+    assert address(app, state.UPLOADED) == ["queries.csv"]
+    app.file_uploader(state.FILES["query"]).set_value(("mine.csv", b"1,0\n0,1\n1,1", "text/csv"))
+    ran(app)
+    assert not app.info
+    assert address(app, state.UPLOADED) == ["mine.csv"]
+    app.file_uploader(state.FILES["query"]).set_value(None)
+    ran(app)
+    assert not app.info
+    assert address(app, state.UPLOADED) == []

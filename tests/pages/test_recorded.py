@@ -60,7 +60,7 @@ def test_a_damaged_file_is_named_beside_the_model(file):
 
 def test_a_path_is_opened_only_where_folders_are_allowed_and_an_uploaded_file_everywhere(file, monkeypatch):
     monkeypatch.setattr(settings, "current", lambda: replace(settings.Settings(), folders=False))
-    with pytest.raises(InputError, match=r"does not load|opens no files") as error:
+    with pytest.raises(InputError, match=r"is not a file that can be opened here") as error:
         models.load(ModelChoice(str(file)))
     assert error.value.field == "model"
     contents = file.read_bytes()
@@ -125,13 +125,22 @@ def test_why_works_on_a_file_with_components(smollm, tmp_path):
 
     number = logit_attribution(saved, paris, rome).number
     answer = said()
-    assert f"is **{number:.2f}** above that of “·Rome”. Head 23.4 adds 3.01, looking most at “·France”" in answer
+    assert f"is **{number:.2f}** above that of “·Rome”. Head 23.4 adds most: 3.01, looking most at “·France”" in answer
     assert "the logit lens and what a head passed on from each token need the model" in answer
     score = score_attribution(saved, 23, 4, 4, 3).score
     for side in ("key", "pairs"):
-        assert f"Head 23.4 scored “·France” **{score:.2f}** above the other keys" in said(stop="1", side=side)
+        assert f"Head 23.4 scored “·France” **{score:.2f}** above the mean of the other keys" in said(
+            stop="1", side=side
+        )
     assert "does not hold what components gave to the scores of head 22\\.3" in said(path="23.4>3, key 22.3")
     assert "A text cannot be read" in said(**{state.ANSWER: "Ouagadougou"})
+
+
+@pytest.mark.parametrize("page", ["step_by_step", "heads", "why", "what_if"])
+def test_a_file_of_an_earlier_visit_is_asked_for_again(page):
+    app = opened_in_shell(page, model="mine.safetensors", layer="23", query="2")
+    assert ["If you uploaded it in an earlier visit" in error.value for error in app.error] == [True]
+    assert app.file_uploader(state.RECORDED).label == "Open a recorded pass, or attention weights"
 
 
 # --- what leads there, and images

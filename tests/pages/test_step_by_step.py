@@ -9,11 +9,16 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import attend, capture
+from core.attention.head import Head
 from core.attention.masks import causal, grid
 from core.attention.sources import random_matrices, toy_sentence
+from core.exporting.exhibit import Exhibit, write
+from core.exporting.kept_heads import KeptHead
 from core.models import loading
 from core.models.catalogue import CATALOGUE
 from tests.browser.driver import AS_IT_IS, CHANGED, EQUATION, STAGES, Picture, difference
+from tests.pages import test_what_if as shell
+from tests.pages.test_what_if import address, ran, words
 from tests.source_files import ROOT
 from ui import models, passes, state
 from ui.cache import Store
@@ -185,3 +190,18 @@ def test_sentence_layer_head_and_model_change_what_is_drawn():
         (None, "·is (4), suggested"),
         (None, "·France (3), suggested"),
     ]
+
+
+def test_an_exhibit_of_an_earlier_visit_is_asked_for_again():
+    """As after a reload; then the head in the file is shown, and the pair that the address names."""
+    made = toy_sentence("the dog bites the man", d_head=4)
+    head = Head.of(attend(made.query, made.key, made.value))
+    kept = KeptHead(head=head, query_tokens=made.query_tokens, key_tokens=made.key_tokens, says="A toy")
+    file = write(Exhibit(page="step_by_step", title="Steps", address={}, about={}, heads={"head": kept}))
+    app = shell.opened("step_by_step", **{state.SOURCE: "file", state.QUERY: "2", state.KEY: "1"})
+    assert "The exhibit was opened in an earlier visit" in app.info[0].value
+    app.file_uploader(state.EXHIBIT_FILE).set_value(("mine.headlight", file, "application/octet-stream"))
+    ran(app)
+    assert not app.info
+    assert {name: address(app, name) for name in (state.QUERY, state.KEY)} == {state.QUERY: ["2"], state.KEY: ["1"]}
+    assert "“bites” gives" in words(app)

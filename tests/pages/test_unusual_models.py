@@ -111,7 +111,7 @@ def values(app: AppTest, picture: str) -> np.ndarray:
 def test_of_two_towers_the_one_that_reads_texts_is_shown(saved):
     app = opened("step_by_step", saved("clip", TWO_TOWERS["CLIP"]), layer=1, head=2)
     assert not app.error
-    said = "CLIPModel compares texts with images or sounds. Shown is what reads its texts: CLIPTextModel."
+    said = "compares texts with images or sounds. Shown is the part that reads texts."
     assert said in read(app.caption)
     assert "Agrees with the model" in read(app.markdown)
 
@@ -133,9 +133,8 @@ def test_what_a_model_hands_out_is_shown(saved, name, page):
     folder = saved(name, WEIGHTS_ONLY[name])
     app = opened(page, folder, layer=1, head=2, query=6, key=2)
     assert not app.error
-    network = type(load_model(folder).network).__name__
     (info,) = app.info
-    assert read([info]) == (f"{network} exposes only its attention weights. The stages before them cannot be shown.")
+    assert read([info]) == "This model exposes only its attention weights. The stages before them cannot be shown."
     expected = attention_weights(load_model(folder), TEXT).weights(1, 2)
     np.testing.assert_allclose(values(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
     assert f"“9” gives **{expected[6, 2]:.1%}** of its attention to “8”." in read(app.markdown)
@@ -311,12 +310,18 @@ def test_another_picture_is_another_pass(vit):
     assert not np.allclose(*shown)
 
 
+def test_an_image_of_an_earlier_visit_is_asked_for_again(vit):
+    app = opened("heads", vit, **{state.UPLOADED: "cat.png"})
+    assert "cat.png was uploaded in an earlier visit. Upload it again." in read(app.info)
+    assert not opened("heads", vit, image=png(), **{state.UPLOADED: "cat.png"}).info
+
+
 def test_the_first_token_is_no_patch(vit):
     app = opened("heads", vit, image=png(), query=0, **{state.SHOWN_AS: "On the picture"})
     weights = capture(load_model(vit), image=read_image(png())).trace(0, 0).weights[0]
     np.testing.assert_allclose(values(app, "patches"), weights[1:].reshape(3, 5), rtol=1e-4, atol=1e-7)
     assert (
-        f"How [CLS], which is no patch, attends to each patch. Click a patch to choose it. {weights[0]:.1%} goes to [CLS]."
+        f"How much the token “[CLS]” attends to each patch. Click a patch to choose it. {weights[0]:.1%} goes to [CLS]."
         in read(app.caption)
     )
 

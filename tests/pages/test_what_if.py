@@ -92,6 +92,9 @@ def test_at_first_nothing_is_changed_and_fields_add_to_the_list() -> None:
     assert "Nothing is changed yet" in words(app)
     assert not app.error
     assert "turns by" not in words(app)
+    assert "of its attention to" in words(app)
+    assert "a difference of" not in words(app)
+    assert "Heads whose attention changed" not in words(app)
     press(app, "Add")
     assert address(app) == ["mute 5.11"]
     choose(app, state.NEW_PLACE, "layer")
@@ -105,6 +108,35 @@ def test_at_first_nothing_is_changed_and_fields_add_to_the_list() -> None:
     press(app, "Reset")
     assert listed(app) == address(app) == []
     assert "Nothing is changed yet" in words(app)
+
+
+@pytest.mark.parametrize(("model", "text"), [(SMOLLM, FRANCE), (MINILM, FRANCE), (SMOLLM, "the the")])
+def test_without_a_change_one_is_offered_with_what_comes_of_it(model, text) -> None:
+    app = opened(**{state.MODEL: model, state.TEXT: text})
+    (label,) = [button.label.replace("\\", "") for button in app.button if button.label.startswith("Try: ")]
+    line, _, outcome = label.removeprefix("Try: ").partition(" (")
+    passed, muted = (capture(models.load(model), text, edits=edits) for edits in (None, edits_of(line)))
+    if model == SMOLLM:
+        ((token, before),) = passed.next_tokens(1)
+        after = dict(muted.next_tokens(len(muted.predicted)))[token]
+        assert outcome == f"{before:.1%} → {after:.1%})"
+    else:
+        one, other = (torch.tensor(each.vectors).double().mean(dim=0) for each in (passed, muted))
+        turned_by = 1 - float(torch.nn.functional.cosine_similarity(one, other, dim=0))
+        assert outcome == f"turns by {turned_by:.3f})"
+    next(button for button in app.button if button.label.startswith("Try: ")).click()
+    assert address(ran(app)) == [line]
+    assert not [button for button in app.button if button.label.startswith("Try: ")]
+
+
+def test_of_a_model_that_has_written_the_whole_text_is_told() -> None:
+    """That it then ends its text is certain, and nothing to see."""
+    app = opened(**{state.MODEL: "written-dates", state.TEXT: "the 3rd of march 1987"})
+    assert "The model writes **“1987-03-03”**" in words(app)
+    line = "mute encoder 0.3"
+    app = opened(**{state.MODEL: "written-dates", state.TEXT: "the 3rd of march 1987", state.EDITS: line})
+    written = generate(models.load("written-dates"), "the 3rd of march 1987", edits=edits_of(line)).text
+    assert f"The model writes “1987-03-03” → **“{written.removesuffix('</s>')}”**" in words(app)
 
 
 # What each kind of change adds by its fields as they open, with query 3 and key 1 chosen; other fields by name.
@@ -230,7 +262,7 @@ def test_the_views_are_reached_by_menu_and_by_link_and_the_list_stays() -> None:
     shown = {
         "matter": "Each head is muted in turn",
         "patch": "Type another text of the same length",
-        "compare": "apart on average",
+        "compare": "nats apart on average",
         "change": "The sentence vector turns by",
     }
     for view, said in shown.items():

@@ -7,13 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from core import Edits, capture, load_model, score_attribution
+from core import Edits, capture, load_model, logit_lens, score_attribution
 from core.capturing.sampling import next_probabilities
-from core.heads.attribution import cosine, cosine_attribution
+from core.heads.attribution import cosine, cosine_attribution, logit_attribution
 from core.heads.paths import Hop, follow, read_hops
 from tests.browser.driver import array
-from tests.pages.test_what_if import MINILM, SMOLLM, opened, picture, ran, words
+from tests.pages.test_what_if import FRANCE, MINILM, SMOLLM, opened, picture, ran, words
 from ui import state
+from ui.views.why.following import _ranks_first
 
 OPEN = {state.MODEL: SMOLLM, state.ANSWER: " Paris", state.RATHER_THAN: " Rome"}
 
@@ -52,8 +53,10 @@ def test_a_path_in_the_address_is_the_one_that_is_followed(smollm):
     row = taken.trace(18, 6).scaled[8]
     score = row[2] - np.delete(row, 2).mean()
     table = score_attribution(taken, 18, 6, 8, 2).by_key.set_index("component")["contribution"]
-    assert f"Head 18.6 scored “·doors” **{score:.2f}** above the other keys" in words(app)
-    assert f"head 16.0 adds {table['16.0']:.2f} of it" in words(app)
+    assert (
+        f"Head 18.6 scored “·doors” **{score:.2f}** above the mean of the other keys: head 16.0 adds most, {table['16.0']:.2f}"
+        in words(app)
+    )
     cut = capture(smollm, said[state.TEXT], edits=Edits(cut_paths={("16.0", (18, 6, "key")): "zero"}))
     row = cut.trace(18, 6).scaled[8]
     after = row[2] - np.delete(row, 2).mean()
@@ -85,7 +88,8 @@ def test_one_token_of_a_longer_word_is_the_answer(smollm):
     for piece in (0, 1):
         asked = OPEN | {state.ANSWER: "Ouagadougou", "answer_piece": str(piece)}
         said = words(opened("why", **asked)).replace("−", "-")
-        assert f"is **{logits[numbers[piece]] - logits[rome]:.2f}** above that of “·Rome”" in said
+        number = logits[numbers[piece]] - logits[rome]
+        assert f"is **{abs(number):.2f}** {'above' if number > 0 else 'below'} that of “·Rome”" in said
 
 
 def test_a_cut_can_leave_what_another_text_has(smollm):
@@ -109,9 +113,8 @@ def test_pairs_of_components_are_those_of_the_score(smollm):
     (drawn,) = [trace for trace in json.loads(picture(app, "pairs").spec)["data"] if trace["type"] == "heatmap"]
     np.testing.assert_allclose(array(drawn["z"]), table.to_numpy(), atol=1e-3)
     inside = table.iloc[:-1, :-1].stack()
-    of_query, of_key = inside.abs().idxmax()
-    gave = inside[of_query, of_key]
-    assert f"of the query, adds {gave:.2f} of it" in words(app).replace("−", "-")
+    of_query, of_key = (name.replace("mlp", "MLP") for name in inside.idxmax())
+    assert f"{of_query} (query) × {of_key} (key) adds most, {inside.max():.2f}" in words(app)
     bars = json.loads(picture(app, "strongest").spec)["data"][0]
     assert array(bars["y"]).sum() == pytest.approx(table.to_numpy().sum(), abs=1e-3)
 
@@ -129,6 +132,62 @@ def test_an_encoder_is_asked_for_a_cosine():
     one, other = (capture(model, words).vectors.mean(axis=0) for words in (text, like))
     expected = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
     assert f"The cosine with “A dog runs\\.” is **{expected:.2f}**".replace("\\", "") in said
+
+
+@pytest.mark.parametrize(
+    ("said", "of_heads"),
+    [
+        ({state.RATHER_THAN: " Rome"}, False),
+        ({state.RATHER_THAN: " the"}, True),
+        ({state.RATHER_THAN: "the mean of all tokens"}, False),
+        ({state.TEXT: "The thief was caught because the", state.ANSWER: " thief", state.RATHER_THAN: " police"}, True),
+        ({state.ANSWER: " Rome", state.RATHER_THAN: " Paris"}, False),
+    ],
+)
+def test_the_largest_component_is_named_whatever_it_is(smollm, said, of_heads):
+    said = OPEN | {state.TEXT: FRANCE} | said
+    answer, than = (smollm.tokenizer(said[key])["input_ids"][0] for key in (state.ANSWER, state.RATHER_THAN))
+    than = "mean" if "mean" in said[state.RATHER_THAN] else than
+    table = logit_attribution(capture(smollm, said[state.TEXT], components=True), answer, than)
+    gave = table.set_index("component")["contribution"] * np.sign(table.number)
+    largest, does = gave.idxmax(), "adds most" if table.number > 0 else "lowers it most"
+    name = largest.replace("mlp", "MLP") if "mlp" in largest else f"Head {largest}"
+    told = words(opened("why", **said)).replace("−", "-")
+    assert f"**{abs(table.number):.2f}** {'above' if table.number > 0 else 'below'} " in told
+    assert f"{name} {does}: {gave.max() * np.sign(table.number):.2f}" in told
+    heads = gave[[name for name in gave.index if "." in name]]
+    assert (f"; of the heads, {heads.idxmax()} {does}: {heads.max():.2f}, read from" in told) == of_heads
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([], "does not rank first"),
+        ([3], "ranks first only after the last layer"),
+        ([2, 3], "ranks first from layer 1 on"),
+        ([0, 1, 2, 3], "ranks first from the input on"),
+        ([1, 3], "ranks first in 2 of 4 rows, also in the last one"),
+        ([1, 2], "ranks first in 2 of 4 rows, not in the last one"),
+    ],
+)
+def test_where_the_answer_ranks_first_in_the_lens(rows, told):
+    assert _ranks_first(rows, ("input", "0", "1", "2")) == told
+
+
+def test_an_answer_that_ranks_first_early_and_late_is_not_said_to_do_so_only_in_the_end(smollm):
+    text = "The animal didn't cross the street because it was too tired."
+    lens = logit_lens(capture(smollm, text), 1)
+    end = lens[lens["position"] == lens["position"].max()]
+    count = (end["token"] == end["token"].iloc[-1]).sum()
+    said = words(opened("why", **{state.MODEL: SMOLLM, state.TEXT: text, state.ANSWER_SHOWS: "lens"}))
+    assert f"ranks first in {count} of 31 rows, also in the last one" in said
+
+
+def test_a_text_is_not_compared_with_itself_unless_somebody_does():
+    text = "The animal didn't cross the street because it was too tired."
+    assert "The cosine with “The animal didn't cross" in words(opened("why", **{state.MODEL: MINILM, state.TEXT: text}))
+    said = words(opened("why", **{state.MODEL: MINILM, state.TEXT: text, state.LIKE_TEXT: text}))
+    assert "The cosine of this text with itself is **1.00**" in said
 
 
 def test_hops_are_read_as_they_are_written():
@@ -154,7 +213,7 @@ def test_a_path_that_begins_with_a_weight_needs_no_answer():
     taken = capture(load_model(MINILM), text, components=True)
     of = score_attribution(taken, 5, 11, 10, 2)
     gave = of.by_key.set_index("component")["contribution"]["4.3"]
-    assert f"Head 5.11 scored “animal” **{of.score:.2f}** above the other keys" in app
+    assert f"Head 5.11 scored “animal” **{of.score:.2f}** above the mean of the other keys" in app
     assert f"predicted {of.score - gave:.2f}".replace("-", "−") in app
     assert "needs a query and a key" in words(opened("why", **said | {"path": "score 5.11"}))
 

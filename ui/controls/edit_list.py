@@ -11,7 +11,7 @@ import streamlit as st
 from core import Capture, InputError
 from core.capturing.capture import check_edits
 from core.capturing.edit_kinds import EDIT_KINDS, BlockKeys, OutputOverText, ReplaceToken
-from core.capturing.edit_lines import divided, edits_of, painted, painting
+from core.capturing.edit_lines import divided, edits_of, painted, painting, speaks_of_text
 from core.capturing.edits import Edits, every
 from core.capturing.places import EVERYWHERE, Place
 from core.errors import shortened
@@ -42,9 +42,12 @@ class Line:
 
 
 def lines() -> list[Line]:
-    """The lines that the address asks for, or that this session has."""
-    texts = links.field(state.EDITS, Lines(MAX_LINES), [], "Changes")
-    return [line for line in map(Line.read, texts) if line.words.strip()]
+    """The lines of this session."""
+    return [line for line in map(Line.read, st.session_state.get(state.EDITS, ())) if line.words.strip()]
+
+
+def _speaks_of_text(text: str) -> bool:
+    return speaks_of_text(Line.read(text).words)
 
 
 def add(*words: str) -> None:
@@ -95,6 +98,7 @@ def switched_on() -> list[str]:
 
 def shown_edits(capture: Capture) -> Edits:
     """Show the list, and return what is switched on and possible in this pass. The page says why a line is not possible."""
+    links.field(state.EDITS, Lines(MAX_LINES, _speaks_of_text), [], "Changes")
     applied, listed = [], lines()
     for number, line in enumerate(listed):
         edits, problem = _read(line, capture)
@@ -112,8 +116,6 @@ def shown_edits(capture: Capture) -> Edits:
     if listed:
         reset = {"key": state.button("reset", 0), "on_click": _keep, "args": ([],)}
         st.button("Reset", icon=":material/restart_alt:", type="tertiary", **reset)
-    else:
-        st.caption("Choose a change and add it to this list.")
     return every(applied)
 
 

@@ -15,8 +15,9 @@ import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from core.figures.labels import all_placed
-from ui import links
+from ui import links, state
 from ui.links import Choice, Index, Number, Numbers, Several, Switch, Text, Word
+from ui.markdown import plain
 
 # With this, Streamlit sends a field's value to a browser that has not drawn the field yet, as in a closed popover.
 KEPT: dict[str, Any] = {"persist_state": "session"}
@@ -42,6 +43,20 @@ def upload(label: str, key: str, types: str | Sequence[str], **widget: Any) -> U
     if file is None and st.session_state[key] is not None:
         st.caption("This file is no longer on the server. Please upload it again.")
     return file
+
+
+def name_uploads(names: Iterable[str]) -> None:
+    """Put the names of the uploaded files that the page shows into the address. The files are gone after the visit: where there
+    are none, say which ones the address names. When one is taken out, call `forget_uploads`."""
+    before, now = links.field(state.UPLOADED, Text(), "", "Uploaded files"), ", ".join(names)
+    if now:
+        st.session_state[state.UPLOADED] = now
+    elif before:
+        st.info(plain(f"{before} was uploaded in an earlier visit. Upload it again."), icon=":material/upload_file:")
+
+
+def forget_uploads() -> None:
+    links.put(state.UPLOADED, "")
 
 
 def uploaded_file(key: str) -> UploadedFile | None:

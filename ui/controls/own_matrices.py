@@ -11,7 +11,7 @@ from core import AttentionTrace, InputError, attend
 from core.attention.matrix_files import check_scores, read_mask, read_matrix, read_npz
 from ui import state
 from ui.calls import call, uploaded
-from ui.controls.fields import text_area, upload
+from ui.controls.fields import forget_uploads, name_uploads, text_area, upload
 from ui.markdown import show_error
 from ui.models import check_length
 
@@ -27,18 +27,18 @@ HINTS = {
 
 def own_matrices() -> AttentionTrace | None:
     """Return the trace of the matrices that are entered; None after showing beside a field what is wrong with it."""
-    columns = dict(zip(EXAMPLE, st.columns(4), strict=True))
+    columns, missing = dict(zip(EXAMPLE, st.columns(4), strict=True)), st.container()
     with st.expander(
         "Upload files instead (CSV, NPY, or one NPZ with query, key and value, and optionally mask and bias)"
     ):
         st.caption("A link does not include uploaded files: it shows the typed matrices.")
-        archive = upload("NPZ", state.ARCHIVE, "npz")
+        archive = upload("NPZ", state.ARCHIVE, "npz", on_change=forget_uploads)
         archive_problem = st.container()
         uploads = dict(zip(EXAMPLE, st.columns(4), strict=True))
     problems, sources = {}, {}
     for name, column in columns.items():
         with uploads[name]:
-            file = upload(name.capitalize(), state.FILES[name], ["csv", "txt", "npy"])
+            file = upload(name.capitalize(), state.FILES[name], ["csv", "txt", "npy"], on_change=forget_uploads)
         with column:
             text = text_area(
                 f"{name.capitalize()} (file in use)" if file or archive else name.capitalize(),
@@ -50,6 +50,9 @@ def own_matrices() -> AttentionTrace | None:
             )
             problems[name] = st.container()
         sources[name] = file or text
+    with missing:
+        files = [archive] if archive else sources.values()
+        name_uploads(file.name for file in files if not isinstance(file, str))
     try:
         if archive:
             return _trace(**call(read_npz, uploaded(archive.name, archive.getvalue())))

@@ -10,22 +10,24 @@ from ui import state
 from ui.controls.fields import menu, text_line
 from ui.requests import GeneratedTarget, Target
 
-WAYS = {"generated": "Generated", "text": "Text", "numbers": "Token numbers"}
+UNFINISHED, WHOLE = "unfinished", "generated"
+WAYS = {UNFINISHED: "Generated", WHOLE: "Generated, whole", "text": "Text", "numbers": "Token numbers"}
 HELP = (
     "The text that the decoder has written so far; its tokens are the queries. Generated: the model writes it, always with the "
-    "most probable token."
+    "most probable token. Its last token then comes next, unless the whole text is read."
 )
 
 
 def choose_target(model: Model) -> Target:
     """Show the menu and the field of its choice, and return the target. Raises InputError (field "target")."""
-    offered = {way: words for way, words in WAYS.items() if way != "generated" or model.has_language_model_head}
+    writes = model.has_language_model_head
+    offered = {way: words for way, words in WAYS.items() if writes or way not in (UNFINISHED, WHOLE)}
     way = menu("Target", state.TARGET_AS, offered, width=150, help=HELP)
     if way == "text":
         return text_line("Its text", state.TARGET, placeholder="nothing yet", width=170)
     if way == "numbers":
         return read_token_numbers(text_line("Its numbers", state.TARGET_IDS, placeholder="such as 5, 17, 8", width=170))
-    return GeneratedTarget()
+    return GeneratedTarget(whole=way == WHOLE)
 
 
 def in_address(target: Target) -> dict[str, str]:
@@ -33,7 +35,7 @@ def in_address(target: Target) -> dict[str, str]:
     if target is None:
         return {}
     if isinstance(target, GeneratedTarget):
-        return {state.TARGET_AS: "generated"}
+        return {state.TARGET_AS: WHOLE if target.whole else UNFINISHED}
     if isinstance(target, str):
         return {state.TARGET_AS: "text", state.TARGET: target}
     return {state.TARGET_AS: "numbers", state.TARGET_IDS: ", ".join(map(str, target))}
@@ -42,6 +44,6 @@ def in_address(target: Target) -> dict[str, str]:
 def from_address(word: Callable[[str], str | None]) -> Target:
     """Return the target of an address. word: name -> its word there, if any. Raises InputError (field "target")."""
     way = word(state.TARGET_AS)
-    if way == "generated":
-        return GeneratedTarget()
+    if way in (UNFINISHED, WHOLE):
+        return GeneratedTarget(whole=way == WHOLE)
     return read_token_numbers(word(state.TARGET_IDS) or "") if way == "numbers" else word(state.TARGET)

@@ -110,7 +110,7 @@ CARDS = {
     "why": Card(
         title="What wrote “Paris”?",
         claim="3.01 of 7.31",
-        sentence="Follow the answer back: one head adds most of it, and read it from “France”. See why it looked there.",
+        sentence="Follow the answer back: one head adds more than any other component, and read it from “France”.",
         where=f"Head {KNOWS_PARIS} of {LANGUAGE_MODEL}, “Paris” rather than “Rome”",
         page="why",
         address={state.MODEL: LANGUAGE_MODEL, state.TEXT: FRANCE, state.ANSWER: " Paris", state.RATHER_THAN: " Rome"},

@@ -205,7 +205,7 @@ def _provenance(certificate: Certificate) -> dict[str, str]:
     return {
         "model": certificate.model,
         "revision": certificate.revision,
-        "dtype": dtype,
+        "precision": dtype,
         "scale": f"{certificate.scale:.6g}",
         "mask": certificate.mask,
         "checked": CHECKED,

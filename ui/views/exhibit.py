@@ -128,7 +128,7 @@ def _compare(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> None:
     words = "The model now reads different tokens from those in the exhibit."
     if now.shape == before.shape and live.key_tokens == kept.key_tokens:
         difference = max(float(abs(now.query - before.query).max()), float(abs(now.key - before.key).max()))
-        revision = "" if live.origin == origin else " This is another revision or dtype of the model."
+        revision = "" if live.origin == origin else " This is another revision or precision of the model."
         words = f"The model now gives different numbers: queries and keys differ by up to {difference:.2g}.{revision}"
     st.warning(words, icon=":material/difference:")
 

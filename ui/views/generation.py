@@ -210,7 +210,8 @@ def _say_where_it_looks(step: Step) -> None:
     token, share = quoted(step.generation.tokens[step.number]), step.weights[step.head.place][step.key]
     presenting.title(f"Step {step.number + 1} of {len(step.generation.steps)}: {token}")
     query, key = quoted(queries[-1]), quoted(keys[step.key])
-    presenting.finding(f"{token} is written after {query}, which gives **{share:.1%}** of its attention to {key}.")
+    gives = f"which gives **{share:.1%}** of its attention to {key} in head {step.head}"
+    presenting.finding(f"{token} is written after {query}, {gives}.")
 
 
 def _as_text(step: Step) -> None:
@@ -356,7 +357,7 @@ def _cache(generation: Generation, step: int) -> None:
     show_chart(chart, "cache", alt, title="Multiplications of every step", numbers=numbers)
     with_cache, without = (int(number) for number in costs[step])
     total = costs.sum(axis=0)
-    words = f"{with_cache:,} multiplications; {without:,} if everything were read anew."
+    words = f"{with_cache:,} multiplications; reading everything anew takes {without:,}."
     st.caption(f"{words} All steps together: {1 - total[0] / total[1]:.1%} of the multiplications are saved.")
 
 
@@ -374,8 +375,8 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
     )
     if difference is not None:
         st.caption(
-            f"The rows of all {count} steps, beside one pass over the whole text without a cache: the largest "
-            f"difference of a weight in any head is {small_number(difference)}."
+            f"Compared with one pass over the whole text without a cache, no weight of the {count} steps differs by more than "
+            f"{small_number(difference)} in any head."
         )
 
 

@@ -54,9 +54,20 @@ def link_to_why_word(text: TextRequest, words: str, token: str) -> None:
     """Link to why a token comes next after these words; none where the model has read more than words."""
     if text.target is not None or text.image is not None or not _says_why(text):
         return
-    address = {state.TEXT: words, state.MODEL: text.model.name, state.DTYPE: text.model.dtype, state.ANSWER: token}
-    address |= {state.DEVICE: text.model.device, state.PATH: "", state.STOP: "0"}
+    address = _reading(text) | {state.TEXT: words, state.ANSWER: token, state.PATH: "", state.STOP: "0"}
     link_to("why", f"Why {quoted(token)}?", ":material/account_tree:", address)
+
+
+def link_to_effects(text: TextRequest) -> None:
+    """Link to what muting each head does to the answer; no link from a recorded pass, which cannot be changed."""
+    if not text.model.is_recorded:
+        link_to("what_if", "Which heads matter", ":material/tune:", _reading(text) | {state.VIEW: "matter"})
+
+
+def _reading(text: TextRequest) -> dict[str, Any]:
+    """The part of an address that names a text and the model that reads it."""
+    model = text.model
+    return {state.TEXT: text.text, state.MODEL: model.name, state.DTYPE: model.dtype, state.DEVICE: model.device}
 
 
 def _says_why(text: TextRequest) -> bool:
@@ -78,12 +89,8 @@ def _link(page: str, label: str, icon: str, head: HeadRequest, cell: Cell, **mor
     """
     text = head.text
     query, key = ("", "") if cell is None else map(str, cell)
-    address: dict[str, Any] = {
-        state.TEXT: text.text,
+    address: dict[str, Any] = _reading(text) | {
         state.PAIR: text.pair or "",
-        state.MODEL: text.model.name,
-        state.DTYPE: text.model.dtype,
-        state.DEVICE: text.model.device,
         state.KIND: head.kind,
         state.LAYER: str(head.layer),
         state.HEAD: str(head.head),

@@ -11,7 +11,7 @@ from core.heads.image_sinks import TIMES, image_sinks
 from core.heads.views import SCORES, Quantity
 from ui import state
 from ui.components import pin
-from ui.markdown import plain
+from ui.markdown import plain, quoted
 from ui.views.common import show_heatmap
 from ui.views.sources.heads import RealHead
 
@@ -70,10 +70,11 @@ def _say(
     boxes = real.capture.image_boxes(real.kind)
     lies_there = ~np.isnan(boxes[:, 0])
     is_patch = query < len(boxes) and lies_there[query] and real.tokens[0] == real.tokens[1]
-    token = plain(real.tokens[0][query]) + (
-        ", which is no patch," if not is_patch else " (framed)" if is_framed else ""
-    )
-    words = f"How {token} {'scores' if quantity in SCORES else 'attends to'} each patch.{mouse}"
+    token = f"the token {quoted(real.tokens[0][query])}"
+    if is_patch:
+        token = f"{plain(real.tokens[0][query])}{' (framed)' if is_framed else ''}"
+    does = f"How {token} scores" if quantity in SCORES else f"How much {token} attends to"
+    words = f"{does} each patch.{mouse}"
     if quantity == "weights":
         elsewhere, names = values[~lies_there], [real.tokens[1][place] for place in np.flatnonzero(~lies_there)]
         others = names[0] if len(names) == 1 else "tokens that are not patches"

@@ -39,7 +39,7 @@ def path_chart(nodes: Sequence[Node], chosen: int) -> Chart:
     for place, node in enumerate(nodes[1:], start=1):
         look = {"color": ABOVE if node.gave >= 0 else BELOW, "width": thick(2 + 7 * min(abs(node.share), 1.0))}
         lines.append({"type": "line", "x0": place - 1, "x1": place, "y0": 0, "y1": 0, "line": look, "layer": "below"})
-        words.append(_words(written(node.gave), place - 0.5, 8, "bottom"))
+        words.append(_words(_signed(node.gave), place - 0.5, 8, "bottom"))
     for place, node in enumerate(nodes):
         # Above the numbers: on a narrow screen there is no room beside them.
         words.append(_words(f"<b>{escaped(node.name)}</b>", place, 26, "bottom"))
@@ -52,10 +52,14 @@ def path_chart(nodes: Sequence[Node], chosen: int) -> Chart:
     layout["margin"] = {"l": 8, "r": 8, "t": 4, "b": 4}
     layout["xaxis"] = {"range": [-0.6, max(len(nodes), 2) - 0.4], "visible": False}
     layout["yaxis"] = {"range": [-1, 1], "visible": False}
-    names = [f"{node.name} at {node.below}" if node.below else node.name for node in nodes[1:]]
+    names = [f"{node.name} {node.below}".strip() for node in nodes[1:]]
     gave = floats([node.gave for node in nodes[1:]])
     values = Values(kind="bars", numbers=gave, headings=("stop",), value="contribution", rows=names)
     return Chart([dots], layout, (values,) if names else ())
+
+
+def _signed(number: float) -> str:
+    return f"+{written(number)}" if number > 0 else written(number)
 
 
 def _words(text: str, x: float, shift: float, anchor: str) -> dict[str, object]:

@@ -189,7 +189,7 @@ def test_what_needs_the_model_says_so(file):
         lambda: head_weights(opened.model, 0, 0),
     )
     for need in needing:
-        with pytest.raises(InputError, match=r"opened from a file.*Load the model with load_model") as error:
+        with pytest.raises(InputError, match=r"opened from a file.*Load the model itself") as error:
             need()
         assert error.value.field == "model"
     assert "as a file describes it" in repr(opened.model)

@@ -17,8 +17,11 @@ from core.heads.attribution import (
     cosine_attribution,
     logit,
     logit_attribution,
+    main_pair,
+    main_reason,
     score_attribution,
 )
+from core.heads.paths import follow
 from tests.core.capturing.test_layers import HYBRIDS
 from tests.core.taken_apart import PICTURE, READ, taken_apart, tiny_taken_apart
 from tests.core.tiny_models import DECODER, MORE_READERS_AND_WRITERS, TINY, randomised, tiny
@@ -479,3 +482,29 @@ def test_what_writes_paris(smollm):
     leading = found.iloc[np.argsort(-found.abs().to_numpy())][:5]
     assert list(leading.index) == ["23.4", "29.1", "mlp 29", "mlp 24", "29.0"]
     np.testing.assert_allclose(leading, [3.01, 2.14, -2.10, 1.81, -1.67], atol=0.006)
+
+
+def test_a_reason_works_in_the_direction_of_its_number(smollm):
+    """For a number below 0 it is what lowers it most; its opponents are no reason for it, however large they are."""
+    taken = capture(smollm, "The capital of France is", components=True)
+    paris, rome = (smollm.tokenizer(word)["input_ids"][0] for word in (" Paris", " Rome"))
+    both = logit_attribution(taken, paris, rome), logit_attribution(taken, rome, paris)
+    for table, sign in zip(both, (1, -1), strict=True):
+        assert main_reason(table).component == "23.4"
+        assert main_reason(table).gave == pytest.approx(sign * 3.01, abs=0.01)
+        assert main_reason(table, "mlp").component == "mlp 24"  # "mlp 29" is larger, and an opponent
+        assert table.sources == len(table) == 301
+    path = follow(taken, None, both[1], logit(taken, rome, paris))
+    assert [str(stop.hop) for stop in path.stops] == ["23.4"]
+    for key in range(5):
+        found = score_attribution(taken, 23, 4, 4, key)
+        by_key, pairs = found.by_key.set_index("component")["contribution"], found.table.iloc[:-1, :-1]
+        above = found.score > 0
+        assert main_reason(found.by_key).component == (by_key.idxmax() if above else by_key.idxmin())
+        of_query, of_key, gave = main_pair(found.table)
+        assert gave == pairs.loc[of_query, of_key] == (pairs.max().max() if above else pairs.min().min())
+        assert found.by_key.sources == 1 + 23 * 10  # the embeddings, and 9 heads and an MLP in each layer before it
+    nothing = both[0].assign(contribution=0.0)
+    nothing.number = 0.0
+    assert main_reason(nothing) is None
+    assert main_pair(found.table * 0) is None

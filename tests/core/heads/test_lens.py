@@ -107,6 +107,9 @@ def test_a_real_model(smollm):
     np.testing.assert_allclose(output["probability"], [share for _, share in passed.next_tokens(2)], rtol=1e-13)
     assert output["text"].tolist() == [" Paris", " the"]
     assert set(lens.chosen["text"]) == {" Paris"}
+    ranks = {token: by_layer(logit_lens(passed, 1, token).chosen, "rank")[:, -1, 0] for token in (7042, 260)}
+    for token, of_layers in ranks.items():  # " Paris" in the end, " the" never
+        assert lens_module.ranks_first_after(logit_lens(passed, 1, token)) == np.flatnonzero(of_layers == 1).tolist()
     # As docs/lens.md says.
     assert by_layer(lens.chosen, "rank")[26:, 4, 0].tolist() == [113, 34, 7, 3, 1]
     np.testing.assert_allclose(by_layer(lens.chosen)[28:, 4, 0], [0.011, 0.070, 0.773], atol=0.0005)

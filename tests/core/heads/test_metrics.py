@@ -11,7 +11,18 @@ import torch
 from core import Edits, capture, load_model
 from core.capturing.rows import Rows, row_blocks
 from core.capturing.weights_only import WeightRows, attention_weights, open_weights
-from core.heads.metrics import METRICS, NAMES, Metric, head_metrics, in_words, measure, most_telling, nameable_keys
+from core.heads.metrics import (
+    METRICS,
+    NAMES,
+    Metric,
+    head_metrics,
+    in_words,
+    largest,
+    measure,
+    most_telling,
+    nameable_keys,
+    standing_out,
+)
 from core.heads.probing import probe_heads
 from core.heads.quantities import Text, text_of
 from core.models.inputs import all_inputs, run
@@ -432,6 +443,23 @@ def test_what_is_most_telling_of_real_models(minilm, smollm):
         assert (best["layer"], best["head"], best[name]) == pytest.approx(strongest, abs=0.01)
     assert most_telling(table, probe_heads(smollm, 20, (0, 1))) == "induction"
     assert most_telling(head_metrics(capture(minilm, OPENING)), probe_heads(minilm, 20, (0, 1))) == "previous"
+
+
+def test_a_head_that_stands_out_has_the_largest_number_of_all(minilm, smollm):
+    """And no head stands out where all do the same, as on a text of one token."""
+    for model in (minilm, smollm):
+        measured = head_metrics(capture(model, OPENING))
+        for name, row in standing_out(measured).items():
+            assert measured[name].iloc[row] == measured[name].max()
+    assert standing_out(head_metrics(capture(smollm, "a"))) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [([[0.5, 3.0], [np.nan, 1.0]], (0, 1)), ([[-1.0, 0.0]], None), ([[np.nan]], None), ([2.0, 2.0], (0,))],
+)
+def test_the_largest_number_that_is_known(values, place):
+    assert largest(np.array(values)) == place
 
 
 def test_what_is_most_telling_where_little_can_be_measured():

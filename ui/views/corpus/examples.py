@@ -58,7 +58,7 @@ def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
         st.info(words, icon=":material/filter_alt:")
         return
     ranks = f"{first + 1} to {first + len(examples)} of"
-    words = f"{ranks} the {count} queries of the corpus where this head has most of it."
+    words = f"{ranks} the {count} queries of the corpus with the largest values of this head."
     if kept == "spread":
         words = (
             f"{ranks} {count}, most first: one from each of as many equal parts of {run.about.sample} queries drawn at "

@@ -117,7 +117,7 @@ def _show_classes(run: Run, layer: int, head: int, is_share: bool) -> None:
     numbers = of_table("classes", title, values, ("from", names), ("to", names))
     show_heatmap(chart, "looks", alt, title=title, numbers=numbers)
     beyond = "" if is_share else " Chance: the same, had each query attended evenly to all that it may attend to."
-    st.caption(f"Each row is the mean over all tokens of a kind as queries; what it gives to each kind of key.{beyond}")
+    st.caption(f"Each row: what queries of one kind give to keys of each kind, on average.{beyond}")
 
 
 def _show_distances(run: Run, layer: int, head: int) -> None:

@@ -67,7 +67,7 @@ def _show_map(run: Run, drawn: HeadMap, chosen: tuple[int, int]) -> str:
     )
     trust = "" if drawn.trustworthiness is None else f" (trustworthiness {drawn.trustworthiness:.2f} of 1)"
     return (
-        f"Near means alike: heads that do alike over the corpus lie together{trust}. Colours are regions, named by what "
+        f"Near means alike: heads that behave alike over the corpus lie together{trust}. Colours are regions, named by what "
         "their heads do on average. How the map is turned means nothing."
     )
 

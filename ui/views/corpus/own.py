@@ -24,8 +24,12 @@ def held() -> RunRequest | None:
     return st.session_state.get(state.OWN_RUN)
 
 
-def offer_own_text() -> None:
-    """Show the popover with the fields for a text and a model, and the button that begins the run."""
+def offer_own_text(*, opened: bool) -> None:
+    """Show the popover with the fields for a text and a model, and the button that begins the run.
+
+    opened  whether it opens by itself
+    """
+    st.session_state.setdefault(state.OWN_FIELDS, opened)
     most = models.longest_text(results.MOST_TOKENS)
     with st.popover("Your own text", icon=":material/upload_file:", key=state.OWN_FIELDS, on_change="rerun"):
         has_file = uploaded_file(state.OWN_FILE) is not None

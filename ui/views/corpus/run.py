@@ -12,7 +12,7 @@ from core.corpus.opened import ListedRun, Run
 from core.exporting.about import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.versions import versions
-from ui import presenting, shown, state
+from ui import links, presenting, shown, state
 from ui.controls.fields import head_picker, menu
 from ui.markdown import errors_shown, plain
 from ui.requests import RunRequest
@@ -31,12 +31,16 @@ def show_corpus() -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         chosen = _choose_run(listed)
         head_place = st.container(width=125)
-        own.offer_own_text()
+        own.offer_own_text(opened=chosen is None)
         said_place = st.container(width="stretch")
     if broken := [run.problem for run in listed if run.problem]:
         with st.expander(f"{_counted(len(broken), 'folder')} beside the runs cannot be opened"):
             for problem in broken:
                 st.markdown(plain(problem))
+    if chosen is None:
+        words = "The text of this run was given in an earlier visit. Give it again under *Your own text*."
+        st.info(words, icon=":material/upload_file:")
+        return
     with errors_shown():  # rows that are read on demand are checked only then
         run = own.run_own_text(chosen) if isinstance(chosen, RunRequest) else results.corpus_run(chosen)
         if run is not None:
@@ -44,15 +48,19 @@ def show_corpus() -> None:
             _show(run, head_place, answer)
 
 
-def _choose_run(listed: list[ListedRun]) -> Path | RunRequest:
-    """Show the menu of all runs. Returns the folder of the chosen one, or what was asked for with a text of one's own."""
+def _choose_run(listed: list[ListedRun]) -> Path | RunRequest | None:
+    """Show the menu of all runs. Returns the folder of the chosen one, or what was asked for with a text of one's own; None if
+    that text was given in an earlier visit."""
     folder, request = results.corpora() or Path(), own.held()
-    there: dict[str, Path | RunRequest] = {run.name: folder / run.name for run in listed if run.about is not None}
+    there: dict[str, Path | RunRequest | None] = {
+        run.name: folder / run.name for run in listed if run.about is not None
+    }
     names = {name: name for name in there}
     if state.RUN_INCLUDED not in there:
         there[state.RUN_INCLUDED], names[state.RUN_INCLUDED] = results.INCLUDED, "Headlight’s documentation"
-    if request is not None:
-        there[state.RUN_OWN], names[state.RUN_OWN] = request, f"{request.name}, {request.model}"
+    if request is not None or links.asks(state.RUN, state.RUN_OWN):
+        name = "Your own text" if request is None else f"{request.name}, {request.model}"
+        there[state.RUN_OWN], names[state.RUN_OWN] = request, name
     return there[menu("Run", state.RUN, names, width=270, label_visibility="collapsed")]
 
 
@@ -105,9 +113,10 @@ def _say_finding(run: Run, layer: int, head: int, metric: Metric) -> None:
     mean = run.means(metric.name)[layer, head]
     if np.isnan(mean):
         return
+    queries = run.distribution(layer, head, metric.name).count
     share = f"**{with_unit(mean, metric)}**"
     does = f" gives {share} of its attention to {metric.likeness}" if metric.likeness else f": {metric.label} {share}"
-    presenting.finding(f"Head {layer}.{head}{does}, on average over {run.about.tokens:,} tokens.")
+    presenting.finding(f"Head {layer}.{head}{does}, on average over {queries:,} queries.")
 
 
 def _opening(run: Run) -> str:

@@ -13,7 +13,7 @@ from core import Capture
 from core.attention.masks import Predicate
 from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import all_placed, visible
-from core.heads.metrics import METRICS, Metric, most_telling, standing_out
+from core.heads.metrics import METRICS, Metric, largest, most_telling, standing_out
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
 from core.heads.quantities import text_of
@@ -89,32 +89,31 @@ def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
 
 
 def show_findings(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tuple[int, int] | None) -> None:
-    """Say which heads stand out on this text, each as a button that opens the head in the grid of its metric.
+    """Name the heads with the largest numbers on this text, each as a button that opens the head in the grid of its metric.
 
-    cell  the chosen (query, key) of tokens, if there is one; ranked by it, the head that gives most to the key stands out
+    cell  the chosen (query, key) of tokens, if there is one; ranked by it, the head that gives most to the key is named
     """
     if wanted.by == PAIR:
         _show_strongest_of_pair(head, cell)
         return
     offered = _offered(head, measured)
-    best = {name: row for name, row in standing_out(measured).items() if name in offered}
-    words = looks_like(head, measured)
-    for at, (name, row) in enumerate(list(best.items())[:FINDINGS]):
+    best = [(offered[name], row) for name, row in standing_out(measured).items() if name in offered][:FINDINGS]
+    if best:
+        st.markdown("Largest mean attention on", width="content")
+    for at, (metric, row) in enumerate(best):
         layer, number = divmod(row, head.grid[1])
-        like = words[row]
-        label = f"**{layer}.{number}** {plain(like[0].lower() + like[1:])}"
-        st.button(
-            label, key=state.one_of(state.FINDING, at), type="tertiary", on_click=_open, args=(layer, number, name)
-        )
+        share = measured[metric.name].iloc[row]
+        label = f"{metric.label.lower()}: **{layer}.{number}** ({share:.0%})"
+        opening = {"on_click": _open, "args": (layer, number, metric.name)}
+        st.button(label, key=state.one_of(state.FINDING, at), type="tertiary", **opening)
 
 
 def _show_strongest_of_pair(head: AnyHead, cell: tuple[int, int] | None) -> None:
     weights = np.full(head.grid, np.nan) if cell is None else results.of_pair(head.of_kind, *cell)
-    if cell is None or np.isnan(weights).all():
+    if cell is None or (place := largest(weights)) is None:
         return
-    layer, number = map(int, np.unravel_index(np.nanargmax(weights), weights.shape))
-    label = f"**{layer}.{number}** looks hardest {plain(_from_to(head, cell))} ({weights[layer, number]:.1%})"
-    st.button(label, key=state.one_of(state.FINDING, 0), type="tertiary", on_click=_open, args=(layer, number, PAIR))
+    label = f"**{place[0]}.{place[1]}** gives most {plain(_from_to(head, cell))} ({weights[place]:.1%})"
+    st.button(label, key=state.one_of(state.FINDING, 0), type="tertiary", on_click=_open, args=(*place, PAIR))
 
 
 def _from_to(head: AnyHead, cell: tuple[int, int]) -> str:
@@ -245,7 +244,7 @@ def _by_contribution(head: AnyHead) -> Ranking | None:
     ((token, share),) = passes.next_tokens(head.request, 1, capture=pass_)
     caption = (
         f"What each head itself adds to the logit of {quoted(token)}, the most probable next token ({share:.1%}), less what it "
-        f"adds to all logits on average. What it does through later heads and layers is not in it."
+        "adds to all logits on average. What later layers make of it is not in it: *Which heads matter* on What if counts both."
     )
     values = _grid(head, table, "contribution")
     return Ranking("Direct contribution", values, caption, {}, (table, "contribution"), signed=True)

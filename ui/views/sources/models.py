@@ -30,13 +30,8 @@ def open_with_a_writer() -> None:
     chosen = st.session_state[state.CHOSEN]
     if (name := chosen.get(state.MODEL, offered()[0])) in WRITERS:
         chosen[state.MODEL] = WRITERS[name]
-        for key in (state.PAIR, state.KIND, state.LAYER, state.HEAD, state.QUERY, state.KEY):
+        for key in (state.PAIR, state.KIND, state.LAYER, state.HEAD):
             chosen.pop(key, None)
-
-
-def forget_places() -> None:
-    """Forget what was chosen among the tokens of the text before."""
-    links.forget(state.QUERY, state.KEY, state.PINNED_TOKENS)
 
 
 def choice_of(name: str, dtype: str, device: str) -> ModelChoice:
@@ -61,7 +56,6 @@ def keep_recorded(file: UploadedFile) -> None:
     """Make a file with a recorded pass or attention weights the model of this visitor."""
     st.session_state[state.SHOWN_RECORDED] = (file.name, file.getvalue())
     st.session_state[state.MODEL] = file.name
-    forget_places()
 
 
 def choose_model(*, writes: bool = False) -> str:
@@ -73,11 +67,7 @@ def choose_model(*, writes: bool = False) -> str:
     names: list[str] = [*offered(), *([] if recorded is None else [recorded[0]])]
     opening = WRITERS.get(names[0], names[0]) if writes else names[0]
     here = models_here()
-    look = {
-        "on_change": forget_places,
-        "label_visibility": "collapsed",
-        "format_func": lambda name: here.get(name, name),
-    }
+    look = {"label_visibility": "collapsed", "format_func": lambda name: here.get(name, name)}
     further = [name for name in here if name not in names]
     return suggested("Model", state.MODEL, names, opening, further, **look)
 

@@ -23,7 +23,7 @@ from core.models.recorded import RecordedModel
 from ui import links, models, passes, state
 from ui.allowed import model_help
 from ui.calls import uploaded
-from ui.controls.fields import text_area, text_line, tick, upload, uploaded_file
+from ui.controls.fields import forget_uploads, name_uploads, text_area, text_line, tick, upload, uploaded_file
 from ui.controls.target import choose_target
 from ui.markdown import errors_shown, plain, quoted, show_error
 from ui.progress import run
@@ -34,7 +34,6 @@ from ui.views.sources.models import (
     choice_of,
     choose_model,
     choose_recorded,
-    forget_places,
     popover_with_precision,
     read_model,
     say_size,
@@ -91,10 +90,11 @@ def choose_request(
         name = choose_model(writes=writes)
     with further:
         dtype, device, further = popover_with_precision()
-    with further:
-        choose_recorded()
     chosen = choice_of(name, dtype, device)
     model = read_model(chosen, progress, model_place)
+    # A file that is needed again has its field in sight.
+    with model_place if model is None and chosen.is_recorded else further:
+        choose_recorded()
     model_place.caption("No model." if model is None else _what_it_does(model), help=model_help())
     if model is not None:
         with further:
@@ -116,14 +116,17 @@ def choose_request(
             request = replace(request, image=_image_file("This model also reads a text alone."))
             if request.image is not None:
                 st.button("Without the image", key=state.FORGET_IMAGE, on_click=_forget_image)
+    if model is not None and not chosen.is_recorded and (model.reads_images or (images and model.takes_images)):
+        with problem:
+            kept = st.session_state.get(state.SHOWN_IMAGE)
+            name_uploads([] if kept is None else [kept[0]])
     reads_more = model is not None and not (chosen.is_recorded or model.reads_images) and QUERIES_AND_KEYS.is_met(model)
     if more and request is not None and model is not None and reads_more:
         with further:
             request = _with_second_text(request, model, problem)
     _say_what_for(chosen.name, problem)
     if model is not None and model.tower_of is not None:
-        whole, tower = model.tower_of, type(model.network).__name__
-        problem.caption(plain(f"{whole} compares texts with images or sounds. Shown is what reads its texts: {tower}."))
+        problem.caption("This model compares texts with images or sounds. Shown is the part that reads texts.")
     if model is None or request is None:
         return None
     return InputFields(request, model, model_place, problem, head_place)
@@ -201,7 +204,6 @@ def _text_field(model: str) -> str:
         state.TEXT,
         opening,
         height=68,
-        on_change=forget_places,
         label_visibility="collapsed",
         placeholder="Text",
     )
@@ -254,17 +256,19 @@ def _image_file(what_for: str) -> bytes | None:
 
 def _forget_image() -> None:
     st.session_state[state.SHOWN_IMAGE] = None
+    forget_uploads()
 
 
 def _keep_image() -> None:
     file = uploaded_file(state.IMAGE)
     st.session_state[state.SHOWN_IMAGE] = None if file is None else (file.name, file.getvalue())
+    forget_uploads()
 
 
 def _with_second_text(request: TextRequest, model: Model, problem: DeltaGenerator) -> TextRequest | None:
     """Add what the second field holds: a text to pair with, or what the decoder has written. None: said what is wrong."""
     if model.takes_pairs:
-        pair = text_line("Second text (optional)", state.PAIR, width=170, on_change=forget_places)
+        pair = text_line("Second text (optional)", state.PAIR, width=170)
         return replace(request, pair=pair or None)
     if not model.is_encoder_decoder:
         return request
@@ -345,15 +349,9 @@ def show_notes(model: Model, notes: Sequence[str], texts: Mapping[str, str]) -> 
         st.button(
             "Take it out of the text",
             key=state.one_of(state.TAKE_OUT, next(iter(changed))),
-            on_click=_put_texts,
+            on_click=links.put_all,
             args=(changed,),
         )
-
-
-def _put_texts(texts: Mapping[str, str]) -> None:
-    for key, text in texts.items():
-        links.put(key, text)
-    forget_places()
 
 
 def run_pass(

@@ -12,17 +12,16 @@ from core.attention.head import Head
 from core.attention.rowwise import Overview
 from core.attention.sources import DISTRIBUTIONS, Matrices, random_matrices, toy_sentence
 from core.capturing.certifying import Certificate
-from core.exporting.exhibit import Exhibit
+from core.exporting.exhibit import ENDING, Exhibit, read
 from core.exporting.kept_heads import KeptHead
-from ui import passes, shown, state
+from ui import links, passes, shown, state
 from ui.calls import call
-from ui.controls.fields import menu, text_line, whole_number
+from ui.controls.fields import menu, text_line, upload, whole_number
 from ui.controls.own_matrices import own_matrices
 from ui.controls.what_if import Change
 from ui.markdown import errors_shown, plain
 from ui.progress import run
 from ui.views.sources.heads import RealHead, choose_head
-from ui.views.sources.models import forget_places
 from ui.views.sources.passes import SENTENCE, choose_text
 
 
@@ -77,7 +76,7 @@ def real_head() -> Scene | None:
 def toy() -> Scene | None:
     words, width, seed = st.columns([6, 2, 2])
     with words:
-        text = text_line("Sentence", state.TOY_TEXT, SENTENCE, on_change=forget_places)
+        text = text_line("Sentence", state.TOY_TEXT, SENTENCE)
     with width:
         d_head = whole_number("Dimensions (d_k)", state.TOY_SIZE, 8, 1, 256)
     with seed:
@@ -127,8 +126,16 @@ def own() -> Scene | None:
 
 
 def from_file() -> Scene | None:
-    """The head of the open exhibit, with the certificate of the numbers in the file."""
-    exhibit: Exhibit = st.session_state[state.EXHIBIT]
+    """The head of the open exhibit, with the certificate of the numbers in the file; None after asking for the file again."""
+    exhibit: Exhibit | None = st.session_state.get(state.EXHIBIT)
+    if exhibit is None or not exhibit.heads:
+        st.info("The exhibit was opened in an earlier visit. Open its file again.", icon=":material/upload_file:")
+        file = upload("An exhibit that “Share” has saved", state.EXHIBIT_FILE, [ENDING])
+        with errors_shown():
+            if file is not None:
+                st.session_state[state.EXHIBIT] = read(file.getvalue())
+                st.rerun()
+        return None
     kept = next(iter(exhibit.heads.values()))
     computed = run(passes.kept_overview.task(kept), "Computing the head", 1)
     if computed is None:
@@ -150,9 +157,9 @@ SOURCES: dict[str, tuple[str, Callable[[], Scene | None]]] = {
 
 
 def pick_source() -> Callable[[], Scene | None]:
-    """Return what makes the scene of the chosen source. An exhibit is offered while one with a head is open."""
+    """Return what makes the scene of the chosen source. An exhibit is offered while one with a head is open, or asked for."""
     exhibit: Exhibit | None = st.session_state.get(state.EXHIBIT)
-    has_file = exhibit is not None and bool(exhibit.heads)
+    has_file = (exhibit is not None and bool(exhibit.heads)) or links.asks(state.SOURCE, "file")
     offered = {word: name for word, (name, _) in SOURCES.items() if word != "file" or has_file}
     word = menu("Where the numbers come from", state.SOURCE, offered, label_visibility="collapsed", width=240)
     return SOURCES[word][1]

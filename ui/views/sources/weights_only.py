@@ -23,7 +23,7 @@ from ui.views.sources.heads import ChosenHead
 
 
 def say_what_is_missing(exposed: WeightsOnly) -> None:
-    of_model = f"{type(exposed.model.network).__name__} {QUERIES_AND_KEYS.missing}"
+    of_model = f"This model {QUERIES_AND_KEYS.missing}"
     words = "The file holds only attention weights" if isinstance(exposed.model, RecordedModel) else of_model
     st.info(plain(f"{words}. The stages before them cannot be shown."), icon=":material/visibility_off:")
     if notes := row_notes(exposed.row_sums):

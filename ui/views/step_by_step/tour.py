@@ -9,7 +9,7 @@ import streamlit as st
 from core import Ledger
 from core.attention.stages import number
 from core.figures.labels import visible
-from ui import state
+from ui import links, state
 from ui.components.tour import tour_card
 from ui.controls.what_if import AS_GIVEN
 from ui.views.sources.heads import opening_head
@@ -152,6 +152,6 @@ def _go(to: int | None) -> None:
     is_over = to == len(STOPS)
     st.session_state[state.TOUR] = None if is_over else to
     if is_over:
-        st.session_state.update(st.session_state[state.BEFORE_TOUR])
+        links.put_all(st.session_state[state.BEFORE_TOUR])
     elif to is not None:
-        st.session_state.update(STOPS[to].choices())
+        links.put_all(STOPS[to].choices())

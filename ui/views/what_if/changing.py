@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import numpy as np
 import streamlit as st
 
-from core import Capture
+from core import Capture, InputError
 from core.capturing.consequences import NextToken, movers, vectors
+from core.capturing.edit_lines import edits_of, lines_of
 from core.capturing.edits import Edits
 from core.capturing.places import Place
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment
-from core.units import small_number
-from ui import passes, presenting, shown, state
+from core.units import distance_in_words
+from ui import links, passes, presenting, shown, state
 from ui.calls import result, result_of
 from ui.components import pin
 from ui.controls import edit_list
 from ui.controls.fields import label_again, switch
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
+from ui.requests import GeneratedTarget
 from ui.views.common import check_head, show_chart
 from ui.views.head_links import link_to_why_word
 from ui.views.heads.grid import choose, choose_clicked, show_grid_of_heads, walk_through_heads
@@ -36,6 +38,7 @@ from ui.views.what_if.region import choose_drawn_region, choose_region
 
 NAMES = ("As it is", "Changed")
 NOTHING_YET = "Nothing is changed yet. Mute a head, replace a token or choose another change, and see what comes of it."
+OFFERED = "Of all heads, the one that matters most by the gradient of the answer, and what comes of muting it."
 HEIGHT = 330
 # The list scrolls: what is below stays in its place, whatever is added. So does it when a token is chosen, whose buttons stand
 # in a line that is as high before.
@@ -56,7 +59,8 @@ def show_changing(real: RealHead) -> None:
     outcome, changes = st.columns([7, 5], gap="medium")
     region, pictures = st.container(), st.container()
     with changes:
-        with st.container(key=state.EDITS_LIST, gap="xsmall"):
+        listing = st.container(key=state.EDITS_LIST, gap="xsmall")
+        with listing:
             edits = edit_list.shown_edits(real.capture)
         controls = st.container(gap="xsmall")
     head = f"Layer {real.layer}, head {real.head} of {real.request.model}"
@@ -81,14 +85,18 @@ def show_changing(real: RealHead) -> None:
     presenting.walk_through(real.place, real.grid, choose)
     if changed is None or presenting.is_on():
         return
-    _show_changed_heads(real, changed)
+    if changed is not real:
+        _show_changed_heads(real, changed)
+    elif not edit_list.lines():
+        with listing:
+            _suggest(real, predicts=predicts)
     if predicts:
         show_continuations(real, changed)
 
 
 def _answer(real: RealHead, changed: RealHead, *, predicts: bool) -> None:
     """Say in one line what comes of the changes, and record it."""
-    words, more = _next_token(real, changed) if predicts else _turned(real, changed)
+    words, more = _outcome(real, changed, predicts=predicts)
     if words:
         with presenting.told("number"):
             st.markdown(f"### {words}", anchors=False, help=None if presenting.is_on() else more)
@@ -111,6 +119,35 @@ def _changed(real: RealHead, edits: Edits) -> RealHead | None:
     return None
 
 
+def _suggest(real: RealHead, *, predicts: bool) -> None:
+    """Offer to mute the head that matters most by the gradient of the answer, with what comes of that."""
+    answers = predicts or real.capture.vectors is not None
+    if not answers or real.request.image is not None or len(real.capture.input_ids) > LABELLED:
+        return
+    task = results.suspect.task(real.of_kind)
+    place = run(task, "Looking for a head to mute", 1, unit="pass", needs=2 * real.capture.nbytes)
+    if place is None:
+        return
+    (line,) = lines_of(Edits(mute_heads={Place(*place, real.named_kind)}))
+    muted = _changed(real, edits_of(line))
+    if muted is not None:
+        label = f"Try: {line} ({plain(_in_short(real, muted, predicts=predicts))})"
+        named = {"key": state.button("try", hash(line)), "on_click": edit_list.add, "args": (line,)}
+        st.button(label, icon=":material/lightbulb:", help=OFFERED, **named)
+
+
+def _in_short(real: RealHead, muted: RealHead, *, predicts: bool) -> str:
+    """What comes of muting a head."""
+    if not predicts:
+        return f"turns by {distance_in_words(vectors(real.capture, muted.capture).sentence)}"
+    before, after = _texts(real, muted)
+    if after not in ("", before):
+        return f"writes “{after}”"
+    moved = _moved(real, muted)
+    token = int(moved.before.argmax())
+    return f"{moved.before[token]:.1%} → {moved.after[token]:.1%}"
+
+
 # --- clicks
 
 
@@ -130,8 +167,9 @@ def _show_tokens(real: RealHead) -> None:
         return
     tokens = real.tokens[1]
     places = np.flatnonzero(np.isnan(real.capture.image_boxes(real.kind)[:, 0])).tolist()
-    if st.session_state.get(state.TOKEN_AT) not in places:
+    if links.local_value(state.TOKEN_AT, None) not in places:
         st.session_state[state.TOKEN_AT] = None
+    links.local_value(state.NEW_TOKEN, "")
     label, key = "Replace a token", state.TOKEN_AT
     line = st.container(key=state.TOKEN_LINE, horizontal=True, vertical_alignment="center", gap="small")
     if len(places) <= CLICKED:
@@ -190,6 +228,38 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
 # --- the answer
 
 
+def _outcome(real: RealHead, changed: RealHead, *, predicts: bool) -> tuple[str, str | None]:
+    """Say what comes of the changes, and give more about it; "" where nothing can be said."""
+    if not predicts:
+        return _turned(real, changed)
+    written = _written(real, changed)
+    return (written, None) if written else _next_token(real, changed)
+
+
+def _written(real: RealHead, changed: RealHead) -> str:
+    """Say what the model writes by itself, and with the changes; "" as in `_texts`."""
+    before, after = _texts(real, changed)
+    if not after:
+        return ""
+    if changed is real or before == after:
+        return f"The model {'writes' if changed is real else 'still writes'} **{quoted(before)}**"
+    return f"The model writes {quoted(before)} → **{quoted(after)}**"
+
+
+def _texts(real: RealHead, changed: RealHead) -> tuple[str, str]:
+    """What the model writes by itself, and with the changes; "" where it is not asked to write, or a change is not
+    possible in the text that it starts with."""
+    texts = ["", ""]
+    if isinstance(real.request.target, GeneratedTarget):
+        for place, head in enumerate((real, changed)):
+            with suppress(InputError):
+                written = run(
+                    passes.generated.task(head.request), "Writing", GeneratedTarget().max_tokens, unit="token"
+                )
+                texts[place] = "" if written is None else real.capture.model.text_of(written.ids)
+    return texts[0], texts[1]
+
+
 def _next_token(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
     """Say how the probability of the next token has changed, and by how much the distribution has."""
     moved = _moved(real, changed)
@@ -201,7 +271,7 @@ def _next_token(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
     best, share = _best(changed)
     if int(moved.after.argmax()) != token:
         words += f"; now {quoted(best)} is first with {share:.1%}"
-    return words, f"Kullback-Leibler divergence of all next tokens: {_distance(moved.divergence)} nats."
+    return words, f"Kullback-Leibler divergence of all next tokens: {distance_in_words(moved.divergence)} nats."
 
 
 def _best(head: RealHead) -> tuple[str, float]:
@@ -214,13 +284,10 @@ def _turned(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
     if real.capture.vectors is None or changed is real:
         return "", None
     moved = vectors(real.capture, changed.capture)
-    of_tokens = _distance(float(moved.tokens.max()))
-    words = f"The sentence vector turns by **{_distance(moved.sentence)}**, single tokens by up to **{of_tokens}**"
-    return words, "The cosine distance, 1 − cosine: 0 for the same direction."
-
-
-def _distance(number: float) -> str:
-    return f"{number:.3f}" if number == 0 or number >= 0.001 else small_number(number)
+    of_tokens = distance_in_words(float(moved.tokens.max()))
+    words = f"The sentence vector turns by **{distance_in_words(moved.sentence)}** (1 − cosine)"
+    words += f", single tokens by up to **{of_tokens}**"
+    return words, "0 for the same direction, 2 for the opposite one."
 
 
 def _say_if_all_are_muted(capture: Capture) -> None:

@@ -173,7 +173,8 @@ def _target_for(model: Model, target: Target) -> Target:
     """For another model: numbers are tokens of the one that they were given for, so it writes for itself where it can."""
     if not model.is_encoder_decoder or isinstance(target, str):
         return target if model.is_encoder_decoder else None
-    return GeneratedTarget() if model.has_language_model_head else None
+    generated = target if isinstance(target, GeneratedTarget) else GeneratedTarget()
+    return generated if model.has_language_model_head else None
 
 
 def _pick_head(real: RealHead, opening: tuple[int, int]) -> RealHead:
@@ -206,7 +207,7 @@ def show_pictures(two: TwoHeads, whole: Overview, *, is_one_text: bool) -> tuple
         boxes = (state.QUERY, state.KEY) if is_one_text else (state.PLACE_OF_QUERY, state.PLACE_OF_KEY)
         queries, keys = two.labels
         cell = pinned_among((queries.both, keys.both), two.pair.strongest(whole), two.pair.exact, boxes)
-        _say_cell(two, cell)
+        _say_cell(two, cell, is_one=two.is_same(whole))
     limits = strongest_colours(_parts(whole))
     with pictures:
         _draw(two, whole, cell, limits)
@@ -255,24 +256,30 @@ def _side(axis: Alignment, labels: Labels, pinned: int, places: range) -> Side:
 # --- the sentences
 
 
-def _say_cell(two: TwoHeads, cell: tuple[int, int]) -> None:
+def _say_cell(two: TwoHeads, cell: tuple[int, int], *, is_one: bool) -> None:
+    """is_one: whether both heads have the same weights everywhere"""
     window = two.pair.window(*(range(place, place + 1) for place in cell)).matrices
     first, second, difference = (float(window[part].values[0, 0]) for part in PARTS)
     queries, keys = two.labels
+    query, key = quoted(queries.both[cell[0]]), quoted(keys.both[cell[1]])
+    if is_one:
+        gives = f"may not look at {key}" if np.isnan(first) else f"gives **{first:.1%}** of its attention to {key}"
+        presenting.tell(f"{query} {gives}.")
+        return
     gaps_by_text, words = zip(two.queries.gaps, two.keys.gaps, strict=True), []
     for name, weight, gaps in zip(two.names, (first, second), gaps_by_text, strict=True):
         has_pair = not any(place in of_axis for place, of_axis in zip(cell, gaps, strict=True))
         share = "masks it" if np.isnan(weight) else f"**{weight:.1%}**"
         words.append(f"{plain(name)} {share if has_pair else 'does not have this pair'}")
-    by = "" if np.isnan(difference) else f", a difference of **{100 * difference:+.1f} points**".replace("-", "−")
-    presenting.tell(f"{quoted(queries.both[cell[0]])} → {quoted(keys.both[cell[1]])}: {'; '.join(words)}{by}.")
+    by = "" if np.isnan(difference) else f", a difference of **{100 * difference:+z.1f} points**".replace("-", "−")
+    presenting.tell(f"{query} → {key}: {'; '.join(words)}{by}.")
 
 
 def _say_how_far(two: TwoHeads, whole: Overview) -> None:
     divergence, real = whole.row_numbers["divergence"], two.first
     row, worst = worst_divergence(divergence)
     mean = mean_divergence(divergence)
-    sentence = f"The rows are **{mean:.3f}** apart on average: 0 is the same, 0.693 nothing in common."
+    sentence = f"The rows are **{mean:.3f}** nats apart on average: 0 is the same, 0.693 nothing in common."
     more = f"{DIVERGENCE} The row of {quoted(two.labels[0].both[row])} (query {row}) differs most, by {worst:.3f}."
     try:
         beside = run(results.random_pairs.task(real.of_kind), "Comparing random heads", PAIRS, unit="pair")
@@ -281,7 +288,7 @@ def _say_how_far(two: TwoHeads, whole: Overview) -> None:
     if beside is not None:
         queries = real.shape[0]
         on = "" if beside.queries == queries else f", measured on {beside.queries} of {queries:,} queries"
-        sentence += f" Two random heads of {plain(str(real.request.model))} are **{beside.mean:.3f}** apart."
+        sentence += f" Random heads of {plain(str(real.request.model))} are **{beside.mean:.3f}** apart on average."
         more += f" Of {beside.pairs} random pairs of heads 90% have {beside.low:.3f} to {beside.high:.3f}{on}."
     st.markdown(sentence, help=more)
 

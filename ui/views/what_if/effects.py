@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture
 from core.capturing.sampling import most_probable
-from core.figures.labels import visible
+from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.figures.plots.dots import dots_against
 from core.figures.values import written
-from core.heads.effects import rank_correlation
+from core.heads.effects import probability_after, rank_correlation
+from core.heads.metrics import largest
 from core.notebook.figures import heads_figure
+from core.units import distance_in_words, small_number
 from ui import models, presenting, state
 from ui.calls import result, result_of
 from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu
+from ui.growing import Growing
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import fill
 from ui.requests import EffectRequest
@@ -39,8 +44,8 @@ WORDS = {
 }
 # The label of an effect, and what it is: of the next token, and of the sentence vector.
 OF_TOKEN = (
-    "Change of log p",
-    "Change of the next token's log probability, in nats: below 0, it helped; above 0, it worked against the token.",
+    "Change of log probability",
+    "The change is in nats, of the next token: below 0, it helped the token; above 0, it worked against it.",
 )
 OF_VECTOR = (
     "1 − cosine",
@@ -52,7 +57,7 @@ OF_LOGIT = (
     "Direct contribution: what a head itself adds to the token's logit, less what it adds to all logits on average."
 )
 OF_COSINE = "Direct contribution: what a head itself adds to the cosine of the sentence vector with itself, which is 1."
-BY_ITSELF = "What it does through later heads and layers is not in it; muting measures both."
+BY_ITSELF = "What later layers make of it is not in it; muting measures both."
 
 
 class NextToken(NamedTuple):
@@ -65,15 +70,17 @@ class NextToken(NamedTuple):
 def show_effects(real: RealHead) -> None:
     """Show what muting heads and layers, or hiding tokens, does to the next token or to the sentence vector."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        taken_away = menu("Taken away", state.TAKEN_AWAY, TAKEN_AWAY, look="buttons")
+        taken_away = menu("Taken away", state.TAKEN_AWAY, TAKEN_AWAY, look="buttons", label_visibility="collapsed")
         token = _choose_token(real.capture) if NEXT_TOKENS.is_met(real.capture.model) else None
     label, unit = OF_VECTOR if token is None else OF_TOKEN
     request = EffectRequest(real.of_kind, taken_away, None if token is None else token.number)
+    finding = st.empty()
+    finding.markdown("#### Measuring", anchors=False)  # keeps the place of what will be found
     with errors_shown():
         if taken_away == "heads":
-            _show_heads(real, request, label, token)
+            _show_heads(real, request, label, token, finding)
         else:
-            _show_bars(real, request, label)
+            _show_bars(real, request, label, token, finding)
         st.caption(f"{WORDS[taken_away]} {unit.format(real.capture.model.sentence.in_words)}")
 
 
@@ -86,14 +93,18 @@ def _choose_token(capture: Capture) -> NextToken:
     return next(token for token in tokens if str(token.number) == chosen)
 
 
-def _show_heads(real: RealHead, request: EffectRequest, label: str, token: NextToken | None) -> None:
+def _show_heads(
+    real: RealHead, request: EffectRequest, label: str, token: NextToken | None, finding: DeltaGenerator
+) -> None:
     presenting.title(f"Which heads of {plain(str(real.request.model))} matter: {plain(label)}")
     growing, signed = results.effects(request), token is not None
     values = fill_grid(growing, request, "Muting every head", label, real, signed=signed)
     # The heads of an encoder write nothing that the answer is read from: only other heads read it.
     direct = _direct_of(real, request.token) if growing.done and real.kind != "encoder" else None
     result_of(heads_figure, growing, "effect", head=real.place)
-    presenting.tell(_in_words(real, values, direct, token), "number")
+    with finding.container(gap=None):
+        _say_largest(growing, [f"Head {layer}.{head}" for layer, head in np.ndindex(values.shape)], "head", token)
+    presenting.tell(_in_words(real, values, direct, token))
     listed, drawn = st.columns(2, gap="medium")
     with listed:
         show_strongest(values, label, {} if direct is None else {"direct": direct})
@@ -102,26 +113,49 @@ def _show_heads(real: RealHead, request: EffectRequest, label: str, token: NextT
             _show_direct(real, direct, values, label, OF_LOGIT if token else OF_COSINE)
 
 
+def _say_largest(growing: Growing, names: Sequence[str], unit: str, token: NextToken | None) -> None:
+    """Say what matters most of all that is measured so far. names: of each number, at the beginning of a sentence"""
+    if (place := largest(np.abs(growing.values))) is None:
+        return
+    name = names[int(np.ravel_multi_index(place, growing.values.shape))]
+    among = "" if growing.done == growing.total else f" of {growing.done} measured {unit}s"
+    without = _after(float(growing.values[place]), token)
+    presenting.finding(f"{name} matters most{among}: without it {without}.", level=4)
+
+
+def _after(effect: float, token: NextToken | None) -> str:
+    """What comes of taking something away."""
+    if token is None:
+        return f"the sentence vector turns by **{distance_in_words(effect)}** (1 − cosine)"
+    before, after = (f"{share:.1%}" for share in (token.share, probability_after(token.share, effect)))
+    if before == after:
+        return f"the log probability of {quoted(token.text)} changes by **{small_number(effect)}** nats"
+    return f"{quoted(token.text)} goes from {before} to **{after}**"
+
+
 def _in_words(real: RealHead, effects: Grid, direct: Grid | None, token: NextToken | None) -> str:
-    """What muting the chosen head does, and what the head contributes by itself; "" while neither is known."""
-    words, effect = [], effects[real.place]
-    if np.isfinite(effect) and token is not None:
-        after = token.share * np.exp(effect)
-        words.append(f"Without head {real}, {quoted(token.text)} goes from {token.share:.1%} to **{after:.1%}**.")
-    elif np.isfinite(effect):
-        words.append(f"Without head {real}: 1 − cosine **{effect:.4f}**.")
-    if direct is not None:
+    """What the chosen head does, and which head adds most by itself; "" while neither is known."""
+    words, most = [], largest(np.abs(effects))
+    if most != real.place and np.isfinite(effects[real.place]):
+        words.append(f"Without head {real} {_after(effects[real.place], token)}.")
+    if direct is not None and (own := largest(direct)) is not None:
         what = "the cosine of the sentence vector with itself" if token is None else "the token's logit"
-        words.append(f"By itself the head contributes {written(direct[real.place])} to {what}.")
-    return " ".join(words)
+        gave = f"adds most to {what}, {written(direct[own])}"
+        more = "." if own == most else "; muting also counts what later layers make of a head."
+        words.append(f"Directly, head {own[0]}.{own[1]}{' also' if own == most else ''} {gave}{more}")
+    return " ".join(words).replace("**", "")
 
 
-def _show_bars(real: RealHead, request: EffectRequest, label: str) -> None:
+def _show_bars(
+    real: RealHead, request: EffectRequest, label: str, token: NextToken | None, finding: DeltaGenerator
+) -> None:
     growing = result(results.effects(request))
     if request.taken_away == "tokens":
         names, unit, axis, what = real.tokens[1], "token", "token that is hidden", "Hiding every token"
+        called = list(map(quoted, all_placed(real.tokens[1])))
     else:
         names, unit, axis, what = range(growing.total), "layer", "layer that is muted", "Muting every layer"
+        called = [f"Layer {layer}" for layer in names]
     title = f"{label}, for each {axis}"
 
     def draw(last: bool) -> None:
@@ -129,6 +163,8 @@ def _show_bars(real: RealHead, request: EffectRequest, label: str) -> None:
         show_chart(chart, "effects" if last else f"effects {growing.done}", f"{title}.", title=title)
 
     fill(growing, request, what, draw, unit=unit, seconds=models.reading_seconds(real.capture))
+    with finding.container(gap=None):
+        _say_largest(growing, called, unit, token)
     if growing.done < growing.total:
         st.caption(f"A {unit} without a bar is not measured.")
 
@@ -155,5 +191,5 @@ def _show_direct(real: RealHead, direct: Grid, effects: Grid, label: str, what: 
     chart = dots_against(direct, effects, names=(DIRECT, label), marked=real.place)
     show_chart(chart, "direct", f"{title}.", title=title)
     alike = rank_correlation(direct, effects)
-    agreement = f" Rank correlation of the two: {written(alike)}." if np.isfinite(alike) else ""
+    agreement = f" Rank correlation of the two: {alike:z.2f}.".replace("-", "−") if np.isfinite(alike) else ""
     st.caption(f"{what} {BY_ITSELF}{agreement}")

@@ -6,21 +6,23 @@ import numpy as np
 import streamlit as st
 
 from core.heads.examples import FRANCE, ITALY, TIRED, WIDE
+from core.heads.metrics import largest
 from core.heads.patching import Patching
 from core.models.tokens import token_texts
 from core.notebook.figures import heads_figure
 from ui import links, models, presenting, state
 from ui.calls import result_of
 from ui.controls.fields import switch, text_line
+from ui.growing import Growing
 from ui.markdown import errors_shown, quoted
 from ui.progress import run
 from ui.requests import PatchRequest
-from ui.views.heads.grid import fill_grid, show_strongest
+from ui.views.heads.grid import Grid, fill_grid, show_strongest
 from ui.views.needs import TEXTS, needs
 from ui.views.sources.heads import RealHead
 from ui.views.what_if import results
 
-LABEL = "Moved"
+LABEL = "Share of the way"
 EXAMPLES = {TIRED: WIDE, FRANCE: ITALY}  # a text -> another one with as many tokens
 WORDS = (
     "Each head in turn gets its output from the other text. 0: the answer does not change. 1: it becomes the answer to the "
@@ -73,10 +75,11 @@ def _show_effects(real: RealHead, source: str, both: Patching) -> None:
     request = PatchRequest(real.of_kind, source, through)
     growing = results.patch_effects(request)
     result_of(heads_figure, growing, "moved", head=real.place)
+    finding = st.empty()
+    finding.markdown("#### Measuring", anchors=False)  # keeps the place of what will be found
     values = fill_grid(growing, request, "Patching every head", LABEL, real, signed=True)
-    moved = values[real.place]
-    if np.isfinite(moved):
-        presenting.tell(f"Head {real} moves the answer by **{moved:.1%}** of the way.", "number")
+    with finding.container(gap=None):
+        _say_largest(real, growing, values, "the answer" if both.answers is not None else "the sentence vector")
     st.caption(WORDS if both.answers is not None else OF_VECTORS)
     if through is not None:
         st.caption(
@@ -84,6 +87,17 @@ def _show_effects(real: RealHead, source: str, both: Patching) -> None:
             f"output of {real} changes. No path leads to it from its own layer or from later ones."
         )
     show_strongest(values, LABEL)
+
+
+def _say_largest(real: RealHead, growing: Growing, values: Grid, what: str) -> None:
+    """Say which head of those measured so far moves the answer most, and what the chosen one does."""
+    most, among = largest(values), "" if growing.done == growing.total else f" of {growing.done} measured heads"
+    if most is not None:
+        share = f"**{values[most]:.1%}** of the way".replace("-", "−")
+        presenting.finding(f"Head {most[0]}.{most[1]} moves {what} most{among}: {share}.", level=4)
+    if most != real.place and np.isfinite(values[real.place]):
+        moved = f"{values[real.place]:z.1%}".replace("-", "−")
+        presenting.tell(f"Head {real} moves it {moved} of the way.")
 
 
 def _show_answers(real: RealHead, both: Patching) -> None:

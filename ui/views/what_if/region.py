@@ -8,7 +8,7 @@ import streamlit as st
 from core import InputError
 from core.capturing.edit_lines import lines_of
 from core.capturing.image_regions import edits_without_region
-from ui import presenting, state
+from ui import links, presenting, state
 from ui.components import pin
 from ui.controls import edit_list
 from ui.controls.fields import KEPT
@@ -57,7 +57,7 @@ def _choose(label: str, key: str, count: int) -> range:
     if count == 1:
         return range(1)
     everything = (0, count - 1)
-    if st.session_state.setdefault(key, everything)[1] >= count:  # of another grid
+    if links.local_value(key, everything)[1] >= count:  # of another grid
         st.session_state[key] = everything
     first, last = st.slider(label, *everything, everything, key=key, width=300, **KEPT)
     return range(first, last + 1)

@@ -77,12 +77,19 @@ NEW_TOKENS = 20
 def continuation(request: TextRequest, *, on_progress: OnProgress | None = None) -> tuple[int, ...]:
     """The tokens that a model writes after a text, with the request's edits."""
     inputs, tiles = all_inputs_of(request)
-    limit = {"max_tokens": longest_text()}
-    generating = Generating(load(request.model), inputs, edits=request.edits, tiles=tiles, **limit)
+    network, most = load(request.model), longest_text()
+    generating = Generating(network, inputs, edits=request.edits, tiles=tiles, max_tokens=most)
     return generating.write(NEW_TOKENS, on_progress).token_ids
 
 
 # --- what happens if something is taken away, or put in from another text
+
+
+@cached(Store(32))
+def suspect(of: KindRequest) -> tuple[int, int] | None:
+    """The (layer, head) that should matter most for the answer, by its gradient; None for a network without one."""
+    pass_ = captured(of.text)
+    return next(iter(Effects(pass_.model, inputs_of(of.text), kind=of.kind).suspects(1)), None)
 
 
 @cached(MEMORY)

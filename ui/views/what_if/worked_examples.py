@@ -25,7 +25,7 @@ from core.heads.examples import (
     Repetition,
     pronoun_steps,
 )
-from ui import models, presenting, state
+from ui import links, models, presenting, state
 from ui.cache import Cached
 from ui.calls import result
 from ui.controls.fields import menu
@@ -68,7 +68,7 @@ def show_examples() -> None:
         with presenting.told():
             st.markdown(example.words(measured))
             table(*example.table(measured))
-        opening = {"on_click": st.session_state.update, "args": (example.opens(measured) | {state.VIEW: "change"},)}
+        opening = {"on_click": links.put_all, "args": (example.opens(measured) | {state.VIEW: "change"},)}
         st.button("Change it yourself", key=state.button("example", hash(chosen)), icon=":material/tune:", **opening)
 
 

@@ -20,10 +20,10 @@ from core.figures.labels import escaped, visible
 from core.figures.palette import ABOVE, BELOW
 from core.figures.plots.bars import bars
 from core.figures.plots.path import Node, path_chart
-from core.heads.attribution import Attribution, Grid, as_grid, strongest, strongest_pairs
-from core.heads.lens import POSITIONS
+from core.heads.attribution import Attribution, Grid, as_grid, main_pair, main_reason, strongest, strongest_pairs
+from core.heads.lens import POSITIONS, ranks_first_after
 from core.heads.paths import MOST_HOPS, CutEffect, Path, Stop, cut_effect
-from core.units import small_number
+from core.units import in_rounding_errors, small_number
 from ui import presenting, state
 from ui.calls import result
 from ui.components import pin
@@ -36,6 +36,7 @@ from ui.models import MAX_TOKENS
 from ui.progress import run
 from ui.requests import AnswerRequest, PathRequest, TextRequest
 from ui.views.common import show_chart, show_heatmap, verdict
+from ui.views.head_links import link_to_effects
 from ui.views.needs import NEXT_TOKENS, TEXTS, missing
 from ui.views.numbers import of_table
 from ui.views.sources.passes import InputFields, read_or_say, run_pass
@@ -133,7 +134,7 @@ def show_path(fields: InputFields) -> None:
 def _choose_stop(path: Path) -> int:
     names = {} if path.answer is None else {"0": "Answer"}
     names |= {str(number): stop.hop.component for number, stop in enumerate(path.stops, start=1)}
-    return int(menu("Stop of the path", state.STOP, names, look="buttons"))
+    return int(menu("Path", state.STOP, names, look="buttons"))
 
 
 def _opening_side(path: Path, at: int) -> str:
@@ -153,34 +154,61 @@ def _say(view: View) -> None:
 
 
 def _of_answer(view: View, answer: str, than: str) -> str:
-    number = _table(view).number
-    if view.of.token is None:
-        told = f"The cosine with {than} is **{_signed(number)}**"
+    table, size, above = _table(view), *_apart(_table(view).number)
+    if view.of.token is not None:
+        beside = "the mean of all logits" if view.of.than == "mean" else f"that of {than}"
+        told, what = f"The logit of {answer} is **{size}** {above} {beside}.", "the difference"
+    elif view.of.like == view.of.text.text:
+        told, what = f"The cosine of this text with itself is **{size}**.", "the cosine"
     else:
-        told = f"The logit of {answer} is **{_signed(number)}** above that of {than}"
-        told = told.removesuffix(f"that of {than}") + than if view.of.than == "mean" else told
-    if view.after is None:
-        return f"{told}. No head adds a tenth of that."
-    stop = view.after
-    looked = quoted(view.looked_at(stop))
-    read = "looking most at" if stop.is_weights else "read from"
-    return f"{told}. Head {stop.hop.component} adds {_signed(stop.gave)}, {read} {looked}."
+        told, what = f"The cosine with {than} is **{_signed(table.number)}**.", "the cosine"
+    if (reason := main_reason(table)) is None:
+        return told
+    head, stop = main_reason(table, "head"), view.after
+    told += f" {_capital(_in_words(reason.component))} {_most(table.number)}: {_signed(reason.gave)}"
+    if stop is None:
+        return f"{told}. No head adds a tenth of {what}."
+    read = f"{'looking most at' if stop.is_weights else 'read from'} {quoted(view.looked_at(stop))}"
+    component = stop.hop.component
+    if reason.component == component:
+        return f"{told}, {read}."
+    if head is not None and head.component == component:
+        return f"{told}; of the heads, {component} {_most(table.number)}: {_signed(stop.gave)}, {read}."
+    return f"{told}. Head {component} adds {_signed(stop.gave)}, {read}."
 
 
 def _of_score(view: View, stop: Stop) -> str:
-    key = quoted(view.looked_at(stop))
-    scored = f"Head {stop.hop.component} scored {key} **{_signed(stop.score)}** above the other keys"
+    head, key, (size, above) = stop.hop.component, quoted(view.looked_at(stop)), _apart(stop.score)
+    scored = f"Head {head} scored {key} **{size}** {above} the mean of the other keys"
+    if not stop.others:
+        scored = f"Head {head} scored {key} **{_signed(stop.score)}**, and may look at no other key"
     if view.side == "pairs":
-        ((of_query, of_key, gave),), _ = strongest_pairs(_pairs(view, stop), 1)
-        return f"{scored}: {_in_words(of_key)}, met by {_in_words(of_query)} of the query, adds {_signed(gave)} of it."
-    name, gave = strongest(_table(view), 1)[0]
-    return f"{scored}: {_in_words(name)} adds {_signed(gave)} of it."
+        pair = main_pair(_pairs(view, stop))
+        reason = pair and (f"{_in_words(pair[0])} (query) × {_in_words(pair[1])} (key)", pair[2])
+    else:
+        row = main_reason(_table(view))
+        reason = None if row is None else (_in_words(row.component), row.gave)
+    return f"{scored}." if reason is None else f"{scored}: {reason[0]} {_most(stop.score)}, {_signed(reason[1])}."
+
+
+def _apart(number: float) -> tuple[str, str]:
+    """The size of a difference, and its direction."""
+    return _signed(abs(number)), "below" if number < 0 else "above"
+
+
+def _most(number: float) -> str:
+    """What the main reason for a number does with it."""
+    return "lowers it most" if number < 0 else "adds most"
 
 
 def _in_words(component: str) -> str:
     if "." in component:
         return f"head {component}"
     return component.replace("mlp", "MLP") if component[-1].isdecimal() else f"the {component}"
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def _signed(number: float) -> str:
@@ -277,16 +305,25 @@ def _draw_lens(view: View) -> None:
     chosen = lens.chosen.pivot(index="layer", columns="position", values="probability")
     last = lens[(lens["position"] == lens["position"].max()).to_numpy()]
     best = [
-        f"<br>best at the end: {escaped(text)} {share:.1%}"
+        f"<br>first at the end: {escaped(text)} {share:.1%}"
         for text, share in zip(last["text"], last["probability"], strict=True)
     ]
     tokens = passed.tokens("decoder" if passed.target_ids else None)[0][int(chosen.columns[0]) :]
-    chart = _chart(chosen.to_numpy(), Axis("layer", notes=best), Axis("after", tokens), "probability", "share")
+    names = ("input", *map(str, range(len(best) - 1)))
+    chart = _chart(chosen.to_numpy(), Axis("layer", names, notes=best), Axis("after", tokens), "probability", "share")
     show_heatmap(chart, "lens", "The probability of the answer after each layer, by position.", title="Logit lens")
-    found = ""
-    if len(first := last.loc[last["text"] == view.texts[0], "layer"]):
-        found = f" At the end of the text {quoted(view.texts[0])} is first the best one after layer {first.iloc[0]}."
-    st.caption(f"If the model stopped after a layer.{found} The last norm is trained for the last layer only.")
+    told = f"At the end of the text {quoted(view.texts[0])} {_ranks_first(ranks_first_after(lens), names)}."
+    st.caption(f"If the model stopped after a layer. {told} The last norm is trained for the last layer only.")
+
+
+def _ranks_first(rows: list[int], names: Sequence[str]) -> str:
+    """Say in which rows of the lens the answer ranks first. names: of all rows"""
+    last = len(names) - 1
+    if not rows or rows == [last]:
+        return "ranks first only after the last layer" if rows else "does not rank first"
+    if rows == list(range(rows[0], len(names))):
+        return f"ranks first from {'layer ' if rows[0] else 'the '}{names[rows[0]]} on"
+    return f"ranks first in {len(rows)} of {len(names)} rows, {'also' if last in rows else 'not'} in the last one"
 
 
 def _place(grid: Grid, stop: Stop) -> tuple[int, int]:
@@ -305,10 +342,9 @@ def _draw_path(view: View) -> None:
     ]
     if answer is not None:
         nodes.insert(0, Node(visible(view.texts[0])))
-    if stops:
-        name, gave = strongest(stops[-1].of_key, 1)[0]
-        share = gave / before[-1] if before[-1] else 0.0
-        nodes.append(Node(name.replace("mlp", "MLP"), f"at {looked[-1]}", gave, share))
+    if stops and (reason := main_reason(stops[-1].of_key)) is not None:
+        share = reason.gave / before[-1] if before[-1] else 0.0
+        nodes.append(Node(reason.component.replace("mlp", "MLP"), f"at {looked[-1]}", reason.gave, share))
     title = "The path from the answer to the text"
     show_chart(
         path_chart(nodes, view.at - (answer is None)), "path", f"{title}, from left to right.", title=title, fills=False
@@ -330,8 +366,9 @@ def _draw_text(view: View) -> None:
     verb = "attends" if stop.is_weights else "takes"
     shaded_text(tokens[here], shares[here], query - part.start, start=part.start, limit=1.0, verb=verb, key=key)
     shortened = f" Shown are {len(part)} of {len(tokens):,} tokens." if len(part) < len(tokens) else ""
-    what = "those that it attends to from" if stop.is_weights else "those from which it passed on what it wrote at"
-    st.caption(f"Tokens as head {stop.hop.component} read them; shaded are {what} the framed one.{shortened}")
+    does = "looks from" if stop.is_weights else "read what it wrote at"
+    shaded = f"Shaded: where head {stop.hop.component} {does} the framed token."
+    st.caption(f"Numbers: what each stop adds to the one before. {shaded}{shortened}")
 
 
 def _draw_bars(view: View) -> None:
@@ -346,9 +383,14 @@ def _draw_bars(view: View) -> None:
     height = presenting.height(210, 0.3)
     chart = bars(names, {"contribution": np.array(numbers)}, y="contribution", colours=[colours], height=height)
     show_chart(chart, "strongest", f"The {len(names)} largest contributions.", title="The largest contributions")
-    sum_ = f"{len(table):,} contributions add up to {_signed(table.total)}, and the number is {_signed(table.number)}"
-    apart = f"{sum_}: {table.rounding:.2g} rounding errors apart"
-    verdict(table.holds, apart, f"{sum_}: {table.rounding:,.0f} times what rounding explains")
+    sums = (
+        f"{table.sources:,} contributions add up to {_signed(table.total)}, and the number is {_signed(table.number)}"
+    )
+    differ = f"{sums}: they differ by {in_rounding_errors(table.rounding)}"
+    verdict(table.holds, differ, f"{differ}, more than rounding explains")
+    if view.stop is None and not view.of.text.model.is_recorded:
+        st.caption("Contributions are direct. Muting a head also counts what later layers make of it:")
+        link_to_effects(view.of.text)
 
 
 # --- going on

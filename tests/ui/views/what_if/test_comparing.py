@@ -58,7 +58,9 @@ def test_with_another_head(page):
     ran(page)
     taken = captured(TEXT)
     found = compare(taken.trace(5, 11), taken.trace(5, 0))  # where a model opens, and the next head
-    assert f"**{found.mean:.3f}** apart on average: 0 is the same, {math.log(2):.3f} nothing in common" in said(page)
+    assert f"**{found.mean:.3f}** nats apart on average: 0 is the same, {math.log(2):.3f} nothing in common" in said(
+        page
+    )
     assert "Jensen-Shannon" not in said(page)
     assert any(f"differs most, by {found.worst[1]:.3f}" in element.proto.help for element in page.markdown)
     assert len(page.get("plotly_chart")) == 3
@@ -67,7 +69,7 @@ def test_with_another_head(page):
     assert listed.to_numpy().tolist() == best.to_numpy().tolist()
     page.get_by_key(state.OTHER_HEAD_BOX).set_value("2.3")
     found = compare(taken.trace(5, 11), taken.trace(2, 3))
-    assert f"**{found.mean:.3f}** apart" in said(ran(page))
+    assert f"**{found.mean:.3f}** nats apart" in said(ran(page))
     assert "Head 2\\.3" in said(page)
 
 
@@ -79,7 +81,7 @@ def test_on_another_text(page):
     one, two = captured(TEXT), captured(other)
     axis = align(one.tokens()[0], two.tokens()[0])
     found = compare(one.trace(5, 11), two.trace(5, 11), queries=axis, keys=axis)
-    assert f"**{found.mean:.3f}** apart" in said(page)
+    assert f"**{found.mean:.3f}** nats apart" in said(page)
     assert "9 of 12 tokens are in both texts; 3 are in one text only" in said(page)
     # The table is about both texts.
     best = heads_like([one, two], 5, 11).head(10)

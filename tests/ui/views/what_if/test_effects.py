@@ -95,12 +95,18 @@ def test_each_head_muted_for_the_chosen_next_token(small: str, hurried: Callable
     muted = dict(capture(model, NUMBERS, edits=Edits(mute_heads={(1, 2)})).next_tokens(64))
     (token, before) = passed.next_tokens(1)[0]
     both = head_effects(model, NUMBERS).merge(direct_contributions(passed))
+    of_heads = both.set_index(["layer", "head"])
     said = words(app).replace("\\", "")
-    assert f"Without head 1.2, “{token}” goes from {before:.1%} to **{muted[token]:.1%}**" in said
-    contribution = both.set_index(["layer", "head"]).loc[(1, 2), "contribution"]
-    assert f"By itself the head contributes {written(contribution)} to the token's logit." in said
+    most = of_heads["effect"].abs().idxmax()
+    without = dict(capture(model, NUMBERS, edits=Edits(mute_heads={most})).next_tokens(64))[token]
+    name = "{}.{}".format(*most)
+    assert f"Head {name} matters most: without it “{token}” goes from {before:.1%} to **{without:.1%}**" in said
+    assert f"Without head 1.2 “{token}” goes from {before:.1%} to {muted[token]:.1%}." in said
+    own, gave = "{}.{}".format(*of_heads["contribution"].idxmax()), written(of_heads["contribution"].max())
+    told = f"Directly, head {own} {'also ' if own == name else ''}adds most"
+    assert f"{told} to the token's logit, {gave}" in said
     rank = both["contribution"].corr(both["effect"], method="spearman")
-    assert f"Rank correlation of the two: {written(rank)}." in said
+    assert f"Rank correlation of the two: {rank:.2f}.".replace("-", "−") in said
     (table,) = app.dataframe
     assert tuple(table.value.iloc[0][["layer", "head"]]) == tuple(
         both.loc[both["effect"].abs().idxmax(), ["layer", "head"]]
@@ -145,7 +151,9 @@ def test_patching_two_texts(small: str, hurried: Callable[[], None]) -> None:
         in words(app).partition("The other text: ")[2].replace("\\", "").partition("\n")[0]
     )
     moved = patch_effects(model, NUMBERS, "9 17 8 40 2").set_index(["layer", "head"])["moved"]
-    assert f"Head 1.2 moves the answer by **{moved[1, 2]:.1%}** of the way" in words(app)
+    name, most = "{}.{}".format(*moved.idxmax()), moved.max()
+    assert f"Head {name} moves the answer most: **{most:.1%}** of the way." in words(app)
+    assert f"Head 1.2 moves it {moved[1, 2]:.1%} of the way".replace("-", "−") in words(app)
     hurried()
     checked(app.get_by_key(state.THROUGH_HEAD).set_value(True).run())
     assert "Only the path through head 1.2 is measured" in words(app)
