@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from functools import lru_cache
+from pathlib import Path
 
 from core import InputError
 from core.models.catalogue import CATALOGUE
@@ -72,7 +73,7 @@ def _models_here(allowed: settings.Settings, _moment: int) -> dict[str, str]:
 
 
 def _short(model: ModelOnDisk) -> str:
-    return model.path.stem if model.path.suffix == ".gguf" else model.label
+    return Path(model.label).stem if model.path.suffix == ".gguf" else model.label
 
 
 def model_help() -> str:

@@ -4,7 +4,7 @@ Undoing the quantisation of SmolLM2 takes about two seconds; reading the same va
 The folder's name contains the hash of the GGUF file, and its manifest is written last. So a folder in the cache is either
 complete or converted again: a conversion that was killed leaves nothing that could be mistaken for a model.
 
-    <cache folder>/SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v1/
+    <cache folder>/SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v2/
         config.json, model.safetensors, tokenizer.json ...    as save_pretrained writes them, in float32; in another dtype, the
                                                               folder's name ends with it
         manifest.json                                         source, versions, size and hash of every file
@@ -19,7 +19,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -34,8 +34,9 @@ from ..errors import InputError
 from ..units import bytes_in_words
 from .bounds import as_large_as
 from .devices import DTYPES
-from .gguf_files import GgufFile, read_gguf
-from .gguf_networks import outline, tokenizer, weights
+from .gguf_files import GgufFile, gguf_parts, gguf_stem, read_gguf
+from .gguf_networks import outline, weights
+from .gguf_tokens import tokenizer
 from .sizes import size_of_gguf
 
 # Called with what is being done, in words, and the share that is done: from 0 to 1, or None if that is unknown.
@@ -48,7 +49,7 @@ def silent(_words: str, _share: float | None) -> None:
 
 # The version of the conversion. Increase it whenever the same GGUF file gives other weights, settings or tokens than before:
 # older folders are then ignored.
-CONVERSION = 1
+CONVERSION = 2
 
 MANIFEST = "manifest.json"
 _WRITERS = ("gguf", "safetensors", "tokenizers", "torch", "transformers")  # packages whose versions stand in it
@@ -62,7 +63,12 @@ _SAFETENSORS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 @dataclass(frozen=True)
 class Conversion:
-    """A converted model: its folder, and its GGUF file's sha256 and quantisation, such as "Q4_1"."""
+    """A converted model.
+
+    folder        where it is
+    sha256        of its GGUF file; of a model in shards, of their hashes in hexadecimal digits, one a line, in their order
+    quantisation  such as "Q4_1"
+    """
 
     folder: Path
     sha256: str
@@ -88,14 +94,20 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _sha256(parts: Sequence[Path]) -> str:
+    if len(parts) == 1:
+        return file_sha256(parts[0])
+    return hashlib.sha256("".join(f"{file_sha256(part)}\n" for part in parts).encode()).hexdigest()
+
+
 def converted(
-    gguf: Path,
+    gguf: Path | Sequence[Path],
     report: Report = silent,
     before: Callable[[], object] = lambda: None,
     dtype: str = "float32",
     name: str | None = None,
 ) -> Conversion:
-    """Convert a GGUF file, unless the cache contains its conversion, and return the conversion.
+    """Convert a GGUF file, or a model in several, unless the cache contains its conversion, and return the conversion.
 
     Takes about 3 s and 0.5 GB of disk for a model of 135M parameters, once, and the memory of its largest tensor. Several
     processes may ask at the same time: one converts, the others wait.
@@ -105,6 +117,7 @@ def converted(
     model's revision. Reading a file for its hash takes a fraction of what loading its weights takes, which are two to eight
     times as large.
 
+    gguf    a file, any shard of a model, or all of its shards
     report  called with what takes time, and the share that is done
     before  called before a conversion; it may refuse the conversion by raising an error
     dtype   of the weights. float32 holds every dequantised value exactly: float16 changes a quarter of them, bfloat16 most.
@@ -113,12 +126,13 @@ def converted(
 
     Raises InputError (field "model") if the file cannot be read as a language model or the cache folder cannot be written.
     """
-    name = name or gguf.name
+    parts = gguf_parts(gguf, name)
+    name = name or parts[0].name
     dtype = dtype if dtype in ("float16", "bfloat16") else "float32"
-    if gguf.stat().st_size > _LARGE:
+    if sum(part.stat().st_size for part in parts) > _LARGE:
         report(f"Reading {name}: has it been converted already?", None)
-    sha256 = file_sha256(gguf)
-    exact = cache_folder() / f"{gguf.stem}-{sha256[:12]}-v{CONVERSION}"
+    sha256 = _sha256(parts)
+    exact = cache_folder() / f"{gguf_stem(parts[0])}-{sha256[:12]}-v{CONVERSION}"
     rounded = exact.with_name(f"{exact.name}-{dtype}")
     folder, manifest = exact, _manifest(exact, sha256)
     if manifest is None and dtype != "float32":
@@ -129,7 +143,7 @@ def converted(
             folder.parent.mkdir(parents=True, exist_ok=True)
             with _alone(folder, report):
                 # Whoever held the lock before may have done the work.
-                manifest = _manifest(folder, sha256) or _convert(read_gguf(gguf, name), sha256, folder, dtype, report)
+                manifest = _manifest(folder, sha256) or _convert(read_gguf(parts, name), sha256, folder, dtype, report)
         except OSError as error:
             raise InputError(
                 f"The converted weights of {name} cannot be kept in {folder.parent}: {error}. Make room there or make "
@@ -182,7 +196,7 @@ def _convert(file: GgufFile, sha256: str, folder: Path, dtype: str, report: Repo
         report(f"Reading {file.name}: keeping the converted weights in {folder.parent}", _WRITTEN)
         written = sorted(part.iterdir())
         manifest = {
-            "source": file.path.name,
+            "source": file.parts[0].name,
             "sha256": sha256,
             "quantisation": file.quantisation,
             "conversion": CONVERSION,

@@ -1,17 +1,14 @@
-"""From a GGUF file to transformers: the configuration, the names and layouts of the weights, the tokenizer.
+"""The network in a GGUF file, for transformers: its configuration, and the names and layouts of its weights.
 
 transformers knows how llama.cpp names and lays out the weights of each architecture; its tables are used here, for one tensor
-at a time. But it ignores much of a file's metadata, such as the scaling of rotary embedding, and then computes with defaults of
-its own. Here every setting of the architecture is either used or known not to matter, and every tensor has its place in the
+at a time. Every setting of the architecture is either used or known not to matter, and every tensor has its place in the
 network. A file with anything else is refused by its name.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -19,91 +16,25 @@ import numpy as np
 import torch
 import transformers
 from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
-from tokenizers import Regex, Tokenizer, normalizers
-from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
-from transformers import PreTrainedConfig, PreTrainedModel, TokenizersBackend
-from transformers.integrations.ggml import GGUF_CONFIG_DEFAULTS_MAPPING, GGUF_CONFIG_MAPPING
-from transformers.integrations.gguf.gguf_tokenizer_mapping import (
-    GGUF_PRE_TOKENIZER_SPLITS,
-    GGUF_TOKENIZER_TYPES,
-    convert_gguf_tokenizer,
-    get_gguf_tokenizer,
-)
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, GGUFTensor, TensorProcessor
 
 from .bounds import forbidden_length
 from .gguf_files import GgufFile, GgufTensor
+from .gguf_rotary import FACTORS, rope_parameters
+from .gguf_settings import NOT_TURNED, SETTINGS, Values, read_settings
+from .gguf_tokens import special_tokens
 
-# The architectures that are read, as llama.cpp names them, and their names in transformers' tables. transformers' tables have
-# more; those are left out that no test compares with a network of transformers.
-ARCHITECTURES = {
-    "bloom": "bloom",
-    "falcon": "falcon",
-    "gemma2": "gemma2",
-    "gemma3": "gemma3",
-    "gemma4": "gemma4",
-    "gpt-oss": "gpt_oss",
-    "gpt2": "gpt2",
-    "lfm2": "lfm2",
-    "llama": "llama",  # Mistral too
-    "minimax-m2": "minimax_m2",
-    "nemotron": "nemotron",
-    "phi3": "phi3",
-    "qwen2": "qwen2",
+# transformers' names for the configurations of the architectures: of some models a file has only what reads text.
+_MODEL_TYPES = {
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
     "qwen2moe": "qwen2_moe",
-    "qwen3": "qwen3",
     "qwen3moe": "qwen3_moe",
-    "stablelm": "stablelm",
-    "starcoder2": "starcoder2",
-    "t5": "t5",
 }
-_TEXT_PARTS = {"gemma3": "gemma3_text", "gemma4": "gemma4_text"}  # model types of which a file has only what reads text
-
-# Settings that transformers' tables lack or get wrong, and their names in a configuration that has a field for them.
-_FURTHER = {
-    "context_length": "max_position_embeddings",
-    "feed_forward_length": "intermediate_size",
-    "decoder_block_count": "num_decoder_layers",
-    "embedding_length_per_layer_input": "hidden_size_per_layer_input",
-    "attention.head_count_kv": "num_kv_heads",
-    "attention.layer_norm_epsilon": "layer_norm_epsilon",
-    "attention.layer_norm_rms_epsilon": "norm_eps",
-    "attention.shared_kv_layers": "num_kv_shared_layers",
-    "rope.freq_base": "rope_theta",
-    "rope.freq_base_swa": "rope_local_base_freq",
-    "attention.sliding_window": "sliding_window",
-    "attention.sliding_window_pattern": "sliding_window_pattern",
-    "attn_logit_softcapping": "attn_logit_softcapping",
-    "final_logit_softcapping": "final_logit_softcapping",
-    "gemma4.attention.key_length_swa": "head_dim",
-    "gemma4.expert_count": "num_experts",
-    "expert_used_count": "top_k_experts",
-    "expert_feed_forward_length": "moe_intermediate_size",
-    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
-    "expert_weights_norm": "norm_topk_prob",
-}
-# Names that a configuration takes without having a field for them.
-_WITHOUT_FIELD = {"rope_theta", "rope_local_base_freq", "sliding_window_pattern"}
-
-# Settings that do not matter, or that shapes and other settings say as well.
-_IMPLIED = {
-    "bloom.attention.head_count_kv",
-    "bloom.context_length",
-    "bloom.feed_forward_length",
-    "gemma4.attention.value_length_swa",
-    "gemma4.rope.dimension_count_swa",
-    "t5.attention.layer_norm_rms_epsilon",
-    "vocab_size",
-    "expert_feed_forward_length",
-    "attention.key_length",
-    "attention.value_length",
-    "rope.dimension_count",
-    "use_parallel_residual",
-    "tensor_data_layout",
-    "pooling_type",
-}
-# Settings that must have this value where they are there: the only way in which transformers computes.
-_FIXED = {"attention.causal": True, "expert_gating_func": 1, "minimax-m2.expert_gating_func": 2}
+# Architectures with a matrix of its own for logits, and one that has none.
+_OWN_OUTPUT = {"gpt-oss", "minimax-m2", "nemotron", "qwen2moe", "stablelm"}
+_NO_OUTPUT = {"gemma2"}
 
 # Weights whose names the gguf package does not know, and those of their tensors in the file, both within a layer.
 _FURTHER_NAMES = {
@@ -115,49 +46,7 @@ _FURTHER_NAMES = {
     "router.per_expert_scale": ("ffn_down_exps.scale",),
 }
 
-_ROPE = "rope.scaling."
-_YARN = {
-    "factor": "factor",
-    "original_context_length": "original_max_position_embeddings",
-    "yarn_beta_fast": "beta_fast",
-    "yarn_beta_slow": "beta_slow",
-}
-# Tensors of factors that divide the frequencies of rotary embedding: Llama 3's, and Phi 3's for long and short texts.
-_FREQUENCIES, _LONG, _SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
-_FACTORS = (_FREQUENCIES, _LONG, _SHORT)
-
 _UNUSED = "unused"  # stands for the names of weights that transformers leaves unread too
-
-# Values of tokenizer.ggml.pre (how a text is split before tokens are merged) as in llama.cpp's llama-vocab.cpp, besides those
-# that transformers knows. It takes GPT-2's way for all others; some of these models were trained with every digit split off.
-_LIKE_GPT2 = {
-    "gpt-2",
-    "mpt",
-    "olmo",
-    "jais",
-    "trillion",
-    "phi-2",
-    "jina-es",
-    "jina-de",
-    "gigachat",
-    "mellum",
-    "modern-bert",
-}
-_DIGITS_ALONE = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva"}
-
-# A file without this setting is older than it. llama.cpp then splits off punctuation, splits what is left in GPT-2's way, and
-# numbers into groups of three digits from the left, whatever the model was trained with.
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
-_OLD = (r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", r"[0-9]{3}")
-_SPLITS = {
-    None: _OLD,
-    "": _OLD,
-    "default": _OLD,
-    "falcon": (r"[\p{P}$+<=>^~|`]+", _GPT2, r"[0-9]{3}"),
-    "bloom": (r" ?[^(\s|.,!?…。，、।۔،)]+",),
-}
-
-_SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}  # ours: the file's
 
 
 def outline(file: GgufFile) -> PreTrainedModel:
@@ -176,155 +65,121 @@ def outline(file: GgufFile) -> PreTrainedModel:
 
 def _configuration(file: GgufFile) -> PreTrainedConfig:
     name = file.architecture
-    if name not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
+    if name not in SETTINGS:
+        known = ", ".join(SETTINGS)
         file.refuse(f"has the architecture {name[:60]!r}. GGUF files are read if theirs is one of {known}")
-    table = GGUF_CONFIG_MAPPING[ARCHITECTURES[name]]
-    model_type = _TEXT_PARTS.get(name, ARCHITECTURES[name])
+    values = read_settings(file)
+    fields = {rule.field: values[key] for key, rule in SETTINGS[name].items() if rule.field is not None}
+    fields |= _special_ids(file) | _of_tensors(file)
+    if name not in NOT_TURNED:
+        fields["rope_parameters"] = rope_parameters(file, values)
+    if name in _OWN_FIELDS:
+        fields |= _OWN_FIELDS[name](file, values)
+    if (forbidden := forbidden_length(fields)) is not None:
+        file.refuse(forbidden)
+    model_type = _MODEL_TYPES.get(name, name.replace("-", "_"))
     if file.shape("enc.blk.1.attn_rel_b.weight") is not None:
         model_type = "umt5"  # it has a bias for positions in every layer, T5 in the first
-    kind = transformers.CONFIG_MAPPING[model_type]
-    known_fields = {field.name for field in fields(kind)} | set(kind.attribute_map) | _WITHOUT_FIELD
-    settings = {
-        key.removeprefix(f"{name}."): value for key, value in file.settings.items() if key.startswith(f"{name}.")
-    }
-    values: dict[str, Any] = dict(GGUF_CONFIG_DEFAULTS_MAPPING.get(model_type, {}))
-    rope = {key.removeprefix(_ROPE): settings.pop(key) for key in [*settings] if key.startswith(_ROPE)}
-    for key, value in settings.items():
-        alone = f"{name}.{key}"
-        ours = _FURTHER.get(alone, _FURTHER.get(key))
-        ours = ours if ours in known_fields else table.get(key)
-        fixed = _FIXED.get(alone, _FIXED.get(key))
-        if fixed is None and ours is not None:
-            values[ours] = value
-        elif fixed != value and not _IMPLIED & {key, alone}:
-            file.refuse(
-                f"has the setting {name}.{key[:60]} = {str(value)[:60]}, which transformers' {kind.__name__} does not know. "
-                f"Its numbers could be those of another model. Take the same model as a folder with safetensors"
-            )
-    values |= _of_the_tokenizer(file) | _of_tensors(file, model_type) | _scaling(file, rope)
-    _set_layers(values)
-    if name == "gemma4":
-        _set_gemma4(file, values)
-    if (forbidden := forbidden_length(values)) is not None:
-        file.refuse(forbidden)
-    config = kind(**values)
-    _set_head(file, config, settings)
-    return config
+    return transformers.CONFIG_MAPPING[model_type](**fields)
 
 
-def _of_the_tokenizer(file: GgufFile) -> dict[str, Any]:
-    ids = {
-        f"{ours}_token_id": file.settings.get(f"tokenizer.ggml.{theirs}_token_id") for ours, theirs in _SPECIAL.items()
-    }
-    named = {"_model_name_or_path": file.settings["general.name"]} if "general.name" in file.settings else {}
-    return named | {key: number for key, number in ids.items() if number is not None}
+def _special_ids(file: GgufFile) -> dict[str, Any]:
+    """Tokens with a role. Without a word about them transformers takes some for granted, which the vocabulary may not have."""
+    ids = special_tokens(file)
+    named = {"unk_token_id": ids["unk"]} if "unk" in ids else {}
+    if (name := file.settings.get("general.name")) is not None:
+        named["_model_name_or_path"] = name.value
+    return named | {f"{role}_token_id": ids.get(role) for role in ("bos", "eos", "pad")}
 
 
-def _of_tensors(file: GgufFile, model_type: str) -> dict[str, Any]:
+def _of_tensors(file: GgufFile) -> dict[str, Any]:
     """Values that a file says by the tensors that it has."""
-    embedding = file.shape("token_embd.weight")
+    name, embedding = file.architecture, file.shape("token_embd.weight")
     if embedding is None or len(embedding) != 2:
         file.refuse("has no matrix of token embeddings (token_embd.weight), so it is not a language model")
-    values: dict[str, Any] = {"vocab_size": embedding[0], "tie_word_embeddings": file.shape("output.weight") is None}
-    if model_type == "stablelm":
+    tied = file.shape("output.weight") is None
+    if tied and name in _OWN_OUTPUT:
+        file.refuse("lacks the matrix that gives the logits (output.weight)")
+    if not tied and name in _NO_OUTPUT:
+        file.refuse(f"holds the tensor 'output.weight', with which llama.cpp does not compute in a {name} file")
+    values: dict[str, Any] = {"vocab_size": embedding[0], "tie_word_embeddings": tied}
+    if name == "stablelm":
         values["use_qkv_bias"] = file.shape("blk.0.attn_q.bias") is not None
         values["use_parallel_residual"] = file.shape("blk.0.ffn_norm.weight") is None
-    if model_type == "falcon":
+    if name == "falcon":
         values["new_decoder_architecture"] = file.shape("blk.0.attn_norm_2.weight") is not None
-    if model_type == "lfm2":
+    if name == "lfm2":
         values["conv_bias"] = file.shape("blk.0.shortconv.in_proj.bias") is not None
         values["block_auto_adjust_ff_dim"] = False  # the width in the file is the adjusted one
-    if file.architecture == "t5":
+    if name == "t5":
         values["feed_forward_proj"] = "relu" if file.shape("enc.blk.0.ffn_gate.weight") is None else "gated-gelu"
     return values
 
 
-def _set_layers(values: dict[str, Any]) -> None:
-    """Replace the values of which a file has one for each layer."""
-    pattern, heads, widths = map(values.get, ("sliding_window_pattern", "num_key_value_heads", "intermediate_size"))
-    if isinstance(pattern, list):
-        del values["sliding_window_pattern"]
-        values["layer_types"] = ["sliding_attention" if sliding else "full_attention" for sliding in pattern]
-    if isinstance(heads, list):
-        kinds = values.setdefault("layer_types", ["full_attention" if number else "conv" for number in heads])
-        by_kind = dict(zip(kinds, heads, strict=True))
-        values["num_global_key_value_heads"] = by_kind["full_attention"]
-        values["num_key_value_heads"] = by_kind.get("sliding_attention", by_kind["full_attention"])
-    if isinstance(widths, list):
-        values |= {"intermediate_size": min(widths), "use_double_wide_mlp": min(widths) < max(widths)}
+def _with_windows(file: GgufFile, values: Values) -> dict[str, Any]:
+    """Layers with a window and others, and the scale of Gemma's scores."""
+    sliding = values["attention.sliding_window_pattern"]
+    if values["attention.sliding_window"] is None:
+        sliding = [False] * len(sliding)
+    elif not any(sliding):
+        file.refuse(f"has {file.architecture}.attention.sliding_window and no layer with this window")
+    fields: dict[str, Any] = {"layer_types": ["sliding_attention" if each else "full_attention" for each in sliding]}
+    if file.architecture in ("gemma2", "gemma3"):
+        # The largest models divide by another number, which llama.cpp knows by the number of layers too.
+        largest = {"gemma2": 46, "gemma3": 62}[file.architecture] == values["block_count"]
+        width = values["embedding_length"] // values["attention.head_count"]
+        fields["query_pre_attn_scalar"] = width if largest else values["attention.key_length"]
+    return fields
 
 
-def _set_gemma4(file: GgufFile, values: dict[str, Any]) -> None:
-    """Set what only Gemma 4 has."""
-    factors = [each for tensor in file.tensors if tensor.name == _FREQUENCIES for each in file.values(tensor).tolist()]
-    if set(factors) != {1.0, float(np.float32(1e30))} or not isinstance(values.get("layer_types"), list):
-        file.refuse("does not say which layers and dimensions Gemma 4 rotates, as llama.cpp's converter does")
-    rope = {"rope_type": "proportional", "partial_rotary_factor": factors.count(1.0) / len(factors)}
-    values["rope_parameters"] = {
-        "full_attention": rope | {"rope_theta": values.pop("rope_theta")},
-        "sliding_attention": {"rope_type": "default", "rope_theta": values.pop("rope_local_base_freq")},
+def _of_phi3(_file: GgufFile, values: Values) -> dict[str, Any]:
+    return {"original_max_position_embeddings": values["rope.scaling.original_context_length"]}
+
+
+def _of_lfm2(file: GgufFile, values: Values) -> dict[str, Any]:
+    """Layers without keys are convolutions."""
+    keys = values["attention.head_count_kv"]
+    kinds = ["full_attention" if number else "conv" for number in keys]
+    return {"layer_types": kinds, "num_key_value_heads": _by_kind(file, kinds, keys)["full_attention"]}
+
+
+def _of_gemma4(file: GgufFile, values: Values) -> dict[str, Any]:
+    fields = _with_windows(file, values)
+    kinds, widths = fields["layer_types"], values["feed_forward_length"]
+    keys = _by_kind(file, kinds, values["attention.head_count_kv"])
+    full = kinds.index("full_attention")
+    own = file.shape("per_layer_token_embd.weight") or file.shape("token_embd.weight") or [0]
+    return fields | {
+        "num_global_key_value_heads": keys["full_attention"],
+        "num_key_value_heads": keys.get("sliding_attention", keys["full_attention"]),
+        "intermediate_size": min(widths),
+        "use_double_wide_mlp": min(widths) < max(widths),
+        "attention_k_eq_v": file.shape(f"blk.{full}.attn_v.weight") is None,
+        "enable_moe_block": values["expert_count"] is not None,
+        "final_logit_softcapping": values["final_logit_softcapping"] or None,
+        "vocab_size_per_layer_input": own[0],
     }
-    full = values["layer_types"].index("full_attention")
-    values["attention_k_eq_v"] = file.shape(f"blk.{full}.attn_v.weight") is None
-    values["enable_moe_block"] = "num_experts" in values
-    values["vocab_size_per_layer_input"] = (file.shape("per_layer_token_embd.weight") or [values["vocab_size"]])[0]
 
 
-def _scaling(file: GgufFile, rope: dict[str, Any]) -> dict[str, Any]:
-    """How rotary embedding is scaled for longer texts.
-
-    rope  the settings rope.scaling.*
-    """
-    factors = {tensor.name: file.values(tensor).ravel().tolist() for tensor in file.tensors if tensor.name in _FACTORS}
-    length = file.settings.get(f"{file.architecture}.context_length", 0)
-    trained = rope.get("original_context_length", length)
-    kind = rope.get("type", "none")
-    if _FREQUENCIES in factors and file.architecture != "gemma4":
-        # Llama 3's scaling as its result. transformers takes factors as they are under the name longrope.
-        both = {"short_factor": factors[_FREQUENCIES], "long_factor": factors[_FREQUENCIES]}
-        return {
-            "rope_scaling": {"rope_type": "longrope", "attention_factor": 1.0, "factor": 1.0} | both,
-            "original_max_position_embeddings": length,
-        }
-    if _LONG in factors and _SHORT in factors:
-        scaling = {"rope_type": "longrope", "short_factor": factors[_SHORT], "long_factor": factors[_LONG]}
-        if "attn_factor" in rope:
-            scaling["attention_factor"] = rope["attn_factor"]
-        return {"rope_scaling": scaling, "original_max_position_embeddings": trained}
-    if kind == "linear" and rope.keys() <= {"type", "factor", "finetuned"}:
-        return {"rope_scaling": {"rope_type": "linear", "factor": rope["factor"]}}
-    if kind == "yarn" and rope.keys() <= {"type", "finetuned", *_YARN}:
-        yarn = {"rope_type": "yarn", "original_max_position_embeddings": trained}
-        if file.architecture == "gpt-oss":
-            yarn["truncate"] = False  # as in OpenAI's two models, though no file says so
-        return {"rope_scaling": yarn | {ours: rope[theirs] for theirs, ours in _YARN.items() if theirs in rope}}
-    # Phi 3 with short texts has the lengths and no factors.
-    if kind == "none" and rope.get("attn_factor", 1.0) == 1.0:
-        # Without a word about it, transformers scales gpt-oss by 32.
-        return {"rope_scaling": {"rope_type": "default"}} if file.architecture == "gpt-oss" else {}
-    return file.refuse(f"scales its rotary embedding in a way that is not known here ({_ROPE}* = {str(rope)[:100]})")
+def _by_kind(file: GgufFile, kinds: list[str], keys: list[int]) -> dict[str, int]:
+    """The number of keys in layers of each kind."""
+    found = dict(zip(kinds, keys, strict=True))
+    if "full_attention" not in found or any(found[kind] != number for kind, number in zip(kinds, keys, strict=True)):
+        file.refuse(
+            f"has {file.architecture}.attention.head_count_kv = {keys}; transformers' network needs layers without a "
+            f"window, and as many keys in all layers of a kind"
+        )
+    return found
 
 
-def _set_head(file: GgufFile, config: Any, settings: dict[str, Any]) -> None:
-    """Set what depends on the size of a head, which few files say in the same way."""
-    if (size := settings.get("attention.key_length")) is not None and file.architecture not in (
-        "gemma4",
-        "t5",
-        "t5encoder",
-    ):
-        if getattr(config, "head_dim", config.hidden_size // config.num_attention_heads) != size:
-            config.head_dim = size
-        if hasattr(config, "query_pre_attn_scalar"):
-            # Gemma's largest models divide by another number, which llama.cpp knows by the number of layers too (gemma2.cpp,
-            # gemma3.cpp).
-            largest = {"gemma2": 46, "gemma3": 62}.get(file.architecture) == config.num_hidden_layers
-            config.query_pre_attn_scalar = config.hidden_size // config.num_attention_heads if largest else size
-    rope = getattr(config, "rope_parameters", None)
-    if rope and "rope_theta" in rope and (rotated := settings.get("rope.dimension_count")):
-        share = rotated / (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
-        if share != rope.get("partial_rotary_factor", 1.0):
-            rope["partial_rotary_factor"] = share
+_OWN_FIELDS: dict[str, Callable[[GgufFile, Values], dict[str, Any]]] = {
+    "gemma2": _with_windows,
+    "gemma3": _with_windows,
+    "gemma4": _of_gemma4,
+    "gpt-oss": _with_windows,
+    "lfm2": _of_lfm2,
+    "phi3": _of_phi3,
+}
 
 
 def weights(file: GgufFile, network: PreTrainedModel) -> dict[str, Callable[[], torch.Tensor]]:
@@ -336,7 +191,7 @@ def weights(file: GgufFile, network: PreTrainedModel) -> dict[str, Callable[[], 
     names = _names(file, network, processor)
     parts: dict[str, list[GgufTensor]] = {}
     for tensor in file.tensors:
-        if tensor.name in _FACTORS:
+        if tensor.name in FACTORS:
             continue
         name = names.get(tensor.name) or names.get(tensor.name.removesuffix(".weight"))
         if name is None:
@@ -419,68 +274,3 @@ def _names(file: GgufFile, network: PreTrainedModel, processor: Any) -> dict[str
             if theirs := stored.get_name(unused) or stored.get_name(f"model.{unused}"):
                 names.setdefault(f"{theirs}.weight", _UNUSED)
     return names
-
-
-def tokenizer(file: GgufFile) -> TokenizersBackend:
-    """The tokenizer that the file describes.
-
-    Raises InputError (field "model") if it is of a kind that is not known, or has other tokens than the file.
-    """
-    kind, way = (file.settings.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
-    if kind not in GGUF_TOKENIZER_TYPES:
-        known = ", ".join(sorted(GGUF_TOKENIZER_TYPES))
-        file.refuse(f"has a tokenizer of the kind {str(kind)[:60]!r}. Kinds that can be read are {known}")
-    if kind == "gpt2" and way not in {*GGUF_PRE_TOKENIZER_SPLITS, *_LIKE_GPT2, *_DIGITS_ALONE, *_SPLITS}:
-        file.refuse(f"splits texts in a way that is not known here (tokenizer.ggml.pre is {str(way)[:60]!r})")
-    architecture, described, settings = get_gguf_tokenizer(str(file.path))
-    backend, further = convert_gguf_tokenizer(architecture, described)
-    backend = _without_others(backend, len(described["tokens"]))
-    if kind == "t5":
-        backend = _unigram(file, backend)
-    cuts: list[Any] = []
-    if kind == "gpt2" and way in _DIGITS_ALONE:
-        cuts = [Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]
-    if kind == "gpt2" and way in _SPLITS:
-        cuts = [Split(Regex(split), "isolated") for split in _SPLITS[way]]
-        cuts.append(ByteLevel(add_prefix_space=False, use_regex=False))
-    if cuts:
-        whole: Any = Sequence(cuts)
-        backend.pre_tokenizer = whole
-    made = TokenizersBackend(tokenizer_object=backend, **settings, **further)
-    _check_tokens(file, made, described["tokens"])
-    return made
-
-
-def _without_others(backend: Tokenizer, count: int) -> Tokenizer:
-    """The tokenizer without special tokens that transformers' classes add of their own accord, such as GPT-2's <|endoftext|>:
-    their numbers follow after those of the file's tokens, and the network has no embeddings for them."""
-    if backend.get_vocab_size() == count:
-        return backend
-    content = json.loads(backend.to_str())
-    content["added_tokens"] = [token for token in content["added_tokens"] if token["id"] < count]
-    return Tokenizer.from_str(json.dumps(content))
-
-
-def _unigram(file: GgufFile, backend: Tokenizer) -> Tokenizer:
-    """The tokenizer with what transformers leaves out: the file's number of the unknown token, its tokens of single bytes, and
-    how characters are normalised."""
-    content = json.loads(backend.to_str())
-    vocabulary = {token for token, _ in content["model"]["vocab"]}
-    content["model"]["unk_id"] = file.settings.get("tokenizer.ggml.unknown_token_id", content["model"]["unk_id"])
-    content["model"]["byte_fallback"] = {f"<0x{byte:02X}>" for byte in range(256)} <= vocabulary
-    made = Tokenizer.from_str(json.dumps(content))
-    if characters := file.settings.get("tokenizer.ggml.precompiled_charsmap"):
-        made.normalizer = normalizers.Precompiled(bytes(characters))
-    return made
-
-
-def _check_tokens(file: GgufFile, made: TokenizersBackend, tokens: list[str]) -> None:
-    if len(made) != len(tokens):
-        file.refuse(f"lists {len(tokens):,} tokens, of which a tokenizer with {len(made):,} was made")
-    for ours, theirs in _SPECIAL.items():
-        number = file.settings.get(f"tokenizer.ggml.{theirs}_token_id")
-        if number is not None and getattr(made, f"{ours}_token_id") != number:
-            found = getattr(made, f"{ours}_token_id")
-            file.refuse(f"has token {number:,} as its {theirs} token, which the tokenizer takes for {found}")
-    if (rows := file.shape("token_embd.weight")) and len(tokens) > rows[0]:
-        file.refuse(f"lists {len(tokens):,} tokens and has embeddings for {rows[0]:,}")

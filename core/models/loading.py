@@ -33,12 +33,12 @@ from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256, silent
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
-from .gguf_files import is_gguf, read_gguf
+from .gguf_files import gguf_stem, is_gguf, named_shards, read_gguf
 from .images import ImageSettings, image_settings
 from .inputs import cannot_read
 from .model import Model, read_by, reads_alone
 from .modules import asks_the_registry, reads_packed, text_tower
-from .on_disk import OLLAMA, models_on_disk, ollama_file
+from .on_disk import OLLAMA, models_on_disk, ollama_files
 from .processors import processor_in
 from .sentences import is_sentence_transformer, network_folder, sentence_vector_in
 from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
@@ -145,8 +145,8 @@ def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
     """The memory that a model needs, by the headers of its files, or by the hub if these are not on this computer. Raises
     InputError (field "model")."""
     name = _checked_name(name_or_path)
-    if (path := _gguf_path(name)) is not None:
-        return size_of_gguf(read_gguf(path))
+    if files := _gguf_files(name):
+        return size_of_gguf(read_gguf(files))
     source = _locate(name, weights=False)
     try:
         with source.refusing("has weights that cannot be read"):
@@ -174,6 +174,7 @@ class _Source:
     folder    that of the network
     revision  the model's revision; None: the hash of the weights
     home      a folder of sentence-transformers that has the network's folder in it; None: it is the same
+    reader    the class that reads its tokenizer's files. AutoTokenizer takes some for another model's, by the model's type
     """
 
     given: str
@@ -181,6 +182,7 @@ class _Source:
     folder: Path
     revision: str | None = None
     home: Path | None = None
+    reader: Any = transformers.AutoTokenizer
 
     @property
     def outermost(self) -> Path:
@@ -238,10 +240,11 @@ def _locate(
     """Find a model: in the catalogue, as a GGUF file or a folder, on the hub. `fits` is called before large files are made or
     downloaded; `weights` says whether to download the weights; `dtype` is that of a conversion."""
     entry = _ENTRIES.get(name)
-    if (entry or "folder" in look_in) and (gguf := _gguf_path(name)) is not None:
+    if (entry or "folder" in look_in) and (files := _gguf_files(name)):
         called = name if entry or name.startswith(OLLAMA) else None
-        made = converted(gguf, report, lambda: fits(size_of_gguf(read_gguf(gguf, called))), dtype, called)
-        return _Source(name, called or gguf.stem, made.folder, f"sha256 {made.sha256} (GGUF, {made.quantisation})")
+        made = converted(files, report, lambda: fits(size_of_gguf(read_gguf(files, called))), dtype, called)
+        revision = f"sha256 {made.sha256} (GGUF, {made.quantisation})"
+        return _Source(name, called or gguf_stem(files[0]), made.folder, revision, transformers.TokenizersBackend)
     if entry is not None:
         return _Source(entry.name, entry.name, _path(entry))
     if "folder" in look_in and (folder := _folder(name)) is not None:
@@ -272,20 +275,31 @@ def _folder(name: str) -> _Source | None:
     return None
 
 
-def _gguf_path(name: str) -> Path | None:
-    """The GGUF file of this name; None if there is no such file."""
+def _gguf_files(name: str) -> list[Path]:
+    """The GGUF file of this name, or a model's shards as far as they are known; none if there is no such file."""
     entry = _ENTRIES.get(name)
     if name.startswith(OLLAMA):
-        path = ollama_file(name)
-        if path is None:
+        files = ollama_files(name)
+        if not files:
             there = ", ".join(model.label for model in models_on_disk() if model.place == "Ollama") or "none"
             raise InputError(f"Ollama has no model {name.removeprefix(OLLAMA)!r} here. It has {there}.", field="model")
-        return path
+        return files
     try:
         path = _path(entry) if entry else Path(name).expanduser()
-        return path if path.is_file() and is_gguf(path) else None
+        if path.is_file():
+            return [path] if is_gguf(path) else []
+        return _gguf_in(path) if path.is_dir() and not (path / "config.json").exists() else []
     except (OSError, RuntimeError) as error:
         _cannot_open(name, error)
+
+
+def _gguf_in(folder: Path) -> list[Path]:
+    """The only model in GGUF files of a folder. Raises InputError if it has several."""
+    models = {next(named_shards(path)): path for path in sorted(folder.glob("*.gguf"))}
+    if len(models) > 1:
+        names = ", ".join(sorted(path.name for path in models)[:10])
+        raise InputError(f"{folder.name} has {len(models)} GGUF models: {names}. Give the path of one.", field="model")
+    return [*models.values()]
 
 
 def _cannot_open(name: str, error: Exception) -> NoReturn:
@@ -480,8 +494,7 @@ def _tokenizer(source: _Source) -> PreTrainedTokenizerBase | None:
     if not source.has(*_TOKENIZER_FILES):
         return None
     with source.refusing("has a tokenizer that cannot be loaded"):
-        local = {"local_files_only": True, "trust_remote_code": False}
-        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(source.folder, **local)
+        tokenizer: Any = source.reader.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
         if sentence_vector_in(source.outermost, tokenizer).lower_case:
             own = tokenizer.backend_tokenizer.normalizer
             tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 from huggingface_hub import scan_cache_dir
@@ -20,8 +20,8 @@ from huggingface_hub.errors import CacheNotFound
 from safetensors import SafetensorError
 
 from ..errors import InputError
-from .gguf_files import read_gguf
-from .gguf_networks import ARCHITECTURES
+from .gguf_files import gguf_stem, named_shards, read_gguf
+from .gguf_settings import SETTINGS
 from .sizes import ModelSize, size_of_files, size_of_gguf
 
 OLLAMA = "ollama:"  # begins the name of a model of Ollama's: "ollama:llama3.2:1b"
@@ -59,8 +59,8 @@ def models_on_disk(may: Callable[[Path], bool] = lambda _path: True) -> list[Mod
     return sorted(found.values(), key=lambda model: (model.place, model.label.lower()))
 
 
-def ollama_file(name: str) -> Path | None:
-    """The GGUF file of a model by a name such as "ollama:llama3.2:1b"; None if there is none."""
+def ollama_files(name: str) -> list[Path]:
+    """The GGUF files of a model by a name such as "ollama:llama3.2:1b"; none if there is no such model."""
     parts = name.removeprefix(OLLAMA).split("/")
     model, _, tag = parts.pop().partition(":")
     host, space = (
@@ -68,8 +68,8 @@ def ollama_file(name: str) -> Path | None:
     )
     path = Path(host, space, model, tag or "latest")
     if ".." in path.parts or path.is_absolute():
-        return None
-    return next((blob for folder in _ollama_folders() if (blob := _blob(folder, folder / "manifests" / path))), None)
+        return []
+    return next((blobs for folder in _ollama_folders() if (blobs := _blobs(folder, folder / "manifests" / path))), [])
 
 
 def ollama_folder() -> Path:
@@ -92,9 +92,9 @@ def _of_hugging_face(may: Callable[[Path], bool]) -> Iterator[ModelOnDisk]:
             folder = newest.snapshot_path
             if (described := _described_folder(folder)) is not None:
                 yield ModelOnDisk(repository.repo_id, repository.repo_id, "Hugging Face cache", folder, *described)
-            for path in sorted(folder.glob("*.gguf")):
-                if (described := _described_file(path)) is not None:
-                    label = f"{repository.repo_id}/{path.name}"
+            for path in sorted([*folder.glob("*.gguf"), *folder.glob("*/*.gguf")]):
+                if (described := _described_file([path])) is not None:
+                    label = f"{repository.repo_id}/{path.with_name(f'{gguf_stem(path)}.gguf').relative_to(folder)}"
                     yield ModelOnDisk(str(path), label, "Hugging Face cache", path, *described)
 
 
@@ -103,26 +103,26 @@ def _of_ollama(may: Callable[[Path], bool]) -> Iterator[ModelOnDisk]:
     if not may(folder):
         return
     for manifest in islice((folder / "manifests").glob("*/*/*/*"), _MOST_FILES):
-        blob = _blob(folder, manifest)
-        if blob is None or (described := _described_file(blob)) is None:
+        blobs = _blobs(folder, manifest)
+        if not blobs or (described := _described_file(blobs)) is None:
             continue
         host, space, model, tag = manifest.parts[-4:]
         before = (
             "" if (host, space) == (_REGISTRY, _LIBRARY) else f"{space}/" if host == _REGISTRY else f"{host}/{space}/"
         )
         label = f"{before}{model}:{tag}"
-        yield ModelOnDisk(OLLAMA + label, label, "Ollama", blob, *described)
+        yield ModelOnDisk(OLLAMA + label, label, "Ollama", blobs[0], *described)
 
 
-def _blob(folder: Path, manifest: Path) -> Path | None:
-    """The GGUF file that a manifest names, which lies in the folder of all files, under its hash."""
+def _blobs(folder: Path, manifest: Path) -> list[Path]:
+    """The GGUF files that a manifest names, which lie in the folder of all files under their hashes; none if one is missing."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         layers = json.loads(_small(manifest))["layers"]
-        digest = next((layer["digest"] for layer in layers if layer["mediaType"] == _WEIGHTS), "")
-        path = folder / "blobs" / digest.replace(":", "-")
-        if path.parent == folder / "blobs" and path.is_file():
-            return path
-    return None
+        digests = [layer["digest"] for layer in layers if layer["mediaType"] == _WEIGHTS]
+        paths = [folder / "blobs" / digest.replace(":", "-") for digest in digests]
+        if all(path.parent == folder / "blobs" and path.is_file() for path in paths):
+            return paths
+    return []
 
 
 def _of_lm_studio(may: Callable[[Path], bool]) -> Iterator[ModelOnDisk]:
@@ -130,26 +130,31 @@ def _of_lm_studio(may: Callable[[Path], bool]) -> Iterator[ModelOnDisk]:
         if not may(folder):
             continue
         for path in islice(folder.glob("*/*/*.gguf"), _MOST_FILES):
-            if (described := _described_file(path)) is not None:
-                yield ModelOnDisk(str(path), "/".join(path.parts[-3:]), "LM Studio", path, *described)
+            if (described := _described_file([path])) is not None:
+                label = "/".join([*path.parts[-3:-1], f"{gguf_stem(path)}.gguf"])
+                yield ModelOnDisk(str(path), label, "LM Studio", path, *described)
 
 
-def _described_file(path: Path) -> tuple[str, ModelSize] | None:
-    """(architecture and quantisation, size) of a GGUF file that can be read; None for any other."""
+def _described_file(paths: list[Path]) -> tuple[str, ModelSize] | None:
+    """(architecture and quantisation, size) of a GGUF file that can be read, or of a model in several files; None for any
+    other, and for a shard that is not the first one."""
+    parts = paths if len(paths) > 1 else named_shards(paths[0])
     with suppress(OSError):
-        if path.is_file():
-            status = path.stat()
-            return _read_file(path, status.st_size, status.st_mtime_ns)
+        there = [*takewhile(Path.is_file, parts)] or paths
+        if there[0] == paths[0] and paths[0].is_file():
+            states = map(Path.stat, there)
+            return _read_file(tuple(paths), tuple((state.st_size, state.st_mtime_ns) for state in states))
     return None
 
 
 @lru_cache(maxsize=_MOST_FILES)
-def _read_file(path: Path, _size: int, _changed: int) -> tuple[str, ModelSize] | None:
+def _read_file(paths: tuple[Path, ...], _states: tuple[tuple[int, int], ...]) -> tuple[str, ModelSize] | None:
+    """_states: sizes and times of all files, so that one that changes is read again."""
     try:
-        file = read_gguf(path)
+        file = read_gguf(paths)
     except InputError:
         return None
-    known = file.architecture in ARCHITECTURES
+    known = file.architecture in SETTINGS
     return (f"{file.architecture} {file.quantisation}", size_of_gguf(file)) if known else None
 
 

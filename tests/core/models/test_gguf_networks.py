@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import gguf
 import numpy as np
 import pytest
-import regex
 import torch
 import transformers as t
 from gguf import GGMLQuantizationType as Quantisation
-from transformers import TokenizersBackend
-from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from core.errors import InputError
-from core.models.gguf_files import read_gguf
-from core.models.gguf_networks import tokenizer
 from core.models.loading import load_model, model_size
-from tests.core.gguf_files import SMOLLM2, VOCABULARY, stored_as, write_gguf
+from tests.core.gguf_files import VOCABULARY, stored_as, write_gguf
 
 WEIGHTS_ONLY = {"bloom", "falcon"}
-BYTES = bytes_to_unicode()
 
 SIZES = {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
 DECODER = SIZES | {"num_key_value_heads": 2, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
@@ -214,13 +205,13 @@ FILES = {
         {},
     ),
     "starcoder2 BF16": (
-        lambda: t.Starcoder2ForCausalLM(t.Starcoder2Config(**DECODER | IDS | theta(), sliding_window=4)),
-        SAID | TURNED | NORM | {"attention.sliding_window": 4},
+        lambda: t.Starcoder2ForCausalLM(t.Starcoder2Config(**DECODER | IDS | theta())),
+        SAID | TURNED | NORM,
         {},
     ),
     "nemotron F16": (
         lambda: t.NemotronForCausalLM(t.NemotronConfig(**DECODER | IDS | theta())),
-        SAID | TURNED | {"rope.dimension_count": 32, "attention.layer_norm_rms_epsilon": 1e-5},
+        SAID | TURNED | NORM | {"rope.dimension_count": 32, "attention.layer_norm_rms_epsilon": 1e-5},
         {},
     ),
     "gpt-oss MXFP4": (
@@ -428,107 +419,3 @@ def test_a_falcon_of_the_second_generation_is_refused(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "falcon2.gguf", "falcon", FALCON_SAID | {"attention.head_count_kv": 2}, tensors)
     with pytest.raises(InputError, match=r"query_key_value\.weight of the shape \[512, 256\], where .* \[384, 256\]"):
         load_model(str(path))
-
-
-# The expressions of llama.cpp's llama-vocab.cpp, by what a file says of its splitting.
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
-OLD = (r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")
-EXPRESSIONS = {
-    None: OLD,
-    "default": OLD,
-    "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"),
-    "bloom": (r" ?[^(\s|.,!?…。，、।۔،)]+",),
-}
-
-
-def pieces_of(text: str, cut: str | None) -> list[str]:
-    """A text as llama.cpp splits it: each expression splits the pieces so far."""
-    pieces = [text]
-    for expression in EXPRESSIONS[cut]:
-        pieces = [part for piece in pieces for part in regex.split(f"({expression})", piece) if part]
-    return pieces
-
-
-@pytest.mark.parametrize("cut", EXPRESSIONS)
-def test_texts_are_split_as_in_llama_cpp(cut: str | None, tmp_path: Path) -> None:
-    """With another setting or none, as in old files: the SmolLM2 of the wheel, and a tiny file that never had one."""
-    network = t.LlamaForCausalLM(t.LlamaConfig(**DECODER, **IDS, **theta()))
-    tensors = stored_as(network, "llama", Quantisation.Q8_0)
-    tiny = load_model(str(write_gguf(tmp_path / "old.gguf", "llama", SAID | RMS | TURNED, tensors, cut=cut))).tokenizer
-    file = read_gguf(SMOLLM2)
-    settings = {name: value for name, value in file.settings.items() if name != "tokenizer.ggml.pre"}
-    old = tokenizer(replace(file, settings=settings | ({} if cut is None else {"tokenizer.ggml.pre": cut})))
-    for made in (tiny, old):
-        backend = made.backend_tokenizer
-        for text in (
-            "It's   12 or 1234567, isn't it?\n\n  (x<=10)…",
-            "½ + ²₃ = ٣٤٥ 4",
-            "日本語 ça va",
-            "a\t\tb  ",
-            "`x` 1a",
-            "(a)、b۔",
-        ):
-            spelled = ["".join(BYTES[byte] for byte in piece.encode()) for piece in pieces_of(text, cut)]
-            assert [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)] == spelled, text
-            assert made.decode(made(text, add_special_tokens=False)["input_ids"]) == text
-
-
-def lowering_a() -> list[int]:
-    """The table of SentencePiece that replaces "A" by "a": a double-array trie and the texts that it points to."""
-    trie = np.zeros(0x400, "<u4")
-    trie[0] = 0x100 << 10
-    trie[0x100 ^ ord("A")] = 0x200 << 10 | 1 << 8 | ord("A")
-    return [*trie.nbytes.to_bytes(4, "little"), *trie.tobytes(), *b"a\0"]
-
-
-def tokenizer_of(
-    path: Path, kind: str, tokens: dict[str, int], special: dict[str, int], **settings: Any
-) -> TokenizersBackend:
-    """The tokenizer of a file with these tokens, each with its type, and special ones by their part in the file's settings."""
-    writer = gguf.GGUFWriter(path, kind)
-    writer.add_tokenizer_model(kind)
-    writer.add_token_list([*tokens])
-    writer.add_token_scores([-1.0 - 0.1 * number for number in range(len(tokens))])
-    writer.add_token_types([*tokens.values()])
-    for part, number in special.items():
-        writer.add_uint32(f"tokenizer.ggml.{part}_token_id", number)
-    for name, value in settings.items():
-        (writer.add_bool if isinstance(value, bool) else writer.add_array)(f"tokenizer.ggml.{name}", value)
-    writer.add_tensor("token_embd.weight", np.zeros((len(tokens), 4), np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return tokenizer(read_gguf(path))
-
-
-BYTE_TOKENS = {f"<0x{byte:02X}>": 6 for byte in range(256)}
-
-
-def test_the_tokens_of_a_t5(tmp_path: Path) -> None:
-    """Characters are normalised, unknown ones are written in bytes, and the file says which token is the unknown one."""
-    special = {"padding": 0, "eos": 1, "bos": 2, "unknown": 3}
-    some = {"<pad>": 3, "</s>": 3, "<s>": 3, "<unk>": 2, "▁": 1, "a": 1, "▁a": 1, "b": 1}
-    made = {}
-    for with_bytes in (True, False):
-        tokens = some | (BYTE_TOKENS if with_bytes else {}) | {"[PAD264]": 5}
-        settings = {"precompiled_charsmap": lowering_a(), "add_bos_token": False, "add_eos_token": True}
-        made[with_bytes] = tokenizer_of(tmp_path / f"{with_bytes}.gguf", "t5", tokens, special, **settings)
-    assert made[True].tokenize("Ab  aé") == ["▁a", "b", "▁a", "<0xC3>", "<0xA9>"]
-    assert made[False]("Ab  aé")["input_ids"] == [6, 7, 6, 3, 1]
-
-
-def test_the_tokens_of_a_gemma_4(tmp_path: Path) -> None:
-    """Texts are merged whole, with spaces as "▁" and in characters, not bytes. Its own tokenizer writes no <bos>, whatever the
-    file says: the chat template does."""
-    special = {"padding": 0, "eos": 1, "bos": 2, "unknown": 3}
-    tokens = {"<pad>": 3, "<eos>": 3, "<bos>": 3, "<unk>": 3, "<|turn>": 4}
-    tokens |= dict.fromkeys(("\n", "\n\n", "▁", "a", "b", "▁a", "ab", "▁ab", "▁▁"), 1) | BYTE_TOKENS
-    merges = ["\n \n", "▁ ▁", "▁ a", "a b", "▁a b"]
-    settings = {"merges": merges, "add_bos_token": True, "add_space_prefix": False}
-    made = tokenizer_of(tmp_path / "gemma4.gguf", "gemma4", tokens, special, **settings)
-    text = "<|turn>ab  ab é\n\nab ab\n"
-    ids = made(text)["input_ids"]
-    expected = ["<|turn>", "ab", "▁▁", "ab", "▁", "<0xC3>", "<0xA9>", "\n\n", "ab", "▁ab", "\n"]
-    assert made.convert_ids_to_tokens(ids) == expected
-    assert made.decode(ids) == text

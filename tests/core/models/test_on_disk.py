@@ -12,7 +12,7 @@ from huggingface_hub.utils import _cache_manager
 
 from core.errors import InputError
 from core.models.loading import load_model
-from core.models.on_disk import models_on_disk, ollama_file
+from core.models.on_disk import models_on_disk, ollama_files
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
 from tests.core.tiny_models import tiny
 
@@ -53,8 +53,9 @@ def fill(home: Path) -> None:
     studio.mkdir(parents=True)
     write_tiny(studio / "tiny.gguf", tiny_tensors())
     write_tiny(studio / "mmproj.gguf", tiny_tensors(), "clip")
-    write_tiny(studio / "tiny-00001-of-00002.gguf", tiny_tensors())
-    (studio / "half.gguf").write_bytes(blob.read_bytes()[:50_000])
+    write_tiny(studio / "lacking.gguf", tiny_tensors(), shards=3)
+    (studio / "lacking-00002-of-00003.gguf").unlink()
+    (studio / "half-00001-of-00000.gguf").write_bytes(blob.read_bytes()[:50_000])
     os.mkfifo(studio / "pipe.gguf")
 
 
@@ -103,7 +104,7 @@ def test_a_name_that_ollama_does_not_have(home: Path) -> None:
         load_model("ollama:other:1b")
     assert raised.value.field == "model"
     for name in ("../../secret:x", "/etc/passwd:x", "a/b/c/d:x", "", "tiny", "outside:1b", "\0:1b"):
-        assert ollama_file(f"ollama:{name}") is None, name
+        assert ollama_files(f"ollama:{name}") == [], name
 
 
 def test_ollama_with_a_folder_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,3 +121,36 @@ def test_a_file_that_changes_is_read_again(home: Path) -> None:
     assert len(models_on_disk()) == 6
     gguf.GGUFWriter(path, "llama").write_header_to_file()
     assert len(models_on_disk()) == 5
+
+
+def test_a_model_in_shards_is_listed_once_in_each_place(home: Path) -> None:
+    """Ollama names its files by their hashes, and a manifest may have them in any order."""
+    places = [
+        home / "hub/models--org--tiny/snapshots" / ("0" * 40) / "Q8_0",
+        home / ".lmstudio/models/org/tiny-GGUF",
+        home / ".ollama/models/blobs",
+    ]
+    for place in places:
+        place.mkdir(parents=True)
+        write_tiny(place / "tiny.gguf", tiny_tensors(), shards=3)
+    layers = []
+    for number, digest in ((2, "bb"), (1, "cc"), (3, "aa")):
+        (places[2] / f"tiny-0000{number}-of-00003.gguf").rename(places[2] / f"sha256-{digest}")
+        layers.append({"mediaType": WEIGHTS, "digest": f"sha256:{digest}"})
+    manifest = home / ".ollama/models/manifests/registry.ollama.ai/library/tiny/1b"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({"layers": layers}))
+    (home / "hub/models--org--tiny/refs").mkdir()
+    (home / "hub/models--org--tiny/refs/main").write_text("0" * 40)
+
+    first = "tiny-00001-of-00003.gguf"
+    listed = {model.label: (model.name, model.size.numbers) for model in models_on_disk()}
+    numbers = sum(values.size for values in tiny_tensors().values())
+    assert listed == {
+        "org/tiny/Q8_0/tiny.gguf": (str(places[0] / first), numbers),
+        "org/tiny-GGUF/tiny.gguf": (str(places[1] / first), numbers),
+        "tiny:1b": ("ollama:tiny:1b", numbers),
+    }
+    assert len({load_model(name).revision for name, _ in listed.values()}) == 1
+    (places[2] / "sha256-aa").unlink()
+    assert "tiny:1b" not in {model.label for model in models_on_disk()}

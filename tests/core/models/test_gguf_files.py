@@ -1,0 +1,142 @@
+"""GGUF files as files: a model in several shards, and what may lie between and behind tensors."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from core.errors import InputError
+from core.models.conversion import converted, file_sha256
+from core.models.gguf_files import read_gguf
+from core.models.loading import load_model, model_size
+from tests.core.models.test_conversion import tiny_tensors, write_tiny
+
+SHARDS = [f"tiny-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model in three shards."""
+    (tmp_path / "shards").mkdir()
+    write_tiny(tmp_path / "shards" / "tiny.gguf", tiny_tensors(), shards=3)
+    assert sorted(path.name for path in (tmp_path / "shards").iterdir()) == SHARDS
+    return tmp_path / "shards"
+
+
+def test_shards_are_one_model(folder: Path, tmp_path: Path) -> None:
+    """From any of them, and from their folder: the same weights to the bit, from one conversion."""
+    whole = converted(write_tiny(tmp_path / "tiny.gguf", tiny_tensors()))
+    made = {converted(folder / name) for name in SHARDS}
+    (one,) = made
+    lines = "".join(f"{file_sha256(folder / name)}\n" for name in SHARDS)
+    assert one.sha256 == hashlib.sha256(lines.encode()).hexdigest()
+    assert one.folder.name == f"tiny-{one.sha256[:12]}-v2"
+    wanted, found = (load_file(each.folder / "model.safetensors") for each in (whole, one))
+    assert wanted.keys() == found.keys()
+    assert all(np.array_equal(wanted[name], found[name]) for name in wanted)
+    model = load_model(folder)
+    assert (model.name, model.revision) == ("tiny", f"sha256 {one.sha256} (GGUF, F32)")
+    assert load_model(folder / SHARDS[2]).revision == model.revision
+    assert model_size(folder / SHARDS[1]) == model_size(folder) == model_size(tmp_path / "tiny.gguf")
+
+
+def lose(number: int) -> Callable[[Path], None]:
+    return lambda folder: (folder / SHARDS[number]).unlink()
+
+
+def copy_over(number: int, place: int) -> Callable[[Path], object]:
+    return lambda folder: shutil.copy(folder / SHARDS[number], folder / SHARDS[place])
+
+
+def mix(other: dict[str, np.ndarray]) -> Callable[[Path], object]:
+    """Put the second shard of another model in its place."""
+
+    def put(folder: Path) -> None:
+        folder.with_name("other").mkdir()
+        write_tiny(folder.with_name("other") / "tiny.gguf", other, shards=3)
+        shutil.copy(folder.with_name("other") / SHARDS[1], folder / SHARDS[1])
+
+    return put
+
+
+FEWER = dict([*tiny_tensors().items()][:-2])
+TURNED_ROUND = dict(reversed(tiny_tensors().items()))
+
+
+def rename(folder: Path) -> None:
+    (folder / SHARDS[0]).rename(folder / "renamed.gguf")
+
+
+def renumber(folder: Path) -> None:
+    (folder / SHARDS[0]).rename(folder / "tiny-00001-of-00004.gguf")
+
+
+@pytest.mark.parametrize(
+    ("change", "opened", "why"),
+    [
+        (lose(1), SHARDS[0], f"is one of 3 shards, of which {SHARDS[1]} is missing"),
+        (lose(0), SHARDS[2], f"is one of 3 shards, of which {SHARDS[0]} is missing"),
+        (rename, "renamed.gguf", "is a shard of a model in 3 files, and its name does not say so"),
+        (renumber, "tiny-00001-of-00004.gguf", "is a shard of a model in 3 files, and its name does not say so"),
+        (
+            copy_over(2, 1),
+            SHARDS[0],
+            f"{SHARDS[1]} is shard 3 of 3 by its own words, and stands in the place of 2 of 3",
+        ),
+        (copy_over(0, 1), SHARDS[2], f"{SHARDS[1]} is shard 1 of 3"),
+        (mix(FEWER), SHARDS[0], f"{SHARDS[1]} says another split.tensors.count than {SHARDS[0]}"),
+        (mix(TURNED_ROUND), SHARDS[0], "holds 2 tensors named"),
+    ],
+)
+def test_what_are_not_the_shards_of_one_model(
+    change: Callable[[Path], object], opened: str, why: str, folder: Path
+) -> None:
+    change(folder)
+    with pytest.raises(InputError, match=why) as raised:
+        load_model(folder / opened)
+    assert raised.value.field == "model"
+
+
+@pytest.mark.parametrize("name", ["whole-00001-of-00002.gguf", "whole-00001-of-00000.gguf"])
+def test_a_file_that_is_named_like_a_shard(name: str, tmp_path: Path) -> None:
+    """One that announces no shards is whole, whatever its name is."""
+    path = write_tiny(tmp_path / name, tiny_tensors())
+    assert read_gguf(path).parts == (path,)
+    assert model_size(tmp_path) == model_size(path)
+
+
+def test_a_folder_with_two_models(folder: Path) -> None:
+    write_tiny(folder / "other.gguf", tiny_tensors())
+    with pytest.raises(InputError, match=r"has 2 GGUF models: other\.gguf, tiny-00001-of-00003\.gguf"):
+        load_model(folder)
+
+
+def test_the_padding_of_the_last_tensor_may_be_left_out(tmp_path: Path) -> None:
+    tensors = tiny_tensors() | {"output_norm.weight": np.ones(32, np.float32)}
+    tensors["rope_freqs.weight"] = np.ones(4, np.float32)  # 16 bytes, and 16 of padding
+    path = write_tiny(tmp_path / "padded.gguf", tensors)
+    whole = path.read_bytes()
+    for cut in (0, 16):
+        path.write_bytes(whole[: len(whole) - cut])
+        assert len(read_gguf(path).tensors) == len(tensors)
+    path.write_bytes(whole[:-17])
+    with pytest.raises(InputError, match="ends after"):
+        read_gguf(path)
+
+
+@pytest.mark.parametrize("alignment", [0, 31, 33, 32.0, "32", True, [32]])
+def test_an_alignment_that_cannot_be(alignment: object, tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "odd.gguf", tiny_tensors(), **{"general.alignment": alignment})
+    with pytest.raises(InputError, match=r"has an alignment of .* bytes, which has to be a power of two"):
+        read_gguf(path)

