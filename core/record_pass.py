@@ -107,7 +107,7 @@ def sealed(text: str, arrays: dict[str, Tensor]) -> str:
     digest = hashlib.sha256(text.encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {[*array.shape]}".encode())
-        digest.update(memoryview(array.flatten().view(torch.uint8).numpy()))
+        digest.update(array.flatten().view(torch.uint8).numpy().data)
     return f'{text[:-1]}, "{SEAL}": "{digest.hexdigest()}"}}'
 
 

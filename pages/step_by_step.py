@@ -17,7 +17,7 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
         switches = st.popover("Scale and mask")
         show_tour_button()
 problem = st.container()
-scene, changed, cell = make_scene(), None, None
+scene, change, changed, cell = make_scene(), None, None, None
 if scene is not None:
     with switches:
         change = choose_change(scene.head, problem)

@@ -16,7 +16,7 @@ def test_examples_give_what_stands_beside_them(tmp_path):
     """A line with a comment is an expression with its value."""
     lines = [line.partition("  # ") for line in re.findall(r"^    (\S.*)$", DOC, re.MULTILINE)]
     stated = [(code, ast.literal_eval(comment)) for code, _, comment in lines if comment]
-    assert len(stated) == 10
+    assert len(stated) == 11
     script = tmp_path / "examples.py"
     script.write_text(
         "\n".join(["found = []", *(f"found += [{code}]" if comment else code for code, _, comment in lines)])

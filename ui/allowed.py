@@ -53,23 +53,35 @@ def may_read(path: str) -> bool:
 def models_here() -> dict[str, str]:
     """The models on this disk that may be loaded, by name, each with what it is: in which program's folder, its architecture,
     and the memory that it needs. They are looked for at most every ten seconds, since every change on a page draws the menu."""
-    return _models_here(settings.current(), int(time.monotonic() / 10)) if settings.current().folders else {}
+    return _here()[0]
+
+
+def not_listed() -> str:
+    """A sentence about what is on this disk and not among these models, "" if there is nothing."""
+    return _here()[1]
+
+
+def _here() -> tuple[dict[str, str], str]:
+    allowed = settings.current()
+    return _looked(allowed, int(time.monotonic() / 10)) if allowed.folders else ({}, "")
+
+
+def _may_look(path: Path) -> bool:
+    return may_read(str(path))
 
 
 @lru_cache(maxsize=1)
-def _models_here(allowed: settings.Settings, _moment: int) -> dict[str, str]:
-    found = [
-        model
-        for model in models_on_disk(lambda path: may_read(str(path)))
-        if allowed.hub or model.path.suffix == ".gguf" or model.name.startswith(OLLAMA)
-    ]
+def _looked(allowed: settings.Settings, _moment: int) -> tuple[dict[str, str], str]:
+    on_disk, left_out = models_on_disk(_may_look)
+    found = [model for model in on_disk if allowed.hub or model.path.suffix == ".gguf" or model.name.startswith(OLLAMA)]
     # The menu is narrow, and the browser knows an option by its words: short ones if they are its own.
     short = Counter(_short(model) for model in found)
-    return {
+    words = {
         model.name: f"{_short(model) if short[_short(model)] == 1 else model.label} · "
         f"{bytes_in_words(model.size.needed('float32'))} · {model.architecture} · {model.place}"
         for model in found
     }
+    return words, left_out
 
 
 def _short(model: ModelOnDisk) -> str:

@@ -330,4 +330,4 @@ def _tokens(tokens: Tokens | None, queries: int, keys: int) -> tuple[tuple[str, 
                 f"There are {len(given):,} {name} tokens, but the arrays have {count:,}. Give one token for each.{pair}",
                 field="tokens",
             )
-    return as_texts(of_queries), as_texts(of_keys)
+    return as_texts([*map(str, of_queries)]), as_texts([*map(str, of_keys)])

@@ -136,7 +136,7 @@ class Head:
         return strongest_of(picture, self.stages("weights").exact)
 
     def blocks(self, multiple: int = 1) -> Iterator[range]:
-        """All rows in ranges that fit the processor's cache, each but the last a multiple of so many rows."""
+        """All rows in ranges that fit the processor's cache; `multiple` is as in `row_ranges`."""
         return row_ranges(range(self.shape[0]), self.shape[1], multiple)
 
     def _bands(self, max_cells: int, watch: Callable[[range, AttentionTrace], None] | None) -> Iterator[Band]:

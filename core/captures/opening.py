@@ -179,10 +179,10 @@ class _Arrays:
             raise broken(f"its {_called(name)} holds NaN, infinity or numbers beyond {LARGEST:g}{advice}")
         return array
 
-    def _numbers(self, name: str, dimensions: int, **options: bool) -> Any:
+    def _numbers(self, name: str, dimensions: int, *, or_lower: bool = False) -> Any:
         if name not in self._arrays:
             return None
-        array = self._array(name, dimensions, **options)
+        array = self._array(name, dimensions, or_lower=or_lower)
         return (array if array.dtype == torch.float64 else array.float()).numpy()
 
     def _whole(self, name: str, dimensions: int, least: int = 0, most: int = 2**31 - 1) -> Tensor:
@@ -439,10 +439,10 @@ class _Opening(_Arrays):
                 )
         if model.has_language_model_head != (opened.logits is not None) or bool(opened.target_ids) != is_both:
             raise broken("it does not hold what it says that its model gives")
-        gives = [kind for kind in opened.kinds if not is_both or kind in ("decoder", "cross")][:1]
         if not opened.input_ids and opened.image is None:
             raise broken("it holds neither the tokens of a text nor an image")
-        if opened.vectors is not None and any(len(opened.vectors) != opened.shape(kind)[0] for kind in gives):
+        given = next((opened.shape(kind)[0] for kind in opened.kinds if kind != "encoder"), 0)
+        if opened.vectors is not None and len(opened.vectors) != given:
             raise broken("its vectors do not fit its tokens")
         if {str(call.output.dtype) for calls in opened.calls.values() for call in calls} != {f"torch.{model.dtype}"}:
             raise broken(f"it says that its model computed in {model.dtype}, and its outputs are in another precision")

@@ -156,5 +156,5 @@ def _grid(readers: NDArray[np.integer]) -> ImageGrid | None:
     if not is_grid or not np.array_equal(part, np.kron(tokens, np.ones((height, width), dtype=tokens.dtype))):
         return None
     across, down = left + width * np.arange(columns + 1), top + height * np.arange(rows + 1)
-    edges = (np.stack([of[:-1], of[1:]], axis=1) for of in (across / readers.shape[1], down / readers.shape[0]))
-    return ImageGrid(*edges, tokens)
+    across, down = (np.stack([of[:-1], of[1:]], axis=1) for of in (across / readers.shape[1], down / readers.shape[0]))
+    return ImageGrid(across, down, tokens)

@@ -1,7 +1,7 @@
 """Limits of a model's folder, checked before anything in it is opened or built.
 
-A folder may come from anybody. Reading a pipe or a device in it would never end, and a configuration of a few bytes can
-announce a billion layers or a vocabulary larger than the memory.
+A folder may come from anybody. Reading a pipe or a device in it would never end, a description of a few bytes can exhaust
+Python's stack, and a configuration of a few bytes can announce a billion layers or a vocabulary larger than the memory.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from threading import get_ident
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules.module import (
@@ -20,14 +22,30 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
+from ..errors import first_line
+from .fields import read_object
 from .sizes import ModelSize
 
 # All files that transformers reads besides the weights.
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
 
-# The largest vocabularies and indexes have 35 MB, the largest configurations (with all their added tokens) 6.
+# The largest vocabularies and indexes have 35 MB, the largest tokenizer_config.json (with all their added tokens) 6, and the
+# largest other configurations (with 20,000 labels, each twice) 2. transformers copies a configuration several times.
 MAX_SMALL_BYTES = 100_000_000
-MAX_CONFIG_BYTES = 16_000_000
+MAX_TOKENIZER_BYTES = 16_000_000
+MAX_CONFIG_BYTES, MAX_CONFIG_ENTRIES = 4_000_000, 100_000
+MAX_FILES = 10_000  # the largest models have some hundreds
+
+# Files that transformers reads as an object in JSON, however deep it is nested.
+_OBJECTS = re.compile(
+    r"((generation_|tokenizer_|(video_)?preprocessor_|processor_)?config|added_tokens|chat_template|special_tokens_map|"
+    r"tokenizer|vocab|model\.safetensors\.index)\.json"
+)
+
+# Where such a file adds tokens to a vocabulary, and how many it may add: the time grows with their square, to ten seconds for
+# so many. Models that write sound add 30,000.
+_ADDED = ("added_tokens", "added_tokens_decoder", "additional_special_tokens", "extra_special_tokens")
+MAX_ADDED = 50_000
 
 # Settings by name, and how large they may be: transformers makes lists of this length, or loops, before it sees any weights.
 _LENGTHS = {re.compile("layers?$|^attention_types$"): 1_000, re.compile("^num_labels$"): 100_000}
@@ -41,11 +59,20 @@ _NUMBERS_A_NUMBER, _SPARE_NUMBERS = 4, 2**26
 MAX_PARTS = 100_000
 
 
-def forbidden_file(folder: Path) -> str | None:
-    """Say why a file in the folder must not be opened: it (or what it links to) is no regular file, or it is too large; None
-    if all may be opened. Raises OSError if the folder cannot be listed."""
+class UnreadableError(ValueError):
+    """What is wrong with the files of a model. The message follows the model's name: "has no weights"."""
+
+
+def check_files(folder: Path) -> None:
+    """Raise UnreadableError if a file in the folder must not be opened: it (or what it links to) is no regular file, it is too
+    large, or it is no JSON that can be read in one piece. Raises OSError if the folder cannot be listed."""
     templates = folder / "additional_chat_templates"
-    for path in [*folder.iterdir(), *(templates.iterdir() if templates.is_dir() else ())]:
+    files = [path for place in (folder, templates) if place.is_dir() for path in islice(place.iterdir(), MAX_FILES + 1)]
+    if len(files) > MAX_FILES:
+        raise UnreadableError(
+            f"is a folder of more than {MAX_FILES:,} files. Give a folder with the files of one model"
+        )
+    for path in files:
         try:
             status = path.stat()
         except OSError:
@@ -53,12 +80,30 @@ def forbidden_file(folder: Path) -> str | None:
         if S_ISDIR(status.st_mode):
             continue
         if not S_ISREG(status.st_mode):
-            return f"holds {path.name!r}, which is a pipe or a device and no regular file. Remove it"
+            raise UnreadableError(f"holds {path.name!r}, which is a pipe or a device and no regular file. Remove it")
         largest = MAX_CONFIG_BYTES if "config" in path.name else MAX_SMALL_BYTES
+        largest = MAX_TOKENIZER_BYTES if path.name == "tokenizer_config.json" else largest
         if status.st_size > largest and any(map(path.match, SMALL_FILES)):
             size = f"{status.st_size / 1e6:,.1f} MB; at most {largest // 1_000_000} MB are read"
-            return f"holds {path.name!r} of {size}. Make it smaller"
-    return None
+            raise UnreadableError(f"holds {path.name!r} of {size}. Make it smaller")
+        if _OBJECTS.fullmatch(path.name):
+            content = checked_object(path, largest, MAX_CONFIG_ENTRIES if largest == MAX_CONFIG_BYTES else largest)
+            added = [content] if path.name == "added_tokens.json" else [content.get(name) for name in _ADDED]
+            for tokens in added:
+                if isinstance(tokens, dict | list) and len(tokens) > MAX_ADDED:
+                    raise UnreadableError(
+                        f"adds {len(tokens):,} tokens in its {path.name}; at most {MAX_ADDED:,} can be read"
+                    )
+
+
+def checked_object(
+    path: Path, most_bytes: int = MAX_CONFIG_BYTES, most_entries: int = MAX_CONFIG_ENTRIES
+) -> dict[str, Any]:
+    """The object in a JSON file, as `read_object` reads it. Raises UnreadableError if there is none."""
+    try:
+        return read_object(path, most_bytes, most_entries)
+    except (ValueError, OSError) as error:
+        raise UnreadableError(f"has a {path.name} that cannot be read: {first_line(error)}") from error
 
 
 def forbidden_length(config: dict) -> str | None:

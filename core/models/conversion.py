@@ -34,6 +34,7 @@ from ..errors import InputError
 from ..units import bytes_in_words
 from .bounds import as_large_as
 from .devices import DTYPES
+from .fields import read_object
 from .gguf_files import GgufFile, gguf_parts, gguf_stem, read_gguf
 from .gguf_networks import outline, weights
 from .gguf_tokens import tokenizer
@@ -157,7 +158,7 @@ def _manifest(folder: Path, sha256: str) -> dict | None:
     """The folder's manifest; None unless all files that it lists exist in their full size (hashing them would double the time
     of every start)."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+        manifest = read_object(folder / MANIFEST, 10**6, 10**4)
         is_sound = "quantisation" in manifest and manifest["sha256"] == sha256
         whole = [(folder / name).stat().st_size == file["bytes"] for name, file in manifest["files"].items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

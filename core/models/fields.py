@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -16,6 +17,7 @@ from .texts import half_of_a_pair
 
 MAX_TEXT = 1_000  # characters of a token, a name or a sentence
 LARGEST = 1e30  # no number of a file may be larger: products of a few such numbers are not finite
+MAX_LEVELS = 100  # of lists and objects within each other: whoever walks through more of them exhausts Python's stack
 
 
 def broken(why: str) -> InputError:
@@ -32,11 +34,44 @@ def read_json(text: bytes, most_lists: int, kind: type = dict) -> Any:
     if lists_in(text) > most_lists:
         raise broken("its description is too large")
     try:
-        content = json.loads(text.decode(), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        content = None
+        return _content_of(text, len(text), kind, _refuse_constant)
+    except ValueError:
+        raise broken("its description cannot be read") from None
+
+
+def read_object(path: Path, most_bytes: int, most_entries: int) -> dict[str, Any]:
+    """The object in a JSON file of somebody else's. Raises ValueError, in words, for anything else, and OSError.
+
+    most_entries  of all its lists and objects together
+    """
+    if not path.is_file():
+        raise ValueError("it is not a file")
+    if (size := path.stat().st_size) > most_bytes:
+        raise ValueError(f"it has {size / 1e6:,.1f} MB, and at most {most_bytes // 1_000_000} MB are read")
+    return _content_of(path.read_bytes(), most_entries, dict)
+
+
+def _content_of(
+    text: bytes, most_entries: int, kind: type, parse_constant: Callable[[str], object] | None = None
+) -> Any:
+    """What a text in JSON says, of this kind. Raises ValueError for anything else, and for more than MAX_LEVELS levels."""
+    if lists_in(text) > most_entries:
+        raise ValueError("it has too many entries")
+    try:
+        content = json.loads(text.decode(), parse_constant=parse_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(content, kind):
-        raise broken("its description cannot be read")
+        raise ValueError("it is not an object in JSON" if kind is dict else "it is not a list in JSON")
+    level: list[Any] = [content]
+    for _ in range(MAX_LEVELS):
+        most_entries -= sum(map(len, level))
+        if most_entries < 0:
+            raise ValueError("it has too many entries")
+        entries = (entry for part in level for entry in (part.values() if isinstance(part, dict) else part))
+        level = [entry for entry in entries if isinstance(entry, dict | list)]
+    if level:
+        raise ValueError("it is nested too deeply")
     return content
 
 

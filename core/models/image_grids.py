@@ -159,12 +159,12 @@ def _in_one(tiles: Sequence[Sequence[Any]], edges: NDArray[np.floating]) -> Any:
     if not fits:
         return None
     (left, top), (right, bottom) = edges.min(axis=0)[:2], edges.max(axis=0)[2:]
-    lines = (
+    across_all, down_all = (
         # The areas of tiles are measured, and tiles lie side by side.
         low + (high - low) * np.concatenate([number + shares for number, shares in enumerate(of)]) / len(of)
         for of, low, high in ((across, left, right), (down, top, bottom))
     )
-    return ImageGrid(*lines, np.block([[tile.tokens for tile in row] for row in tiles]))
+    return ImageGrid(across_all, down_all, np.block([[tile.tokens for tile in row] for row in tiles]))
 
 
 def _size(area: Area) -> tuple[float, float]:

@@ -7,7 +7,6 @@ tokenizer files and safetensors are read: pickled weights are never opened, and 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,7 +27,7 @@ from tokenizers import normalizers
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 from ..errors import InputError, first_line
-from .bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
+from .bounds import SMALL_FILES, UnreadableError, as_large_as, check_files, checked_object, forbidden_length
 from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256, silent
@@ -36,12 +35,16 @@ from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .gguf_files import gguf_stem, is_gguf, named_shards, read_gguf
 from .images import ImageSettings, image_settings
 from .inputs import cannot_read
+from .leftovers import notes_of
 from .model import Model, read_by, reads_alone
 from .modules import asks_the_registry, reads_packed, text_tower
-from .on_disk import OLLAMA, models_on_disk, ollama_files
+from .on_disk import OLLAMA, ollama_files, ollama_models
 from .processors import processor_in
+from .quantised import check_method, undo
 from .sentences import is_sentence_transformer, network_folder, sentence_vector_in
-from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
+from .sizes import Fits, ModelSize, require_room, size_of_gguf, size_on_hub
+from .texts import is_panic
+from .weight_files import Stored, lost, size_of, stored_in, unread_files, weight_files
 
 # Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
 constants.HF_HUB_DISABLE_TELEMETRY = True
@@ -110,12 +113,12 @@ def load_model(
 
     source = _locate(name, look_in, report, fits, dtype=dtype)
     kind, config = _architecture(source)
-    files = _weight_files(source)
-    with source.refusing("has weights that cannot be read"):
-        size = size_of_files(files)
+    files, stored = _weights(source)
+    size = size_of(stored)
     fits(size)
     report(f"Reading {source.name}", None)
-    network, tokenizer = _network(source, kind, config, size, number, checked_map), tokenizer or _tokenizer(source)
+    network, notes = _network(source, kind, config, stored, number, checked_map)
+    tokenizer = tokenizer or _tokenizer(source)
     model = _in_memory(network, tokenizer, processor or _processor(source, config, tokenizer))
     if device_map is None:
         model.network.to(devices[0])  # type: ignore[arg-type]
@@ -128,7 +131,7 @@ def load_model(
         revision=source.revision or _sha256(files),
         image_settings=_image_settings(source),
         size=size,
-        notes=(*model.notes, *sentence.notes(source.name)),
+        notes=(*model.notes, *notes, *unread_files(source.folder, files), *sentence.notes(source.name)),
         sentence=sentence,
     )
 
@@ -149,8 +152,7 @@ def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
         return size_of_gguf(read_gguf(files))
     source = _locate(name, weights=False)
     try:
-        with source.refusing("has weights that cannot be read"):
-            return size_of_files(_weight_files(source))
+        return size_of(_weights(source)[1])
     except InputError:
         if source.revision is None or (size := _size_on_hub(source)) is None:
             raise
@@ -160,7 +162,7 @@ def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
 def model_revision(name_or_path: str | os.PathLike[str]) -> str:
     """The `Model.revision` that `load_model` would give. Reads the weights of a folder. Raises InputError (field "model")."""
     source = _locate(_checked_name(name_or_path), weights=False)
-    return source.revision or _sha256(_weight_files(source))
+    return source.revision or _sha256(_weights(source)[0])
 
 
 # --- where a model is
@@ -191,7 +193,7 @@ class _Source:
     def has(self, *patterns: str) -> bool:
         return any(path for pattern in patterns for path in self.folder.glob(pattern))
 
-    def refuse(self, why: str, error: Exception | None = None) -> NoReturn:
+    def refuse(self, why: str, error: BaseException | None = None) -> NoReturn:
         raise InputError(f"{self.given} {why}. {_CHOICES}", field="model") from error
 
     @contextmanager
@@ -201,9 +203,13 @@ class _Source:
             yield
         except InputError:
             raise
+        except UnreadableError as error:
+            self.refuse(str(error), error)
         except SafetensorError as error:
-            self.refuse(f"has damaged or incomplete weights ({error}). Copy or download them again", error)
-        except Exception as error:
+            self.refuse(f"has damaged or incomplete weights ({first_line(error)}). Copy or download them again", error)
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
             self.refuse(f"{why}: {first_line(error)}", error)
 
 
@@ -244,7 +250,8 @@ def _locate(
         called = name if entry or name.startswith(OLLAMA) else None
         made = converted(files, report, lambda: fits(size_of_gguf(read_gguf(files, called))), dtype, called)
         revision = f"sha256 {made.sha256} (GGUF, {made.quantisation})"
-        return _Source(name, called or gguf_stem(files[0]), made.folder, revision, transformers.TokenizersBackend)
+        named, reader = called or gguf_stem(files[0]), transformers.TokenizersBackend
+        return _Source(name, named, made.folder, revision, reader=reader)
     if entry is not None:
         return _Source(entry.name, entry.name, _path(entry))
     if "folder" in look_in and (folder := _folder(name)) is not None:
@@ -281,7 +288,7 @@ def _gguf_files(name: str) -> list[Path]:
     if name.startswith(OLLAMA):
         files = ollama_files(name)
         if not files:
-            there = ", ".join(model.label for model in models_on_disk() if model.place == "Ollama") or "none"
+            there = ", ".join(ollama_models()[:20]) or "none"
             raise InputError(f"Ollama has no model {name.removeprefix(OLLAMA)!r} here. It has {there}.", field="model")
         return files
     try:
@@ -373,23 +380,22 @@ def _architecture(source: _Source) -> tuple[type[PreTrainedModel], PreTrainedCon
     """The class and the configuration of a model that can be read. Raises InputError for any other."""
     path = source.folder / "config.json"
     with source.refusing("is a folder that cannot be read"):
-        there = path.exists()
-        forbidden = forbidden_file(source.folder) if there else None
-    if forbidden is not None:
-        source.refuse(forbidden)
-    if (source.folder / "adapter_config.json").is_file():
-        source.refuse("is an adapter for another model. Merge it into that model (peft: merge_and_unload) and save it")
-    if not there:
-        source.refuse("has no config.json, so it is not a model in the Hugging Face layout")
-    with source.refusing("has a config.json that cannot be read"):
-        settings = json.loads(path.read_text("utf-8"))
+        if (source.folder / "adapter_config.json").is_file():
+            source.refuse(
+                "is an adapter for another model. Merge it into that model (peft: merge_and_unload) and save it"
+            )
+        if not path.exists():
+            source.refuse("has no config.json, so it is not a model in the Hugging Face layout")
+        check_files(source.folder)
+        settings = checked_object(path)
         model_type = settings.get("model_type")
-    if not isinstance(model_type, str) or model_type not in transformers.CONFIG_MAPPING:
-        if "auto_map" in settings:
-            source.refuse(f"needs Python code of its own for its model type {model_type!r}; such code is never run")
-        source.refuse(f"has the model type {model_type!r}, unknown to transformers {transformers.__version__}")
-    if (forbidden := forbidden_length(settings)) is not None:
-        source.refuse(forbidden)
+        if not isinstance(model_type, str) or model_type not in transformers.CONFIG_MAPPING:
+            if "auto_map" in settings:
+                source.refuse(f"needs Python code of its own for its model type {model_type!r}; such code is never run")
+            source.refuse(f"has the model type {model_type!r}, unknown to transformers {transformers.__version__}")
+        if (forbidden := forbidden_length(settings)) is not None:
+            source.refuse(forbidden)
+        check_method(source.folder, settings)
     with source.refusing("has a config.json that transformers does not accept"):
         config = transformers.AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
     # transformers would read that file, and `revision` would name another.
@@ -420,52 +426,39 @@ def _built(source: _Source, kind: Any, config: PreTrainedConfig) -> PreTrainedMo
         return kind(deepcopy(config)).eval()
 
 
-def _weight_files(source: _Source) -> list[Path]:
-    """The safetensors files that transformers will read: a single one, or those that the index names."""
-    single, index = source.folder / "model.safetensors", source.folder / "model.safetensors.index.json"
-    if single.is_file():
-        return [single]
-    if not index.is_file():
-        if source.has("*.bin", "*.pt", "*.pth", "*.ckpt"):
-            source.refuse("has pickled weights only, which are never opened because they can run code")
-        source.refuse("has no weights: no model.safetensors and no model.safetensors.index.json")
-    with source.refusing("has a model.safetensors.index.json that cannot be read"):
-        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-        # transformers opens whatever the index names, pickles and files outside the folder included.
-        odd = [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]
-    if odd:
-        source.refuse(f"has an index that names {odd[0]!r}, where only safetensors files beside it are read")
-    lacking = [name for name in names if not (source.folder / name).is_file()]
-    if lacking or not names:
-        first = ", ".join(lacking[:3])
-        source.refuse(f"lacks {len(lacking)} of the {len(names)} weight files that its index names: {first}")
-    return [source.folder / name for name in names]
+def _weights(source: _Source) -> tuple[list[Path], dict[str, Stored]]:
+    """The files of its weights, and all tensors that their headers announce."""
+    with source.refusing("has weights that cannot be read"):
+        files = weight_files(source.folder)
+        return files, stored_in(files)
 
 
 def _network(
-    source: _Source, kind: Any, config: PreTrainedConfig, size: ModelSize, dtype: torch.dtype, device_map: Any
-) -> PreTrainedModel:
-    with source.refusing(f"could not be loaded as {kind.__name__}"), _BUILDING, as_large_as(size):
-        network, loading = kind.from_pretrained(
-            source.folder,
-            config=config,
-            dtype=dtype,
-            device_map=device_map,
-            attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-        )
-    # transformers fills what it did not find with random numbers. No attention runs through a pooler; the rest matters.
-    absent = sorted(key for key in loading["missing_keys"] if ".pooler." not in f".{key}")
-    if absent:
-        source.refuse(f"has no weights for {len(absent)} parts of {kind.__name__}, such as {absent[0]}")
+    source: _Source, kind: Any, config: PreTrainedConfig, stored: dict[str, Stored], dtype: torch.dtype, device_map: Any
+) -> tuple[PreTrainedModel, tuple[str, ...]]:
+    """The network with its weights, and sentences about what it leaves out of them."""
+    with source.refusing(f"could not be loaded as {kind.__name__}"):
+        only_named = lost(source.folder, stored)
+        undo(config, stored)
+        with _BUILDING, as_large_as(size_of(stored)):
+            network, loading = kind.from_pretrained(
+                source.folder,
+                config=config,
+                dtype=dtype,
+                device_map=device_map,
+                attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
+        # transformers fills what it did not find with random numbers.
+        notes = notes_of(network, stored, only_named, loading["missing_keys"])
     if loading["mismatched_keys"]:
-        key, stored, wanted = min(loading["mismatched_keys"])
-        source.refuse(f"has weights of other shapes than its config.json: {key} is {list(stored)}, not {list(wanted)}")
-    return network
+        key, shape, wanted = min(loading["mismatched_keys"])
+        source.refuse(f"has weights of other shapes than its config.json: {key} is {list(shape)}, not {list(wanted)}")
+    return network, notes
 
 
 def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedModel]:
@@ -520,7 +513,7 @@ def _image_settings(source: _Source) -> ImageSettings:
     if not path.is_file():
         return ImageSettings()
     with source.refusing("has a preprocessor_config.json that cannot be used"):
-        return image_settings(json.loads(path.read_text("utf-8")))
+        return image_settings(checked_object(path))
 
 
 def _in_memory(

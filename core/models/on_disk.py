@@ -1,34 +1,45 @@
 """Models that are on this disk already: in the Hugging Face cache, in Ollama's folder and in LM Studio's.
 
-Only what can be read is listed: safetensors beside a config.json, and GGUF files of an architecture that is known. Of each only
-headers are read.
+Only what can be opened is listed: safetensors beside a config.json, and GGUF files of an architecture that is known. Of each
+only headers are read.
+
+Every page asks for the list, and anybody's files may lie in these folders, any number of them. So a thread of its own looks at
+them, whoever asks waits a moment for it, and nothing in a file can do more than keep that file off the list.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
+from threading import Lock, Thread
+from time import monotonic
 
-from huggingface_hub import scan_cache_dir
-from huggingface_hub.errors import CacheNotFound
-from safetensors import SafetensorError
+from huggingface_hub import constants
 
-from ..errors import InputError
+from ..errors import shown
+from .bounds import UnreadableError, checked_object
 from .gguf_files import gguf_stem, named_shards, read_gguf
 from .gguf_settings import SETTINGS
-from .sizes import ModelSize, size_of_files, size_of_gguf
+from .quantised import check_method
+from .sizes import ModelSize, size_of_gguf
+from .weight_files import INDEX, SINGLE, header_bytes, size_of, stored_in, weight_files
 
 OLLAMA = "ollama:"  # begins the name of a model of Ollama's: "ollama:llama3.2:1b"
 _REGISTRY, _LIBRARY = "registry.ollama.ai", "library"  # left out of such a name
 _WEIGHTS = "application/vnd.ollama.image.model"
-_MOST_FILES = 1_000  # looked at in a folder; a manifest is a file too
-_MAX_SMALL = 16_000_000  # bytes of a config.json, an index or a manifest
+
+PATIENCE = 0.15  # seconds that whoever asks for the list waits for it
+_LONGEST = 60.0  # seconds that are spent on it; what was looked at is known the next time
+_MOST_ENTRIES, _MOST_MODELS = 10_000, 500  # of the folders of one place, and of those in the list
+_NAMED = 3  # of those that are left out
+# Bytes of a config.json or a manifest, of the header of a file, and of an index, of which the largest has 9 MB. Each is read in
+# one piece, while nothing else runs.
+_MAX_SMALL, _MAX_HEADER, _MAX_INDEX = 1_000_000, 1_000_000, 10_000_000
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,7 @@ class ModelOnDisk:
     name          as `load_model` takes it
     label         as its own program names it
     place         "Hugging Face cache", "Ollama" or "LM Studio"
-    path          its file or folder
+    path          its file or folder; of a model in shards the first one
     architecture  such as "llama", of a GGUF file with its quantisation: "llama Q4_K_M"
     """
 
@@ -50,16 +61,28 @@ class ModelOnDisk:
     size: ModelSize
 
 
-def models_on_disk(may: Callable[[Path], bool] = lambda _path: True) -> list[ModelOnDisk]:
-    """The models in the three places, each once, by place and name.
+def _anything(_path: Path) -> bool:
+    return True
+
+
+def models_on_disk(may: Callable[[Path], bool] = _anything) -> tuple[list[ModelOnDisk], str]:
+    """The models in the three places, each once, by place and name, as the last search has found them, or the first one so
+    far; and a sentence about what is left out, "" if nothing is.
 
     may  whether a folder or a file may be looked at
     """
-    found = {model.name: model for look in (_of_hugging_face, _of_ollama, _of_lm_studio) for model in look(may)}
-    return sorted(found.values(), key=lambda model: (model.place, model.label.lower()))
+    global _search
+    with _SEARCHING:
+        search = _search
+        if search is None or search.may is not may or not search.is_alive():
+            before = search.found() if search is not None and search.may is may else None
+            _search = search = _Search(may, before)
+            search.start()
+    search.join(PATIENCE)
+    return search.found()
 
 
-def ollama_files(name: str) -> list[Path]:
+def ollama_files(name: str) -> tuple[Path, ...]:
     """The GGUF files of a model by a name such as "ollama:llama3.2:1b"; none if there is no such model."""
     parts = name.removeprefix(OLLAMA).split("/")
     model, _, tag = parts.pop().partition(":")
@@ -68,109 +91,199 @@ def ollama_files(name: str) -> list[Path]:
     )
     path = Path(host, space, model, tag or "latest")
     if ".." in path.parts or path.is_absolute():
-        return []
-    return next((blobs for folder in _ollama_folders() if (blobs := _blobs(folder, folder / "manifests" / path))), [])
+        return ()
+    for folder in _ollama_folders():
+        with suppress(UnreadableError, OSError, ValueError):
+            if blobs := _blobs(folder, folder / "manifests" / path):
+                return blobs
+    return ()
+
+
+def ollama_models() -> list[str]:
+    """Ollama's models, by its own names, as far as so many can be looked at."""
+    return sorted(shown(label, 60) for _, label, _ in _Search(_anything).ollama())
 
 
 def ollama_folder() -> Path:
     """The folder in which Ollama's models are: the one of OLLAMA_MODELS, else that of the user or of the system's service."""
-    return next((folder for folder in _ollama_folders() if folder.is_dir()), _ollama_folders()[0])
+    return next((folder for folder in _ollama_folders() if os.path.isdir(folder)), _ollama_folders()[0])
 
 
 def _ollama_folders() -> list[Path]:
     if chosen := os.environ.get("OLLAMA_MODELS"):
-        return [Path(chosen).expanduser()]
-    return [Path.home() / ".ollama" / "models", Path("/usr/share/ollama/.ollama/models")]
+        return [Path(os.path.expanduser(chosen))]
+    return [Path(os.path.expanduser("~/.ollama/models")), Path("/usr/share/ollama/.ollama/models")]
 
 
-def _of_hugging_face(may: Callable[[Path], bool]) -> Iterator[ModelOnDisk]:
-    with suppress(CacheNotFound, ValueError, OSError):
-        for repository in scan_cache_dir().repos:
-            if repository.repo_type != "model" or not may(repository.repo_path) or not repository.revisions:
+def _blobs(folder: Path, manifest: Path) -> tuple[Path, ...]:
+    """The GGUF files that a manifest names, which lie in the folder of all files under their hashes; none if one is missing.
+    Raises UnreadableError for a file that is not a manifest."""
+    layers = checked_object(manifest, _MAX_SMALL).get("layers")
+    every = [layer for layer in layers if isinstance(layer, dict)] if isinstance(layers, list) else []
+    digests = [str(layer.get("digest")) for layer in every if layer.get("mediaType") == _WEIGHTS]
+    paths = tuple(folder / "blobs" / digest.replace(":", "-") for digest in digests)
+    return paths if all(path.parent == folder / "blobs" and os.path.isfile(path) for path in paths) else ()
+
+
+class _Search(Thread):
+    """A search of the three places. What it has found can be read at any time: until it ends, what the one before has found.
+    Otherwise models would leave the list while they are looked for again."""
+
+    def __init__(self, may: Callable[[Path], bool], before: tuple[list[ModelOnDisk], str] | None = None) -> None:
+        super().__init__(name="models on this disk", daemon=True)
+        self.may, self.before, self.until = may, before, monotonic() + _LONGEST
+        self.models: dict[str, ModelOnDisk] = {}
+        self.left_out: list[str] = []
+        self.entries, self.is_cut = 0, False
+
+    def run(self) -> None:
+        places = {"Hugging Face cache": self.hugging_face, "Ollama": self.ollama, "LM Studio": self.lm_studio}
+        for place, candidates in places.items():
+            self.entries, most = 0, len(self.models) + _MOST_MODELS
+            try:
+                for name, label, paths in candidates():
+                    if len(self.models) == most:
+                        self.is_cut = True
+                        break
+                    described = _described(paths, _signature(paths))
+                    if isinstance(described, tuple) and f"{name}{label}{described[0]}".isprintable():
+                        self.models[name] = ModelOnDisk(name, label, place, paths[0], *described)
+                    elif described is not None:
+                        self.left_out.append(label)
+            except OSError:  # a folder that has gone in the meantime
+                self.left_out.append(place)
+
+    def found(self) -> tuple[list[ModelOnDisk], str]:
+        if self.before is not None and self.is_alive():
+            return self.before
+        models, left_out, said = list(self.models.values()), sorted(self.left_out), []
+        if left_out:
+            more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+            named = ", ".join(shown(label, 60) for label in left_out[:_NAMED])
+            said.append(f"Not in the list of models, because they cannot be opened: {named}{more}.")
+        if self.is_cut:
+            said.append("There are more models or files on this disk than are looked at.")
+        if self.is_alive():
+            said.append("Still looking for models on this disk.")
+        return sorted(models, key=lambda model: (model.place, model.label.lower())), " ".join(said)
+
+    # --- what may be a model: its name, its label, and its folder or files
+
+    def hugging_face(self) -> Iterator[tuple[str, str, tuple[Path, ...]]]:
+        for repository in self.below(Path(constants.HF_HUB_CACHE), 1):
+            if not repository.name.startswith("models--") or not self.may(repository):
                 continue
-            newest = max(repository.revisions, key=lambda revision: ("main" in revision.refs, revision.last_modified))
-            folder = newest.snapshot_path
-            if (described := _described_folder(folder)) is not None:
-                yield ModelOnDisk(repository.repo_id, repository.repo_id, "Hugging Face cache", folder, *described)
-            for path in sorted([*folder.glob("*.gguf"), *folder.glob("*/*.gguf")]):
-                if (described := _described_file([path])) is not None:
-                    label = f"{repository.repo_id}/{path.with_name(f'{gguf_stem(path)}.gguf').relative_to(folder)}"
-                    yield ModelOnDisk(str(path), label, "Hugging Face cache", path, *described)
+            if (folder := self.newest(repository)) is None:
+                continue
+            name = repository.name.removeprefix("models--").replace("--", "/")
+            yield name, name, (folder,)
+            for levels in (1, 2):
+                for path in self.below(folder, levels):
+                    if path.suffix == ".gguf":
+                        yield str(path), f"{name}/{_whole(path).relative_to(folder)}", (path,)
+
+    def newest(self, repository: Path) -> Path | None:
+        """The snapshot of the main branch, or the newest one."""
+        main = repository / "refs" / "main"
+        if os.path.isfile(main):
+            with suppress(OSError, ValueError), main.open("rb") as file:
+                commit = file.read(100).decode()
+                if Path(commit).name == commit and (repository / "snapshots" / commit).is_dir():
+                    return repository / "snapshots" / commit
+        snapshots = [folder for folder in self.below(repository / "snapshots", 1) if os.path.isdir(folder)]
+        return max(snapshots, key=os.path.getmtime, default=None)
+
+    def ollama(self) -> Iterator[tuple[str, str, tuple[Path, ...]]]:
+        folder = ollama_folder()
+        if not self.may(folder):
+            return
+        for manifest in self.below(folder / "manifests", 4):
+            host, space, model, tag = manifest.parts[-4:]
+            before = f"{space}/" if host == _REGISTRY else f"{host}/{space}/"
+            label = f"{'' if (host, space) == (_REGISTRY, _LIBRARY) else before}{model}:{tag}"
+            try:
+                if blobs := _blobs(folder, manifest):
+                    yield OLLAMA + label, label, blobs
+            except (UnreadableError, ValueError):
+                self.left_out.append(label)
+
+    def lm_studio(self) -> Iterator[tuple[str, str, tuple[Path, ...]]]:
+        for folder in map(os.path.expanduser, ("~/.lmstudio/models", "~/.cache/lm-studio/models")):
+            if self.may(Path(folder)):
+                for path in self.below(Path(folder), 3):
+                    if path.suffix == ".gguf":
+                        yield str(path), "/".join(_whole(path).parts[-3:]), (path,)
+
+    def below(self, folder: Path, levels: int) -> Iterator[Path]:
+        """What lies so many levels below a folder, in any order, as far as entries and time are left."""
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    self.entries += 1
+                    if self.entries > _MOST_ENTRIES or monotonic() > self.until:
+                        self.is_cut = True
+                        return
+                    if levels == 1:
+                        yield Path(entry.path)
+                    elif os.path.isdir(entry.path):
+                        yield from self.below(Path(entry.path), levels - 1)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError:
+            self.left_out.append("/".join(folder.parts[-2:]))
 
 
-def _of_ollama(may: Callable[[Path], bool]) -> Iterator[ModelOnDisk]:
-    folder = ollama_folder()
-    if not may(folder):
-        return
-    for manifest in islice((folder / "manifests").glob("*/*/*/*"), _MOST_FILES):
-        blobs = _blobs(folder, manifest)
-        if not blobs or (described := _described_file(blobs)) is None:
-            continue
-        host, space, model, tag = manifest.parts[-4:]
-        before = (
-            "" if (host, space) == (_REGISTRY, _LIBRARY) else f"{space}/" if host == _REGISTRY else f"{host}/{space}/"
-        )
-        label = f"{before}{model}:{tag}"
-        yield ModelOnDisk(OLLAMA + label, label, "Ollama", blobs[0], *described)
+_SEARCHING = Lock()
+_search: _Search | None = None  # the last one
 
 
-def _blobs(folder: Path, manifest: Path) -> list[Path]:
-    """The GGUF files that a manifest names, which lie in the folder of all files under their hashes; none if one is missing."""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        layers = json.loads(_small(manifest))["layers"]
-        digests = [layer["digest"] for layer in layers if layer["mediaType"] == _WEIGHTS]
-        paths = [folder / "blobs" / digest.replace(":", "-") for digest in digests]
-        if all(path.parent == folder / "blobs" and path.is_file() for path in paths):
-            return paths
-    return []
+def _whole(path: Path) -> Path:
+    """A file by the name of its model: without the number of a shard."""
+    return path.with_name(f"{gguf_stem(path)}.gguf")
 
 
-def _of_lm_studio(may: Callable[[Path], bool]) -> Iterator[ModelOnDisk]:
-    for folder in (Path.home() / ".lmstudio" / "models", Path.home() / ".cache" / "lm-studio" / "models"):
-        if not may(folder):
-            continue
-        for path in islice(folder.glob("*/*/*.gguf"), _MOST_FILES):
-            if (described := _described_file([path])) is not None:
-                label = "/".join([*path.parts[-3:-1], f"{gguf_stem(path)}.gguf"])
-                yield ModelOnDisk(str(path), label, "LM Studio", path, *described)
+def _signature(paths: tuple[Path, ...]) -> tuple:
+    """Changes when a file or a shard beside it changes, or the files of a folder that are read first."""
+    first, signature = paths[0], []
+    beside = takewhile(os.path.isfile, named_shards(first))
+    for file in (*paths, *beside, first / "config.json", first / SINGLE, first / INDEX):
+        with suppress(OSError):
+            status = os.stat(file)
+            signature.append((file.name, status.st_size, status.st_mtime_ns))
+    return tuple(signature)
 
 
-def _described_file(paths: list[Path]) -> tuple[str, ModelSize] | None:
-    """(architecture and quantisation, size) of a GGUF file that can be read, or of a model in several files; None for any
-    other, and for a shard that is not the first one."""
-    parts = paths if len(paths) > 1 else named_shards(paths[0])
-    with suppress(OSError):
-        there = [*takewhile(Path.is_file, parts)] or paths
-        if there[0] == paths[0] and paths[0].is_file():
-            states = map(Path.stat, there)
-            return _read_file(tuple(paths), tuple((state.st_size, state.st_mtime_ns) for state in states))
-    return None
+@lru_cache(maxsize=2 * _MOST_ENTRIES)
+def _described(paths: tuple[Path, ...], _signature: tuple) -> tuple[str, ModelSize] | bool | None:
+    """(architecture, size) of files or a folder that can be opened; None if it is no model, False for any other.
 
-
-@lru_cache(maxsize=_MOST_FILES)
-def _read_file(paths: tuple[Path, ...], _states: tuple[tuple[int, int], ...]) -> tuple[str, ModelSize] | None:
-    """_states: sizes and times of all files, so that one that changes is read again."""
+    An architecture is a model type, or that of a GGUF file with its quantisation."""
     try:
-        file = read_gguf(paths)
-    except InputError:
+        return _of_folder(paths[0]) if paths[0].is_dir() else _of_files(paths)
+    except Exception:  # whatever is wrong with one file, the others are listed
+        return False
+
+
+def _of_files(paths: tuple[Path, ...]) -> tuple[str, ModelSize] | None:
+    """None, too, for a shard after the first one."""
+    first = next(named_shards(paths[0]))
+    if len(paths) == 1 and first != paths[0] and first.is_file():
         return None
-    known = file.architecture in SETTINGS
-    return (f"{file.architecture} {file.quantisation}", size_of_gguf(file)) if known else None
+    if not all(path.is_file() for path in paths):
+        raise UnreadableError("is a pipe or a device")
+    file = read_gguf(paths)
+    return (f"{file.architecture} {file.quantisation}", size_of_gguf(file)) if file.architecture in SETTINGS else None
 
 
-def _described_folder(folder: Path) -> tuple[str, ModelSize] | None:
-    """(model type, size) of a folder with safetensors; None for any other."""
-    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
-        model_type = json.loads(_small(folder / "config.json"))["model_type"]
-        names = {single.name} if single.is_file() else set(json.loads(_small(index))["weight_map"].values())
-        files = sorted(folder / name for name in names)
-        if isinstance(model_type, str) and all(path.parent == folder and path.is_file() for path in files):
-            return model_type, size_of_files(files)
-    return None
-
-
-def _small(path: Path) -> str:
-    if not path.is_file() or path.stat().st_size > _MAX_SMALL:
-        raise ValueError("no file, or too large")
-    return path.read_text("utf-8")
+def _of_folder(folder: Path) -> tuple[str, ModelSize] | None:
+    config = folder / "config.json"
+    if not config.exists() or not any((folder / name).exists() for name in (SINGLE, INDEX)):
+        return None
+    settings = checked_object(config, _MAX_SMALL)
+    if (model_type := settings.get("model_type")) is None:
+        return None
+    check_method(folder, settings, _MAX_SMALL)
+    files = weight_files(folder, _MAX_INDEX)
+    if not isinstance(model_type, str) or max(map(header_bytes, files)) > _MAX_HEADER:
+        raise UnreadableError("announces too much")
+    return model_type, size_of(stored_in(files))

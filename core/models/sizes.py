@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import torch
 from huggingface_hub.utils import SafetensorsRepoMetadata
-from safetensors import safe_open
 
 from ..errors import InputError
 from ..units import bytes_in_words
@@ -49,19 +48,9 @@ class ModelSize:
 Fits = Callable[[ModelSize], None]  # raises InputError for a model that does not fit
 
 
-def size_of_files(files: Iterable[Path]) -> ModelSize:
-    """The size of a model in safetensors files, from their headers."""
-    tensors: list[tuple[str, int]] = []
-    for path in files:
-        with safe_open(path, framework="np") as file:  # torch would map all of it, as memory of its own
-            slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118 - a file is no dictionary
-            tensors += [(tensor.get_dtype(), math.prod(tensor.get_shape())) for tensor in slices]
-    return replace(_size(tensors), tensors=len(tensors))
-
-
 def size_on_hub(metadata: SafetensorsRepoMetadata) -> ModelSize:
     """The size of a model by the Hugging Face hub's metadata of its safetensors."""
-    return _size(metadata.parameter_count.items())
+    return size_of_tensors(metadata.parameter_count.items())
 
 
 def size_of_gguf(file: GgufFile) -> ModelSize:
@@ -71,7 +60,7 @@ def size_of_gguf(file: GgufFile) -> ModelSize:
     return ModelSize(sum(counts), converting=12 * max(counts), tensors=len(counts))
 
 
-def _size(tensors: Iterable[tuple[str, int]]) -> ModelSize:
+def size_of_tensors(tensors: Iterable[tuple[str, int]]) -> ModelSize:
     """The size of tensors, each given by its dtype, as safetensors names it, and its count of numbers."""
     numbers = others = 0
     for dtype, count in tensors:

@@ -29,13 +29,18 @@ def tokenizing(name: str, **texts: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # raised by Rust; not an Exception, and it cannot be imported
+        if not is_panic(error):
             raise
         raise InputError(
             f"The tokenizer of {name} fails on this text: {shortened(str(error), 200)}. Change the text, or choose another "
             f"model.",
             field="model",
         ) from None
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether Rust code, such as a tokenizer's, has failed: that is not an Exception, and its class cannot be imported."""
+    return type(error).__name__ == "PanicException"
 
 
 def half_of_a_pair(text: str) -> int | None:

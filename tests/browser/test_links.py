@@ -235,7 +235,7 @@ def test_a_new_text_drops_a_question_and_back_leads_to_it_again(visit):
     app.follow("Why", "/why").says("The logit of “·latest” is")
     for key in (state.ANSWER, state.RATHER_THAN):
         expect(app.widget(key).locator("input")).to_have_value("")
-    for _ in range(2):
+    for _ in range(3):
         app.idle().page.go_back()
     app.says("The logit of “·Paris” is 7.31 above that of “·Rome”", "Without 23.4 the difference goes")
 

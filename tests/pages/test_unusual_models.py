@@ -124,6 +124,15 @@ def test_a_model_that_needs_more_than_a_text_is_refused_by_name(tmp_path):
     assert "is a ViltModel, which cannot read a text alone" in read([error])
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_model_leaves_out_of_its_files_is_said(saved, page):
+    folder = saved("masked", lambda: t.BertForMaskedLM(t.BertConfig(**SMALL)))
+    notes = load_model(folder).notes
+    said = read(opened(page, folder).caption)
+    assert len(notes) == 2
+    assert all(note in said for note in notes)
+
+
 # --- only weights
 
 
@@ -431,7 +440,7 @@ def test_an_image_with_a_text(tmp_path, monkeypatch):
     np.testing.assert_allclose(values(app, "patches"), weights[grid.tokens], rtol=1e-4, atol=1e-7)
     assert f"gives **{weights[chosen[state.KEY]]:.1%}** of its attention to “patch 1,1”" in read(app.markdown)
     assert "Multiplications are counted for texts alone." in read(app.caption)
-    assert "The rows of all 3 steps" in read(app.caption)
+    assert "no weight of the 3 steps differs by more than" in read(app.caption)
     app = AppTest.from_file(str(ROOT / "pages/what_if.py"))
     app.query_params.update(
         {state.MODEL: str(tmp_path), state.TEXT: "5 17 8", state.EDITS: lines, state.WRITES_ON: "true"}

@@ -7,15 +7,17 @@ import socket
 from pathlib import Path
 
 import pytest
-from huggingface_hub.utils import _cache_manager
+from huggingface_hub import constants
 from streamlit.testing.v1 import AppTest
 
 from core import InputError
+from core.models import on_disk
 from core.models.loading import load_model
-from tests.core.models.test_on_disk import fill
+from tests.core.models.test_on_disk import HOSTILE, fill
 from tests.source_files import ROOT
 from ui import allowed, models, settings, state
 from ui.allowed import model_help, models_here, offered, places_of
+from ui.markdown import plain
 from ui.settings import Settings
 
 
@@ -24,9 +26,9 @@ def host(monkeypatch: pytest.MonkeyPatch):
     def allow(**said: object) -> None:
         monkeypatch.setattr(settings, "current", lambda: Settings(**said))  # pyright: ignore[reportArgumentType]
 
-    allowed._models_here.cache_clear()  # what was found on this computer, and then what these tests put there
+    allowed._looked.cache_clear()  # what was found on this computer, and then what these tests put there
     yield allow
-    allowed._models_here.cache_clear()
+    allowed._looked.cache_clear()
 
 
 @pytest.fixture
@@ -146,7 +148,8 @@ def test_models_on_this_disk_are_listed_where_folders_are_allowed(
     host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(_cache_manager, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(on_disk, "PATIENCE", 60)
     fill(tmp_path)
     host()
     assert len(models_here()) == 6
@@ -171,3 +174,21 @@ def test_models_on_this_disk_are_listed_where_folders_are_allowed(
     assert models_here() == {}
     assert "gguf" not in model_help().lower()
     assert refusal("ollama:tiny:1b") == refusal("ollama:other:1b")
+
+
+def test_a_file_that_cannot_be_listed_does_not_take_the_page_down(
+    host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(on_disk, "PATIENCE", 60)
+    for case in ("a name that is not UTF-8", "a nested config", "a nested manifest", "half a surrogate"):
+        make, _ = HOSTILE[case]
+        make(tmp_path)
+    host()
+    app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"), default_timeout=60).run()
+    assert not app.exception
+    said = [caption.value for caption in app.caption if caption.value.startswith("Not in the list of models")]
+    assert said == [
+        plain(r"Not in the list of models, because they cannot be opened: deep:1b, org/deep, org/half and 1 more.")
+    ]

@@ -97,14 +97,56 @@ def test_too_large_a_file(name: str, largest: int, bert: Path) -> None:
     assert f"at most {largest // 1_000_000} MB are read" in refusal(bert)
 
 
+OBJECTS = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "preprocessor_config.json",
+    "tokenizer.json",
+    "special_tokens_map.json",
+    "model.safetensors.index.json",
+]
+
+
+@pytest.mark.parametrize("name", OBJECTS)
 @pytest.mark.parametrize(
-    "name", ["config.json", "preprocessor_config.json", "model.safetensors.index.json", "tokenizer_config.json"]
+    ("content", "said"),
+    [
+        (b'{"a":' + b"[" * 90_000, "nested too deeply"),
+        (b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", "nested too deeply"),
+        (b"[1]", "not an object in JSON"),
+        (b'{"a": "\xff"}', "codec can't decode"),
+        (b'{"a": ' + b"9" * 100_000 + b"}", "integer string conversion"),
+    ],
+    ids=["endless", "deep", "list", "bytes", "number"],
 )
-def test_a_file_that_is_nested_too_deep(name: str, bert: Path) -> None:
-    (bert / name).write_text('{"a":' + "[" * 100_000 + "]" * 100_000 + "}")
-    if name.startswith("model"):
-        (bert / "model.safetensors").unlink()
-    assert "that cannot be" in refusal(bert)
+def test_json_that_is_no_object_or_too_deep_is_named(name: str, content: bytes, said: str, bert: Path) -> None:
+    (bert / name).write_bytes(content)
+    message = refusal(bert)
+    assert f"has a {name} that cannot be read: " in message
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("config.json", {"id2label": dict.fromkeys(range(100_000), "")}, "too many entries"),
+        ("generation_config.json", {"bad_words_ids": [[1]] * 60_000}, "too many entries"),
+        ("added_tokens.json", dict.fromkeys(range(50_001), 0), "adds 50,001 tokens in its added_tokens.json"),
+        ("tokenizer_config.json", {"added_tokens_decoder": dict.fromkeys(range(50_001), "")}, "adds 50,001 tokens"),
+        ("tokenizer.json", {"added_tokens": [{}] * 50_001}, "adds 50,001 tokens in its tokenizer.json; at most 50,000"),
+    ],
+    ids=["labels", "generation", "added", "decoder", "tokenizer"],
+)
+def test_what_transformers_would_copy_for_minutes_is_not_read(name: str, content: dict, said: str, bert: Path) -> None:
+    (bert / name).write_text(json.dumps(content))
+    assert said in refusal(bert)
+
+
+def test_a_folder_of_everything_is_not_looked_through(bert: Path) -> None:
+    for number in range(10_000):
+        (bert / str(number)).touch()
+    assert "is a folder of more than 10,000 files" in refusal(bert)
 
 
 @pytest.mark.parametrize(

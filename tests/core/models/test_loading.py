@@ -737,11 +737,21 @@ def test_a_gated_hub_id(hub: Hub, tmp_path: Path) -> None:
     assert "someone/bert is gated: accept its terms" in refusal("someone/bert")
 
 
-def test_a_hopeless_hub_id_is_refused_before_its_weights_are_fetched(hub: Hub, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model_type": "mystery"}, "'mystery'"),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, "quantised by the method mxfp4"),
+    ],
+    ids=["type", "quantised"],
+)
+def test_a_hopeless_hub_id_is_refused_before_its_weights_are_fetched(
+    changes: dict[str, object], said: str, hub: Hub, tmp_path: Path
+) -> None:
     folder = saved("BertModel", BERT, tmp_path / "bert")
-    edit_config(folder, model_type="mystery")
+    edit_config(folder, **changes)
     hub.repositories["someone/bert"] = folder
-    assert "'mystery'" in refusal("someone/bert")
+    assert said in refusal("someone/bert")
     assert "model.safetensors" not in hub.fetched
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import struct
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import gguf
 import pytest
-from huggingface_hub.utils import _cache_manager
+from huggingface_hub import constants
 
 from core.errors import InputError
+from core.models import on_disk
 from core.models.loading import load_model
-from core.models.on_disk import models_on_disk, ollama_files
+from core.models.on_disk import _Search, models_on_disk, ollama_files
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
 from tests.core.tiny_models import tiny
 
@@ -64,16 +69,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("OLLAMA_MODELS", raising=False)
-    monkeypatch.setattr(_cache_manager, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(on_disk, "PATIENCE", 60)
+    monkeypatch.setattr(on_disk, "_search", None)
     return tmp_path
 
 
 def test_each_place_and_only_what_can_be_read(home: Path) -> None:
-    assert models_on_disk() == []
+    assert models_on_disk() == ([], "")
     fill(home)
     numbers = sum(values.size for values in tiny_tensors().values())
     found = [
-        (model.place, model.label, model.name, model.architecture, model.size.numbers) for model in models_on_disk()
+        (model.place, model.label, model.name, model.architecture, model.size.numbers) for model in models_on_disk()[0]
     ]
     inside = home / "hub/models--org--tiny/snapshots" / ("0" * 40) / "tiny.Q8_0.gguf"
     studio = home / ".lmstudio/models/org/tiny-GGUF/tiny.gguf"
@@ -91,11 +98,11 @@ def test_each_place_and_only_what_can_be_read(home: Path) -> None:
         ("Ollama", "hf.co/ann/tiny-GGUF:Q4_K_M", "ollama:hf.co/ann/tiny-GGUF:Q4_K_M", "llama F32", numbers),
         ("Ollama", "tiny:1b", "ollama:tiny:1b", "llama F32", numbers),
     ]
-    for model in models_on_disk():
+    for model in models_on_disk()[0]:
         if model.name != "org/tiny":
             assert load_model(model.name).size.numbers == numbers
     assert load_model("ollama:tiny:1b").name == "ollama:tiny:1b"
-    assert [model.place for model in models_on_disk(lambda path: ".lmstudio" in str(path))] == ["LM Studio"]
+    assert [model.place for model in models_on_disk(lambda path: ".lmstudio" in str(path))[0]] == ["LM Studio"]
 
 
 def test_a_name_that_ollama_does_not_have(home: Path) -> None:
@@ -104,23 +111,23 @@ def test_a_name_that_ollama_does_not_have(home: Path) -> None:
         load_model("ollama:other:1b")
     assert raised.value.field == "model"
     for name in ("../../secret:x", "/etc/passwd:x", "a/b/c/d:x", "", "tiny", "outside:1b", "\0:1b"):
-        assert ollama_files(f"ollama:{name}") == [], name
+        assert ollama_files(f"ollama:{name}") == (), name
 
 
 def test_ollama_with_a_folder_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(home)
     (home / ".ollama").rename(home / "elsewhere")
-    assert not [model for model in models_on_disk() if model.place == "Ollama"]
+    assert not [model for model in models_on_disk()[0] if model.place == "Ollama"]
     monkeypatch.setenv("OLLAMA_MODELS", str(home / "elsewhere" / "models"))
-    assert len([model for model in models_on_disk() if model.place == "Ollama"]) == 3
+    assert len([model for model in models_on_disk()[0] if model.place == "Ollama"]) == 3
 
 
 def test_a_file_that_changes_is_read_again(home: Path) -> None:
     fill(home)
     path = home / ".lmstudio/models/org/tiny-GGUF/tiny.gguf"
-    assert len(models_on_disk()) == 6
+    assert len(models_on_disk()[0]) == 6
     gguf.GGUFWriter(path, "llama").write_header_to_file()
-    assert len(models_on_disk()) == 5
+    assert len(models_on_disk()[0]) == 5
 
 
 def test_a_model_in_shards_is_listed_once_in_each_place(home: Path) -> None:
@@ -144,7 +151,7 @@ def test_a_model_in_shards_is_listed_once_in_each_place(home: Path) -> None:
     (home / "hub/models--org--tiny/refs/main").write_text("0" * 40)
 
     first = "tiny-00001-of-00003.gguf"
-    listed = {model.label: (model.name, model.size.numbers) for model in models_on_disk()}
+    listed = {model.label: (model.name, model.size.numbers) for model in models_on_disk()[0]}
     numbers = sum(values.size for values in tiny_tensors().values())
     assert listed == {
         "org/tiny/Q8_0/tiny.gguf": (str(places[0] / first), numbers),
@@ -153,4 +160,185 @@ def test_a_model_in_shards_is_listed_once_in_each_place(home: Path) -> None:
     }
     assert len({load_model(name).revision for name, _ in listed.values()}) == 1
     (places[2] / "sha256-aa").unlink()
-    assert "tiny:1b" not in {model.label for model in models_on_disk()}
+    assert "tiny:1b" not in {model.label for model in models_on_disk()[0]}
+
+
+# --- files that anybody may have put there
+
+
+def repository(home: Path, name: str, **files: bytes) -> Path:
+    """A folder of the Hugging Face cache with a tiny model, some of whose files have another content."""
+    folder = home / "hub" / f"models--org--{name}" / "snapshots" / ("0" * 40)
+    tiny("Llama").save_pretrained(folder)
+    for file, content in files.items():
+        (folder / file.replace("_json", ".json").replace("_safetensors", ".safetensors")).write_bytes(content)
+    return folder
+
+
+def manifest(home: Path, name: str, content: bytes = b"{}") -> Path:
+    path = home / ".ollama/models/manifests/registry.ollama.ai/library" / name / "1b"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def studio(home: Path, name: str) -> Path:
+    folder = home / ".lmstudio/models/org/odd"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
+
+
+def replaced(path: Path) -> Path:
+    path.unlink()
+    return path
+
+
+DEEP = b'{"layers":' + b"[" * 100_000
+MXFP4 = b'{"model_type": "llama", "quantization_config": {"quant_method": "mxfp4"}}'
+# What makes a file that cannot be listed, and its name in the sentence that says so.
+HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "a name that is not UTF-8": (
+        lambda home: write_tiny(studio(home, os.fsdecode(b"\xff.gguf")), tiny_tensors()),
+        r"org/odd/\udcff.gguf",
+    ),
+    "a folder that is not UTF-8": (lambda home: repository(home, os.fsdecode(b"\xff")), r"org/\udcff"),
+    "control characters": (
+        lambda home: write_tiny(studio(home, "\x1b[31m\n" + "\x01" * 240 + ".gguf"), tiny_tensors()),
+        r"org/odd/\x1b[31m\n\x01",
+    ),
+    "another direction": (lambda home: write_tiny(studio(home, "\u202e.gguf"), tiny_tensors()), r"org/odd/\u202e.gguf"),
+    "a nested manifest": (lambda home: manifest(home, "deep", DEEP), "deep:1b"),
+    "a nested config": (lambda home: repository(home, "deep", config_json=DEEP), "org/deep"),
+    "a large config": (lambda home: os.truncate(repository(home, "large") / "config.json", 10**9), "org/large"),
+    "a config of lists": (
+        lambda home: repository(
+            home, "lists", config_json=b'{"model_type": "llama", "a": [' + b"[]," * 200_000 + b"0]}"
+        ),
+        "org/lists",
+    ),
+    "half a surrogate": (lambda home: repository(home, "half", config_json=b'{"model_type": "\\ud800"}'), "org/half"),
+    "a type that is none": (
+        lambda home: repository(home, "list", config_json=b'{"model_type": ["llama"]}'),
+        "org/list",
+    ),
+    "quantised": (lambda home: repository(home, "mxfp4", config_json=MXFP4), "org/mxfp4"),
+    "a nested index": (
+        lambda home: replaced(
+            repository(home, "index", **{"model_safetensors.index_json": DEEP}) / "model.safetensors"
+        ),
+        "org/index",
+    ),
+    "a header of a gigabyte": (
+        lambda home: repository(home, "header", model_safetensors=struct.pack("<Q", 10**9)),
+        "org/header",
+    ),
+    "a pipe for a config": (lambda home: os.mkfifo(replaced(repository(home, "pipe") / "config.json")), "org/pipe"),
+    "a device for weights": (
+        lambda home: replaced(repository(home, "device") / "model.safetensors").symlink_to("/dev/zero"),
+        "org/device",
+    ),
+    "a pipe for a manifest": (lambda home: os.mkfifo(replaced(manifest(home, "pipe"))), "pipe:1b"),
+    "a device for a manifest": (lambda home: replaced(manifest(home, "zero")).symlink_to("/dev/zero"), "zero:1b"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_cannot_be_listed_is_named_and_the_rest_is_listed(case: str, home: Path) -> None:
+    make, name = HOSTILE[case]
+    write_tiny(studio(home, "good.gguf"), tiny_tensors())
+    make(home)
+    for _ in range(2):  # the second time from memory
+        models, left_out = models_on_disk()
+        assert [model.label for model in models] == ["org/odd/good.gguf"]
+        assert left_out.startswith(f"Not in the list of models, because they cannot be opened: {name}")
+        assert left_out.isprintable()
+
+
+def loops(home: Path) -> None:
+    for folder in (home / "hub", home / ".ollama/models/manifests", home / ".lmstudio/models"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "models--a").symlink_to(folder)
+        (folder / "models--b").symlink_to("models--b")
+
+
+def pipes_for_folders(home: Path) -> None:
+    (home / "hub" / "models--a" / "refs").mkdir(parents=True)
+    os.mkfifo(home / "hub" / "models--a" / "refs" / "main")
+    os.mkfifo(home / "hub" / "models--b")
+    (home / ".ollama").write_text("a file")
+
+
+def odd_manifests(home: Path) -> None:
+    digest = {"mediaType": WEIGHTS, "digest": "\0"}
+    for number, layers in enumerate((3, [3], [{"mediaType": WEIGHTS}], [digest], [digest | {"digest": ["a"]}])):
+        manifest(home, f"odd{number}", json.dumps({"layers": layers}).encode())
+
+
+def branches_that_lead_elsewhere(home: Path) -> None:
+    for name, branch in (("up", b"../../../etc"), ("bytes", b"\xff\0")):
+        refs = repository(home, name).parent.parent / "refs"
+        refs.mkdir()
+        (refs / "main").write_bytes(branch)
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [(loops, 0), (pipes_for_folders, 0), (odd_manifests, 0), (branches_that_lead_elsewhere, 2)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_links_in_circles_pipes_and_odd_manifests_are_passed_over(
+    make: Callable[[Path], None], found: int, home: Path
+) -> None:
+    write_tiny(studio(home, "good.gguf"), tiny_tensors())
+    make(home)
+    assert len(models_on_disk()[0]) == found + 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+@pytest.mark.parametrize("folder", ["hub", ".ollama", ".lmstudio/models"])
+def test_a_folder_that_nobody_may_read_is_named(folder: str, home: Path) -> None:
+    (home / folder).mkdir(parents=True)
+    (home / folder).chmod(0)
+    models, left_out = models_on_disk()
+    (home / folder).chmod(0o700)
+    assert models == []
+    assert left_out.startswith("Not in the list of models, because they cannot be opened: ")
+
+
+def test_of_any_number_of_files_only_so_many_are_looked_at(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_disk, "_MOST_ENTRIES", 50)
+    fill(home)
+    for number in range(100):
+        manifest(home, str(number))
+        (home / "hub" / f"models--a--{number}").mkdir()
+    models, left_out = models_on_disk()
+    assert any(model.place == "LM Studio" for model in models)  # the other places have filled up
+    assert "There are more models or files on this disk than are looked at." in left_out
+
+
+def test_of_any_number_of_models_only_so_many_are_listed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_disk, "_MOST_MODELS", 2)
+    for number in range(3):
+        write_tiny(studio(home, f"{number}.gguf"), tiny_tensors())
+    repository(home, "other")
+    models, left_out = models_on_disk()
+    assert [model.place for model in models] == ["Hugging Face cache", "LM Studio", "LM Studio"]
+    assert left_out == "There are more models or files on this disk than are looked at."
+
+
+def test_a_page_does_not_wait_for_all_of_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks gets what has been found by then, and the next one the rest. None of it leaves the list while it is looked
+    for again."""
+    fill(home)
+    monkeypatch.setattr(on_disk, "PATIENCE", 0)
+    ready, search = Event(), _Search.run
+    monkeypatch.setattr(_Search, "run", lambda self: (ready.wait(), search(self)))
+    assert models_on_disk() == ([], "Still looking for models on this disk.")
+    ready.set()
+    monkeypatch.setattr(on_disk, "PATIENCE", 60)
+    found = models_on_disk()
+    assert len(found[0]) == 6
+    ready.clear()
+    monkeypatch.setattr(on_disk, "PATIENCE", 0)
+    assert models_on_disk() == found
+    ready.set()

@@ -15,7 +15,8 @@ from core.errors import InputError
 from core.models import sizes
 from core.models.loading import load_model, model_size
 from core.models.model import Model
-from core.models.sizes import ModelSize, free_bytes, require_room, size_of_files
+from core.models.sizes import ModelSize, free_bytes, require_room
+from core.models.weight_files import size_of, stored_in
 from tests.core.tiny_models import tiny
 
 
@@ -47,7 +48,7 @@ def test_several_files_and_whole_numbers(tmp_path: Path) -> None:
     tiny("Llama").save_pretrained(tmp_path, max_shard_size="20KB")
     files = sorted(tmp_path.glob("*.safetensors"))
     assert len(files) > 1
-    assert size_of_files(files).numbers == sum(weight.numel() for weight in tiny("Llama").parameters())
+    assert size_of(stored_in(files)).numbers == sum(weight.numel() for weight in tiny("Llama").parameters())
     header = {"a": ("I64", [3], 24), "b": ("BOOL", [5], 5), "c": ("BF16", [2, 2], 8), "d": ("U8", [7], 7)}
     said, start = {}, 0
     for name, (dtype, shape, size) in header.items():
@@ -55,7 +56,7 @@ def test_several_files_and_whole_numbers(tmp_path: Path) -> None:
         start += size
     written = json.dumps(said).encode()
     (tmp_path / "odd.safetensors").write_bytes(struct.pack("<Q", len(written)) + written + bytes(start))
-    assert size_of_files([tmp_path / "odd.safetensors"]) == ModelSize(numbers=4, others=36)
+    assert size_of(stored_in([tmp_path / "odd.safetensors"])) == ModelSize(numbers=4, others=36)
     assert ModelSize(numbers=4, others=36).needed("float16") == 44
 
 

@@ -36,7 +36,7 @@ def offer_own_text(*, opened: bool) -> None:
         label = "Text (file in use)" if has_file else "Text"
         st.text_area(label, key=state.OWN_TEXT, height=140, disabled=has_file, **KEPT)
         upload("Or a file of text", state.OWN_FILE, ENDINGS)
-        choose_model()
+        choose_model(st.container())
         st.button("Run", key=state.START_RUN, type="primary", on_click=_begin)
         st.caption(
             f"Up to {most:,} tokens. Only visitors who give the same text see the run, and the host drops it after a while. "
@@ -64,7 +64,8 @@ def _as_file(name: str) -> str:
 
 def run_own_text(request: RunRequest) -> Run | None:
     """The finished run; None as long as it is at work or stopped, after saying so. Raises InputError as `own_run` does."""
-    model = read_model(request.model, st.empty(), st.container())
+    place, problem = st.empty(), st.container()
+    model = read_model(request.model, place, problem, problem)
     if model is None:
         return None
     counted = results.own_run.task(request)

@@ -10,7 +10,7 @@ from core import Model
 from core.models.devices import devices
 from core.units import bytes_in_words
 from ui import links, models, settings, state
-from ui.allowed import models_here, offered, places_of
+from ui.allowed import models_here, not_listed, offered, places_of
 from ui.calls import uploaded
 from ui.controls.fields import menu, suggested, upload, uploaded_file
 from ui.links import Choice
@@ -58,9 +58,10 @@ def keep_recorded(file: UploadedFile) -> None:
     st.session_state[state.MODEL] = file.name
 
 
-def choose_model(*, writes: bool = False) -> str:
+def choose_model(beside: DeltaGenerator, *, writes: bool = False) -> str:
     """Show the field for a model, and return its name.
 
+    beside  says which models on this disk are not listed, where a line has room
     writes  open with a model that writes
     """
     recorded = st.session_state.get(state.SHOWN_RECORDED)
@@ -69,22 +70,34 @@ def choose_model(*, writes: bool = False) -> str:
     here = models_here()
     look = {"label_visibility": "collapsed", "format_func": lambda name: here.get(name, name)}
     further = [name for name in here if name not in names]
+    if said := not_listed():
+        beside.caption(plain(said))
     return suggested("Model", state.MODEL, names, opening, further, **look)
 
 
-def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
-    """Load the model. `place` says what takes time. None after saying in `problem` what is wrong."""
+def read_model(
+    chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator, beside: DeltaGenerator
+) -> Model | None:
+    """Load the model. `place` says what takes time, and `beside` what is to be known of the model, where a line has room. None
+    after saying in `problem` what is wrong."""
     with errors_shown(problem):
-        if chosen.is_recorded:
-            with place.container():
-                passed = run(models.opened.task(chosen), "Reading the file", 1)
-            return None if passed is None else passed.model
-        places_of(chosen.name)
-        if models.loaded.is_known(chosen):
-            return models.load(chosen)
-        with following(place, f"Reading {chosen}") as tell:
-            return models.load(chosen, tell)
+        model = _read(chosen, place)
+        if model is not None and model.notes:
+            beside.caption(f":material/info: {plain(' '.join(model.notes))}")
+        return model
     return None
+
+
+def _read(chosen: ModelChoice, place: DeltaGenerator) -> Model | None:
+    if chosen.is_recorded:
+        with place.container():
+            passed = run(models.opened.task(chosen), "Reading the file", 1)
+        return None if passed is None else passed.model
+    places_of(chosen.name)
+    if models.loaded.is_known(chosen):
+        return models.load(chosen)
+    with following(place, f"Reading {chosen}") as tell:
+        return models.load(chosen, tell)
 
 
 # --- its precision and device

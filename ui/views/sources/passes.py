@@ -81,17 +81,17 @@ def choose_request(
     words, which = st.columns([6, 5], gap="small")
     with words, st.container(gap="xxsmall"):
         text_place = st.container(horizontal=True, gap="xsmall")
-        problem = st.container()
+        problem = st.container(gap="xxsmall")
     with which, st.container(horizontal=True, gap="xsmall"):
         model_place = st.container(width="stretch", gap=None)
         head_place = st.container(width=125)
         further = st.container(width="content")
     with model_place:
-        name = choose_model(writes=writes)
+        name = choose_model(problem, writes=writes)
     with further:
         dtype, device, further = popover_with_precision()
     chosen = choice_of(name, dtype, device)
-    model = read_model(chosen, progress, model_place)
+    model = read_model(chosen, progress, model_place, problem)
     # A file that is needed again has its field in sight.
     with model_place if model is None and chosen.is_recorded else further:
         choose_recorded()

@@ -147,7 +147,7 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     others = [name for name in offered() if name != real.request.model.name]
     name = suggested("Other model", state.OTHER_MODEL, others, others[0], width=240, help=model_help())
     chosen = replace(real.request.model, name=name)
-    model = read_model(chosen, problem.empty(), problem)
+    model = read_model(chosen, problem.empty(), problem, problem)
     if model is None:
         return None
     if (words := missing(model, QUERIES_AND_KEYS, TEXTS)) is not None:

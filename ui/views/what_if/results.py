@@ -77,8 +77,8 @@ NEW_TOKENS = 20
 def continuation(request: TextRequest, *, on_progress: OnProgress | None = None) -> tuple[int, ...]:
     """The tokens that a model writes after a text, with the request's edits."""
     inputs, tiles = all_inputs_of(request)
-    network, most = load(request.model), longest_text()
-    generating = Generating(network, inputs, edits=request.edits, tiles=tiles, max_tokens=most)
+    model, longest = load(request.model), longest_text()
+    generating = Generating(model, inputs, edits=request.edits, max_tokens=longest, tiles=tiles)
     return generating.write(NEW_TOKENS, on_progress).token_ids
 
 
