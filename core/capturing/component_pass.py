@@ -28,7 +28,7 @@ from ..models.modules import Kind, asks_the_registry
 from .components import Components, Readout, Role, Written
 from .continuing import is_stream
 from .finite import NotFiniteError, are_finite
-from .held_norms import Held, HeldNorm, LinearMap, Sum, rounding_error
+from .held_norms import Biased, Held, HeldNorm, LinearMap, rounding_error
 from .linearity import Followed, passes_on, steps_to
 from .places import Side
 
@@ -272,7 +272,7 @@ class ComponentPass:
             place = next(at for at, leaf in enumerate(leaves) if is_stream(leaf))
             rest = leaves[place] - sum(biases)
         stack = self._running
-        leaves[place] = Sum.apply(self._constant(rest, role, stack, self._visits[stack] - 1), leaves[place], *biases)
+        leaves[place] = Biased.apply(self._constant(rest, role, stack, self._visits[stack] - 1), leaves[place], *biases)
         return tree_unflatten(leaves, spec)
 
     def _adds(self, kind: type[nn.Module], own: partial[Any], *inputs: Any, **options: Any) -> bool:

@@ -83,7 +83,7 @@ class HeldNorm(torch.autograd.Function):
         return ctx.norm.transposed(gradient), wide(gradient).sum_to_size(ctx.of_bias), None, None
 
 
-class Sum(torch.autograd.Function):
+class Biased(torch.autograd.Function):
     """What a component gave, as it was, which goes back to the component and to the biases that were added to it."""
 
     @staticmethod

@@ -19,7 +19,7 @@ _MOVES = {
 }
 _SUMS = {"Add", "Sub"}  # if all that they add is followed
 _PRODUCTS = {"Bmm", "Div", "Mm", "Mul"}  # if one factor is a constant
-_OWN = {"HeldNorm", "LinearMap", "Sum", "torch::autograd::AccumulateGrad"}
+_OWN = {"Biased", "HeldNorm", "LinearMap", "torch::autograd::AccumulateGrad"}
 
 
 def steps_to(tensor: Tensor, goes_on: Callable[[Any], bool]) -> Iterator[Any]:

@@ -8,7 +8,8 @@ same of a model that is not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isqrt, prod
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from ..attention.arrays import RowSums, attention_arrays
 from ..attention.trace import Instead, frozen
@@ -31,7 +33,6 @@ from ..models.modules import Kind, outermost_lists
 from ..models.recorded import NoNetwork, RecordedModel
 from ..models.tokens import token_texts
 from ..progress import stop_point
-from .continuing import twin_of
 from .finite import NotFiniteError, are_finite, gives_finite
 from .rows import CELLS, weights_at
 
@@ -266,8 +267,7 @@ def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Any, tuple[Tensor, ..
         )
     if model.is_encoder_decoder:
         inputs = inputs | {"decoder_input_ids": torch.tensor([target_ids(model, None)])}
-    twin = twin_of(model, _stoppable, outermost_lists(model.network))
-    result = run(replace(model, network=twin), inputs, output_attentions=True)
+    result = run(replace(model, network=_stoppable(model.network)), inputs, output_attentions=True)
     layers = getattr(result, "encoder_attentions" if model.is_encoder_decoder else "attentions", None) or ()
     tokens = inputs["input_ids"].shape[1]
     if not layers or not all(_are_weights(layer, tokens) for layer in layers):
@@ -279,10 +279,24 @@ def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Any, tuple[Tensor, ..
     return result, tuple(layer[0].cpu() for layer in layers)
 
 
-def _stoppable(layer: Callable, *inputs: Any, **options: Any) -> Any:
-    """Run a layer after a stop point, as calls to an attention function of ours have one."""
-    stop_point()
-    return layer(*inputs, **options)
+def _stoppable(network: PreTrainedModel) -> PreTrainedModel:
+    """A copy of a network that shares all numbers with it and has a stop point before each layer, as calls to an attention
+    function of ours have one.
+
+    All of its modules are new: transformers hands out weights by hooks that it leaves in modules, and two passes at once that
+    had some in common would collect theirs twice.
+    """
+    shared = {
+        id(value): value
+        for module in network.modules()
+        for name, value in vars(module).items()
+        if name != "_modules" and "hooks" not in name
+    }
+    twin = copy.deepcopy(network, shared)
+    for name in outermost_lists(twin):
+        for layer in twin.get_submodule(name).children():
+            layer.register_forward_pre_hook(lambda *_: stop_point())
+    return twin
 
 
 def _are_weights(layer: object, tokens: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -282,7 +282,7 @@ def _folder(name: str) -> _Source | None:
     return None
 
 
-def _gguf_files(name: str) -> list[Path]:
+def _gguf_files(name: str) -> Sequence[Path]:
     """The GGUF file of this name, or a model's shards as far as they are known; none if there is no such file."""
     entry = _ENTRIES.get(name)
     if name.startswith(OLLAMA):

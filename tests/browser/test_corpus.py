@@ -84,7 +84,8 @@ def test_a_pasted_text_is_run_stopped_and_gone_on_with(visit):
 
     def stopped(least: int) -> list[int]:
         """How many passages are read, more than so many, and of how many."""
-        expect(app.page.get_by_text(re.compile(r"Reading pasted\.txt")).first).to_be_visible()  # its tokens are counted
+        reading = app.page.get_by_text(re.compile(r"Reading pasted\.txt: passage \d+")).first
+        app.eventually(lambda: int(reading.inner_text().split("passage ")[1].split()[0]), lambda done: done > least)
         app.button("Stop").click()
 
         def counts() -> list[int]:

@@ -28,7 +28,7 @@ WORDS = {
     "two_heads": r"The rows are ([\d.]+) nats apart on average: 0 is the same, ([\d.]+) nothing in common\.",
     "unscaled": r"=\sweight\s+([\d.]+)\s+([\d.]+)",
     "why": r"is (?=[\d.]+ above that of .* adds most: ([\d.]+))([\d.]+)",
-    "circuit": r"scored \S+ (?=[\d.]+ above the mean of the other keys: .* adds most, ([\d.]+))([\d.]+)",
+    "circuit": r"scored \S+ (?=[\d.]+ above the mean of the other keys: .* adds most, ([\d.]*\d))([\d.]+)",
     "grouped": r"(\d+) query heads share (\d+) key/value heads",
     "saturation": r"\nweight\t[\d.]+\t[\d.]+\t([\d.]+)",
     "leak": r"([\d.]+) of the weight leaks",

@@ -267,7 +267,7 @@ def test_bad_input(visit, minilm):
     said = app.settled(lambda: app.said)
     app.write(state.TEXT, "  \n ").complains("blank")
     app.write(state.TEXT, "word " * 600).complains("602 tokens", "at most 512").has(state.TEXT, "word " * 600)
-    taken = capture(minilm, "word " * 600, truncate=True)
+    taken = capture(minilm, "word " * 600, max_tokens=256, truncate=True)  # as many as it was trained with
     raw = ViewMatrix(taken, "self", HeadView(heads=((2, 3),), quantity="raw"))
     entropy = grid(head_metrics(taken), "entropy")
     app.switch(state.TRUNCATE).shows({"head": raw.overview().matrices["view"].values})

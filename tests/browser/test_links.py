@@ -228,7 +228,6 @@ def test_a_click_beside_going_back_does_not_part_page_and_address(visit):
 
 
 def test_a_new_text_drops_a_question_and_back_leads_to_it_again(visit):
-    """The fields of a browser are empty, too; and an address is always the view that it names."""
     app = visit("/why?text=The+capital+of+France+is&answer=+Paris&than=+Rome&cuts=0")
     app.says("Without 23.4 the difference goes").follow("What if", "/what_if").says("comes next: 77.3%")
     app.write(state.TEXT, "The thief who stole the").says("“·latest” comes next")

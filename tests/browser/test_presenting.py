@@ -121,8 +121,14 @@ BUSY = """
     Object.defineProperty(window, "innerHeight", { get: () => height });
     window.WebSocket = class extends WebSocket {
         send(message) {
+            if (this.held) return this.held.push(message);
             if (!new TextDecoder().decode(message).includes('"found"')) return super.send(message);
-            setTimeout(() => { height = 900; super.send(message); }, 2000);
+            this.held = [message]; // what is sent meanwhile comes after it, as in every connection
+            setTimeout(() => {
+                height = 900;
+                for (const one of this.held) super.send(one);
+                this.held = null;
+            }, 2000);
         }
     };
     const dispatch = window.dispatchEvent.bind(window);

@@ -114,7 +114,7 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(
     expect(app.page.get_by_role("dialog").locator("pre code")).to_have_text(
         re.compile(re.escape(notebook.cells[-1].source) + r"\s*$")
     )
-    assert str(ROOT) in notebook.cells[1].source  # the visitor is at this computer
+    assert str(ROOT) not in notebook.cells[1].source  # files name no folders of this computer
 
     exhibit = read(saved(app, "Exhibit", folder).read_bytes())
     (kept,) = exhibit.heads.values()

@@ -61,7 +61,7 @@ def test_a_change_is_switched_off_taken_along_by_a_link_and_taken_back(visit, fr
     on_list = "[class*=st-key-edit_] label"
     app.page.locator(on_list).click()
     says_lines(app, "off mute 23.4").shows(before_and_after(before, before)).says("“·Paris” comes next: 77.3%")
-    app.never_says("14.1%").eventually(lambda: app.drawn("atlas").values.any(), False)
+    expect(app.never_says("14.1%").widget(state.picture("atlas"))).to_have_count(0)
 
     copied = visit(app.settled(lambda: app.here))
     says_lines(copied, "off mute 23.4").shows(before_and_after(before, before)).idle().page.locator(on_list).click()

@@ -160,8 +160,8 @@ def test_heads_of_which_only_weights_are_known_stand_in_the_grid_too(saved, name
     app = opened("heads", folder, metric="duplicate")
     np.testing.assert_allclose(values(app, "atlas"), table["duplicate"].to_numpy().reshape(2, 4), rtol=1e-5)
     boxes = {box.key: box for box in app.selectbox}
-    # What depends on the mask is not offered: matches, and of the metrics one.
-    every = [f"{metric.group}: {metric.label}" for metric in METRICS if metric.name != "entropy_share"]
+    # What depends on the mask is not offered: matches, and of the metrics two.
+    every = [f"{one.group}: {one.label}" for one in METRICS if one.name not in ("entropy_share", "elsewhere")]
     assert {*boxes[state.METRIC].options} == {*every, "Your choice: From token to token"}
     assert state.MEASURED_ON not in boxes
     strongest = app.dataframe[0].value.iloc[0]

@@ -78,7 +78,8 @@ def asking() -> None:
         st.text(f"{name}: {result}")
 
 
-def test_each_long_work_is_asked_for_and_what_was_wanted_stays_wanted() -> None:
+def test_each_long_work_is_asked_for_and_what_was_wanted_stays_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "ASKS", 10.0)
     app = AppTest.from_function(asking).run()
     assert [info.value for info in app.info] == ["first: a minute.", "second: a minute."]
     app.button[0].click().run()

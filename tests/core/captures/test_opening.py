@@ -469,7 +469,7 @@ def test_what_only_the_model_could_confirm_is_listed(file, capsys):
         "the model's name and revision": ("Gemma 2", _said("model", "name", to="another")),
         "labels of layers": ("BERT", _said(*LAYER, "label", to="sliding window 4")),
         "queries, keys and values": ("BERT", _array("self.0.query", lambda array: array)),
-        "the image, and where tokens lie on it": ("ViT", _said("grid", to=[9, 1])),
+        "the image, and where tokens lie on it": ("ViT", _said("on_image", "self", 0, "across", 0, to=[0.0, 0.9])),
     }
     for part, (name, change) in unnoticed.items():
         image = {"image": np.zeros((12, 12, 3))} if name == "ViT" else {}

@@ -330,7 +330,7 @@ def test_with_suspects_first_every_number_is_the_same_to_the_last_bit(name, monk
     found, order = np.full((2, 4), np.nan), []
     for (layers, heads), effects in asked.suspects_first():
         order += [*zip(layers, heads, strict=True)]
-        found[layers, heads] = effects
+        found[layers, heads] = effects()
     np.testing.assert_array_equal(found, [row for _, row in sorted(dict(asked.of_heads()).items())])
     assert asked.suspects(1)[0] in order[:3]
     assert len(order) == len(set(order)) == 8

@@ -217,7 +217,7 @@ def test_a_folder_of_a_vision_transformer(kind, tmp_path):
 def test_settings_that_cannot_be_used(said, tmp_path):
     tiny("ViT").save_pretrained(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(said)
-    with pytest.raises(InputError, match=r"preprocessor_config\.json that cannot be used") as caught:
+    with pytest.raises(InputError, match=r"preprocessor_config\.json that cannot be (used|read)") as caught:
         load_model(tmp_path)
     assert caught.value.field == "model"
 

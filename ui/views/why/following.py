@@ -24,13 +24,13 @@ from core.heads.attribution import Attribution, Grid, as_grid, main_pair, main_r
 from core.heads.lens import POSITIONS, ranks_first_after
 from core.heads.paths import MOST_HOPS, CutEffect, Path, Stop, cut_effect
 from core.units import in_rounding_errors, small_number
-from ui import presenting, state
+from ui import links, presenting, state
 from ui.calls import result
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.shaded_text import shaded_text
 from ui.controls.fields import menu, menu_of_several, text_line
-from ui.links import Choice, Text, field
+from ui.links import Choice, Text
 from ui.markdown import errors_shown, plain, quoted
 from ui.models import MAX_TOKENS
 from ui.progress import run
@@ -99,7 +99,7 @@ def show_path(fields: InputFields) -> None:
         capture = run_pass(request, fields.model, MAX_TOKENS, components=True)
         if capture is None:
             return None
-        hops = field(state.PATH, Text(LONGEST_PATH), "", "Path")
+        hops = links.field(state.PATH, Text(LONGEST_PATH), "", "Path")
         if hops.startswith("score "):
             with line, st.container(width="content", gap=None):
                 st.space(LABEL)
@@ -123,7 +123,7 @@ def show_path(fields: InputFields) -> None:
             _choose_cuts(path)
     if of.text.model.is_recorded:
         st.caption(WITHOUT_MODEL)
-    side = field(state.SIDE, Choice(SIDES), _opening_side(path, at), "Side") if at else ""
+    side = links.field(state.SIDE, Choice(SIDES), _opening_side(path, at), "Side") if at else ""
     view = View(capture, of, path, at, side, text_of(capture, of))
     with finding:
         pin.listen(lambda cell: _clicked(view, cell))

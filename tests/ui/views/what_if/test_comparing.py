@@ -130,6 +130,7 @@ def test_what_is_wrong_with_the_other_text_is_said_and_nothing_lost(page):
 
 def test_of_a_long_text_all_heads_are_compared_when_asked(page, monkeypatch):
     monkeypatch.setattr("ui.views.what_if.comparing.CELL_SECONDS", 1.0)
+    monkeypatch.setattr("ui.progress.ASKS", 10.0)
     page.query_params[state.TEXT] = TEXT + " Once more."
     ran(page)
     assert not page.dataframe
