@@ -48,7 +48,7 @@ STILL: dict[str, Any] = {"reduced_motion": "reduce"}
 PATIENCE = 120.0  # seconds until what must come is missed; only a failing test waits that long
 expect.set_options(timeout=1000 * PATIENCE)
 # How many times slower than this machine the browser and the servers are, to find tests and pages that depend on their speed.
-SLOW_BROWSER, SLOW_SERVER = (float(os.environ.get(f"HEADLIGHT_SLOW_{what}", "1")) for what in ("BROWSER", "SERVER"))
+SLOW_BROWSER, SLOW_SERVER = (float(os.environ.get(f"SLOW_{what}", "1")) for what in ("BROWSER", "SERVER"))
 SLICE = 0.02  # seconds for which a slow server runs until it is held up again
 Seen = TypeVar("Seen")
 
