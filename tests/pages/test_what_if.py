@@ -133,6 +133,7 @@ def test_of_a_model_that_has_written_the_whole_text_is_told() -> None:
     """That it then ends its text is certain, and nothing to see."""
     app = opened(**{state.MODEL: "written-dates", state.TEXT: "the 3rd of march 1987"})
     assert "The model writes **“1987-03-03”**" in words(app)
+    assert words(app).count("In the row of each token it chooses the next one.") == 1
     line = "mute encoder 0.3"
     app = opened(**{state.MODEL: "written-dates", state.TEXT: "the 3rd of march 1987", state.EDITS: line})
     written = generate(models.load("written-dates"), "the 3rd of march 1987", edits=edits_of(line)).text

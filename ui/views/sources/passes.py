@@ -407,8 +407,8 @@ def _is_written(request: TextRequest, model: Model, max_tokens: int | None) -> b
 
 
 def _say_written(request: TextRequest, model: Model) -> None:
-    """Say what a decoder has written by itself."""
-    if not isinstance(request.target, GeneratedTarget):
+    """Say what a decoder has written by itself. An edited pass reads the same, and it is said already."""
+    if not isinstance(request.target, GeneratedTarget) or request.edits is not None:
         return
     target = passes.generated(passes.unedited(request))
     text = model.text_of(target.ids)
