@@ -19,6 +19,7 @@ from streamlit import config
 
 from ui import settings
 from ui.early import FetchEarly, send_at_once
+from ui.in_order import answer_in_order
 from ui.sharing import served
 from ui.views.corpus.folders import delete_left
 
@@ -37,6 +38,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 async def start(_: st.App) -> AsyncIterator[None]:
     """Prepare for the first visitor. transformers is imported here: two sessions that import it at once break it."""
     send_at_once()
+    answer_in_order()
     delete_left()
     import_module("core.models.loading")
     gc.freeze()  # everything imported so far stays: scanning it for garbage sometimes cost a visitor a quarter of a second
