@@ -222,8 +222,10 @@ def test_changes_that_cannot_be_are_refused():
 @settings(max_examples=40, deadline=None)
 @given(traces())
 def test_the_strongest_pair_of_a_short_text_is_the_traces(trace):
+    """Or another pair whose weight differs by rounding only: a tiny scale makes all weights of a row almost equal."""
     one = Head.of(trace)
-    assert one.strongest(one.overview(60)) == strongest_cell(trace.weights)
+    found, expected = one.strongest(one.overview(60)), strongest_cell(trace.weights)
+    np.testing.assert_allclose(trace.weights[found], trace.weights[expected], rtol=1e-12)
 
 
 def test_the_strongest_pair_of_a_text_with_nothing_but_the_diagonal():
