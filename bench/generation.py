@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, sync_playwright
 from bench.browser import SCREEN, Traffic, walk
 from check import find_browser
 from core import Model, load_model
-from core.capturing.generating import Generating
+from core.capturing.generation.generating import Generating
 from core.models.inputs import all_inputs
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
 

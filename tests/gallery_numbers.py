@@ -15,8 +15,8 @@ from core.attention.matrix_files import read_matrix
 from core.attention.sources import toy_sentence
 from core.attention.trace import Array, AttentionTrace, attend
 from core.capturing.capture import Capture, capture
-from core.capturing.edits import Edits
-from core.capturing.generating import Generation, generate
+from core.capturing.edits.edits import Edits
+from core.capturing.generation.generating import Generation, generate
 from core.heads.attribution import logit, logit_attribution
 from core.heads.comparing import HeadPair
 from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PARIS, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE

@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 import safetensors.numpy
 
 from core.attention import masks, matrix_files, sources
-from core.capturing import edit_lines
-from core.capturing.edits import Edits
+from core.capturing.edits import lines as edit_lines
+from core.capturing.edits.edits import Edits
 from core.corpus import passages
 from core.corpus.texts import Passage, Place
 from core.errors import InputError

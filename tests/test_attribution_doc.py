@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.capturing.held_norms import ALLOWED_ROUNDING
+from core.capturing.components.held_norms import ALLOWED_ROUNDING
 
 DOC = (Path(__file__).parent.parent / "docs" / "attribution.md").read_text(encoding="utf-8")
 

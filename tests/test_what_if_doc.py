@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from core import Edits, load_model
-from core.capturing.edit_kinds import EDIT_KINDS
-from core.capturing.edit_lines import VERBS, edits_of
+from core.capturing.edits.kinds import EDIT_KINDS
+from core.capturing.edits.lines import VERBS, edits_of
 from core.capturing.losses import pass_with_losses
 from core.heads.examples import (
     LANGUAGE_MODEL,

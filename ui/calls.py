@@ -27,7 +27,7 @@ from cachetools import LRUCache
 
 import core
 from core.attention.masks import MASKS, NamedMask
-from core.capturing.edits import Edits
+from core.capturing.edits.edits import Edits
 
 Value = TypeVar("Value")
 

@@ -15,7 +15,7 @@ from core.capturing.estimates import (
     passing_bytes,
     reading_operations,
 )
-from core.capturing.layers import missing_layers as layers_without_attention
+from core.capturing.layer_labels import missing_layers as layers_without_attention
 from core.capturing.weights_only import WeightsOnly, open_weights
 from core.errors import InputError, shortened
 from core.models.conversion import Report

@@ -10,10 +10,10 @@ from core import Capture, capture
 from core.attention.head import Head
 from core.attention.rowwise import Overview
 from core.capturing.certifying import Certificate
-from core.capturing.edits import Edits
+from core.capturing.edits.edits import Edits
 from core.capturing.estimates import Run, image_bytes, reading_operations
-from core.capturing.generating import Generating
-from core.capturing.layers import LayerLabel, layer_labels
+from core.capturing.generation.generating import Generating
+from core.capturing.layer_labels import LayerLabel, layer_labels
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
 from core.exporting.kept_heads import KeptHead

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from core.capturing.edits import Edits
+from core.capturing.edits.edits import Edits
 from core.capturing.sampling import Sampling
 from core.models.devices import called
 from core.models.modules import Kind

@@ -144,11 +144,11 @@ MEAN_OF, DIRECTION, PART_OF_PAIR = in_address("mean_of", "look", "across", of=AN
 
 # What if: which part of the page, and its example; the changes, a new one, and a token that is to be another
 VIEW, PAINTING, WRITES_ON, EXAMPLE = in_address("view", "paint", "writes", "example", of=ANY_TEXT)
-(EDITS,) = in_address("edit", of=READ_TEXT)  # those lines that speak of it: see core.capturing.edit_lines
+(EDITS,) = in_address("edit", of=READ_TEXT)  # those lines that speak of it: see core.capturing.edits.lines
 EDITS_LIST = "edits_list"
 CHANGED_BEFORE = "changed_before"  # the latest request with changes, from whose pass the next one may continue
 NEW_EDIT, NEW_PLACE = in_address("change", "where", of=ANY_TEXT)
-NEW_FIELDS = {  # by the name of a field in core.capturing.edit_forms
+NEW_FIELDS = {  # by the name of a field in core.capturing.edits.forms
     "text": "over",
     "factor": "factor_of",
     "mask": "new_mask",

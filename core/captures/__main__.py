@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..capturing.capture import Capture
-from ..capturing.kept_components import KeptComponents
+from ..capturing.components.kept import KeptComponents
 from ..errors import InputError
 from ..units import bytes_in_words
 from .opening import open_capture

@@ -20,17 +20,17 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from ..attention.trace import WEIGHINGS
+from ..capturing.calls.edited_call import PATTERNS, EditedCall, HeadEdit
+from ..capturing.calls.head_places import Side
+from ..capturing.calls.linear_masks import ByDistance, Runs
 from ..capturing.capture import Capture
-from ..capturing.components import Component, Readout, Role
-from ..capturing.edit_lines import edits_of
-from ..capturing.edited import PATTERNS, EditedCall, HeadEdit
-from ..capturing.editor import Editor
-from ..capturing.edits import Edits, every
-from ..capturing.held_norms import ALLOWED_ROUNDING, rounding_error
-from ..capturing.kept_components import FINAL, Given, KeptComponents, name_of
-from ..capturing.layers import layer_labels
-from ..capturing.linear_masks import ByDistance, Runs
-from ..capturing.places import Side
+from ..capturing.components.held_norms import ALLOWED_ROUNDING, rounding_error
+from ..capturing.components.kept import FINAL, Given, KeptComponents, name_of
+from ..capturing.components.written import Component, Readout, Role
+from ..capturing.edits.applying import Editor
+from ..capturing.edits.edits import Edits, every
+from ..capturing.edits.lines import edits_of
+from ..capturing.layer_labels import layer_labels
 from ..errors import InputError, shortened
 from ..models.calls import Call, wide
 from ..models.devices import DTYPES

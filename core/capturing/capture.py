@@ -37,20 +37,20 @@ from ..models.model import Model
 from ..models.modules import Kind, first_of
 from ..models.tokens import token_texts
 from ..progress import OnProgress
+from .calls.edited_call import edit_of
+from .calls.head_places import Path
+from .calls.rows import Rows, head_permissions, row_blocks
 from .certifying import Certificate, certified_head, certify, mask_in_words
-from .component_pass import ComponentPass
-from .components import Components
+from .components.kept import kept
+from .components.running import ComponentPass
+from .components.written import Components
 from .continuing import Begun, Layers
-from .edited import edit_of
-from .editor import Editor, unchanged
-from .edits import Edits
-from .kept_components import kept
-from .layers import layer_labels
+from .edits.applying import Editor, unchanged
+from .edits.edits import Edits
+from .edits.path_cuts import components_read, not_read, vectors_over
+from .layer_labels import layer_labels
 from .on_image import grids_on_image
-from .path_cuts import components_read, not_read, vectors_over
-from .places import Path
 from .recorder import by_kind, kinds_of, record
-from .rows import Rows, head_permissions, row_blocks
 from .sampling import most_probable, next_probabilities
 from .saving import save_pass
 from .weights_only import no_weights

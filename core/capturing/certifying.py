@@ -22,7 +22,7 @@ from ..attention.rowwise import MAX_CELLS, Overview
 from ..attention.trace import AttentionTrace
 from ..models.calls import Call
 from ..units import small_number
-from .rows import permissions
+from .calls.rows import permissions
 
 # The largest difference that counts as agreement, in units of rounding, by the dtype of the model. Measured on every head of
 # both offline models: in float32 at most 5.4, and at least 370 if the scale is wrong by one percent. In half precision weights

@@ -21,8 +21,8 @@ from ..errors import InputError
 from ..models.calls import Call, heard_by, wide
 from ..models.inputs import run
 from ..models.model import Model
+from .calls.edited_call import EditedCall
 from .continuing import is_stream
-from .edited import EditedCall
 
 
 class NotFiniteError(InputError):

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, check_index
 from ..models.modules import Kind
+from .calls.head_places import EVERYWHERE, Place
 from .capture import Capture
-from .edits import Edits
-from .places import EVERYWHERE, Place
+from .edits.edits import Edits
 
 _TOUCHES = 0.02  # of a token's width and height: what reaches less far into it only lies beside it
 

@@ -11,7 +11,7 @@ from ..models.calls import Call, wide
 from ..models.inputs import TokenNumbers, all_inputs
 from ..models.model import Model
 from .capture import edited_pass
-from .edits import Edits
+from .edits.edits import Edits
 
 # Maximum number of logits of one pass, at all positions together: 512 MB in float32.
 MAX_LOGITS = 2**27

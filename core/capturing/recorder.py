@@ -20,7 +20,7 @@ from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind, kind_of
 from ..progress import OnProgress
-from .component_pass import ComponentPass
+from .components.running import ComponentPass
 from .continuing import Layers
 from .finite import NotFiniteError, gives_finite, is_finite_call
 

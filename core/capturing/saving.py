@@ -20,12 +20,12 @@ from ..models.modules import Kind
 from ..models.recorded import RecordedModel
 from ..progress import stop_point
 from ..record_pass import BEST, CELLS, PassFile, runs_of, vocabulary
-from .edit_lines import lines_of
-from .edited import EditedCall, HeadEdit
-from .edits import Edits
-from .kept_components import FINAL, KeptComponents
-from .layers import LayerLabel
-from .linear_masks import ByDistance, Runs
+from .calls.edited_call import EditedCall, HeadEdit
+from .calls.linear_masks import ByDistance, Runs
+from .components.kept import FINAL, KeptComponents
+from .edits.edits import Edits
+from .edits.lines import lines_of
+from .layer_labels import LayerLabel
 from .sampling import most_probable
 
 

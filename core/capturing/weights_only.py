@@ -33,8 +33,8 @@ from ..models.modules import Kind, outermost_lists
 from ..models.recorded import NoNetwork, RecordedModel
 from ..models.tokens import token_texts
 from ..progress import stop_point
+from .calls.rows import CELLS, weights_at
 from .finite import NotFiniteError, are_finite, gives_finite
-from .rows import CELLS, weights_at
 
 MAX_BYTES = 256_000_000  # for the weights of all heads together
 
@@ -45,7 +45,7 @@ class NoAttentionError(InputError):
 
 @dataclass(frozen=True, eq=False)
 class WeightRows:
-    """The rows `start`, `start` + 1, ... of weights that a model has exposed; it can be used like `core.capturing.rows.Rows`.
+    """The rows `start`, `start` + 1, ... of weights that a model has exposed; used like `core.capturing.calls.rows.Rows`.
 
     weights  [heads, rows, keys]
     """
@@ -247,7 +247,7 @@ def _on_two_tokens(model: Model) -> tuple[Tensor, ...]:
 def _in_blocks(layer: Tensor) -> Iterator[WeightRows]:
     """The weights of a layer, [heads, queries, keys], a few rows at a time.
 
-    Each block is a copy, as in `core.capturing.rows`: whoever reads one may empty cells for a while.
+    Each block is a copy, as in `core.capturing.calls.rows`: whoever reads one may empty cells for a while.
     """
     size = max(1, CELLS // (layer.shape[0] * layer.shape[2]))
     for start in range(0, layer.shape[1], size):

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ..capturing.rows import Rows
+from ..capturing.calls.rows import Rows
 from ..capturing.weights_only import WeightRows
 from ..heads.metrics import NAMES, measure_block
 from ..heads.quantities import Block, Pass, text_of

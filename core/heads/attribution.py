@@ -19,12 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..capturing.calls.edited_call import edit_of
+from ..capturing.calls.rows import head_permissions
 from ..capturing.capture import Capture
-from ..capturing.components import Component, Components, Readout
-from ..capturing.edited import edit_of
-from ..capturing.held_norms import ALLOWED_ROUNDING, rounding_error
-from ..capturing.kept_components import KeptComponents
-from ..capturing.rows import head_permissions
+from ..capturing.components.held_norms import ALLOWED_ROUNDING, rounding_error
+from ..capturing.components.kept import KeptComponents
+from ..capturing.components.written import Component, Components, Readout
 from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.modules import Kind

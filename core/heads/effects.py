@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..capturing.branching import LayerHead, batches
-from ..capturing.rows import output_without_keys
+from ..capturing.calls.rows import output_without_keys
 from ..errors import InputError
 from ..models.calls import Call, wide
 from ..models.inputs import TokenNumbers, all_inputs

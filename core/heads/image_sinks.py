@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from ..capturing.calls.rows import row_blocks
 from ..capturing.capture import Capture
-from ..capturing.rows import row_blocks
 from ..models.calls import Call
 from ..models.modules import Kind
 

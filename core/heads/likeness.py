@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..capturing.calls.rows import Rows, row_blocks
 from ..capturing.capture import Capture
-from ..capturing.rows import Rows, row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind

@@ -2,7 +2,7 @@
 
 Each metric is first a number for every query; a head has the mean over its queries, and their standard deviation as the
 spread. They are measured on the exact weights, all heads of a layer together and a few rows at a time
-(`core.capturing.rows`), so that memory grows linearly with the text.
+(`core.capturing.calls.rows`), so that memory grows linearly with the text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..capturing.rows import Rows
+from ..capturing.calls.rows import Rows
 from ..capturing.weights_only import WeightRows
 from ..models.modules import Kind
 from ..progress import OnProgress

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from ..attention.trace import part_of
+from ..capturing.calls.rows import Rows, row_blocks
 from ..capturing.capture import Capture
-from ..capturing.rows import Rows, row_blocks
 from ..capturing.weights_only import WeightRows
 from ..errors import check_index
 from ..models.modules import Kind

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..attention.trace import Array
+from ..capturing.calls.rows import row_blocks
 from ..capturing.capture import Capture
-from ..capturing.rows import row_blocks
 from ..errors import InputError
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..capturing.calls.head_places import Place
 from ..capturing.capture import Capture
-from ..capturing.edits import Edits
-from ..capturing.places import Place
+from ..capturing.edits.edits import Edits
 from ..errors import InputError, check_index, shortened
 from ..models.modules import Kind
 from ..models.recorded import RecordedModel

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from ..attention.masks import Predicate, block
+from ..capturing.calls.rows import row_blocks
 from ..capturing.capture import Capture
-from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from ..averages import mean_and_error
+from ..capturing.calls.rows import Rows, row_blocks
 from ..capturing.capture import Capture, capture
-from ..capturing.rows import Rows, row_blocks
 from ..errors import InputError
 from ..models.inputs import known_tokens
 from ..models.model import Model

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..capturing.calls.rows import Rows
 from ..capturing.capture import Capture
-from ..capturing.rows import Rows
 from ..capturing.weights_only import WeightRows, WeightsOnly
 from ..models.modules import Kind
 from ..models.words import token_classes

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..attention.pooling import Entries, Pooled
 from ..attention.rowwise import Band, sweep
-from ..capturing.rows import Rows
+from ..capturing.calls.rows import Rows
 from ..capturing.weights_only import WeightRows
 from ..models.modules import Kind
 from ..progress import OnProgress

@@ -21,8 +21,8 @@ from ..attention.pooling import Entries
 from ..attention.rowwise import Band, Overview, RowwiseMatrix
 from ..attention.strongest import largest_in
 from ..attention.trace import Array
+from ..capturing.calls.rows import Rows, row_blocks
 from ..capturing.capture import Capture
-from ..capturing.rows import Rows, row_blocks
 from ..errors import InputError
 from ..models.modules import Kind
 from ..models.projections import head_weights
@@ -78,7 +78,7 @@ class ViewMatrix(RowwiseMatrix):
     "pair"), and as in `head_weights` for "outputs".
     """
 
-    cells = 2**19  # of a band: that of one head in torch, see core.capturing.rows
+    cells = 2**19  # of a band: that of one head in torch, see core.capturing.calls.rows
     capture: Capture
     kind: Kind
     view: HeadView

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..attention.trace import AS_IT_IS, Array, AttentionTrace, attend
 from ..averages import log_mean_and_error
+from ..capturing.calls.rows import row_blocks
 from ..capturing.capture import Capture
-from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind

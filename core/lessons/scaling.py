@@ -18,8 +18,8 @@ from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
 from ..attention.sources import DISTRIBUTIONS
 from ..attention.trace import Array, AttentionTrace, attend, softmax
+from ..capturing.calls.rows import row_blocks
 from ..capturing.capture import Capture
-from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind

@@ -13,7 +13,7 @@ from ..attention.masks import causal, grid
 from ..attention.sources import embed
 from ..attention.trace import Array, AttentionTrace, attend
 from ..capturing.capture import Capture
-from ..capturing.layers import layer_numbers
+from ..capturing.layer_labels import layer_numbers
 from ..errors import InputError, check_index
 from ..models.devices import at_hand
 from ..models.model import Model

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from core import Capture, attend, capture, direct_contributions, head_metrics, probe_heads, softmax
 from core.attention.sources import random_matrices
-from core.capturing.edit_lines import edits_of
-from core.capturing.edits import every
+from core.capturing.edits.edits import every
+from core.capturing.edits.lines import edits_of
 from core.heads.metrics import most_telling
 from core.models.model import Model
 from tests.browser.driver import STAGES

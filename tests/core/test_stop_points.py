@@ -17,10 +17,11 @@ import pytest
 import core
 from core.attention import masks, rowwise
 from core.attention.rowwise import Whole
-from core.capturing import rows, weights_only
+from core.capturing import weights_only
+from core.capturing.calls import rows
 from core.capturing.certifying import mask_in_words
-from core.capturing.edits import Edits
-from core.capturing.generating import Generating
+from core.capturing.edits.edits import Edits
+from core.capturing.generation.generating import Generating
 from core.corpus.in_process import InProcessRun
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import stage_table, to_csv, to_npz
@@ -134,11 +135,11 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     ),
     "capture of components": (lambda _: core.capture(model("Llama"), text(), components=True), CALLS),
     "generate": (lambda _: core.generate(model("Llama"), text(20), 3), 3 * CALLS),
-    "capturing.generating.Generation.full_pass": (
+    "capturing.generation.generating.Generation.full_pass": (
         lambda _: core.generate(model("Llama"), text(20), 2).full_pass(),
         3 * CALLS,
     ),
-    "capturing.generating.Generating.write": (
+    "capturing.generation.generating.Generating.write": (
         lambda _: Generating(model("Llama"), all_inputs(model("Llama"), text(20))).write(2),
         2 * CALLS,
     ),
@@ -228,7 +229,11 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
 # What else is told how far it is: parts of the work above, worked examples of it, and what runs in no page.
 PARTS = {
     *("attention.rowwise.RowwiseMatrix.overview", "capturing.capture.read", "capturing.capture.edited_pass"),
-    *("capturing.recorder.record", "capturing.generating.Generating.go_on", "heads.interventions.Interventions.table"),
+    *(
+        "capturing.recorder.record",
+        "capturing.generation.generating.Generating.go_on",
+        "heads.interventions.Interventions.table",
+    ),
     *("progress.step_counter", "threads.side_by_side", "corpus.example.example", "corpus.running.run"),
     *("heads.examples.knows_paris", "heads.examples.needs_previous", "heads.examples.patch_pronoun"),
     *("corpus.reading.find_files", "corpus.walking.files_below"),

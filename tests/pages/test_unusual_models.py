@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from tokenizers.processors import TemplateProcessing
 
 from core import capture, generate, load_model
-from core.capturing.edit_lines import lines_of
+from core.capturing.edits.lines import lines_of
 from core.capturing.image_regions import edits_without_region
 from core.capturing.weights_only import attention_weights
 from core.heads.metrics import METRICS, head_metrics, most_telling

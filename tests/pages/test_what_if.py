@@ -15,9 +15,9 @@ import transformers as t
 from streamlit.testing.v1 import AppTest
 
 from core import Edits, Place, capture
-from core.capturing.edit_lines import edits_of
-from core.capturing.edits import every
-from core.capturing.generating import generate
+from core.capturing.edits.edits import every
+from core.capturing.edits.lines import edits_of
+from core.capturing.generation.generating import generate
 from core.figures.labels import escaped
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised, tiny
 from tests.source_files import ROOT

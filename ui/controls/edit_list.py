@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from core import Capture, InputError
+from core.capturing.calls.head_places import EVERYWHERE, Place
 from core.capturing.capture import check_edits
-from core.capturing.edit_kinds import EDIT_KINDS, BlockKeys, OutputOverText, ReplaceToken
-from core.capturing.edit_lines import divided, edits_of, painted, painting, speaks_of_text
-from core.capturing.edits import Edits, every
-from core.capturing.places import EVERYWHERE, Place
+from core.capturing.edits.edits import Edits, every
+from core.capturing.edits.kinds import EDIT_KINDS, BlockKeys, OutputOverText, ReplaceToken
+from core.capturing.edits.lines import divided, edits_of, painted, painting, speaks_of_text
 from core.errors import shortened
 from core.models.modules import Kind
 from ui import links, state

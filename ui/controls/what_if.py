@@ -12,8 +12,8 @@ from core.attention import masks as m
 from core.attention.head import Head
 from core.attention.masks import Predicate
 from core.attention.matrix_files import read_mask, to_csv
-from core.capturing.edit_kinds import Mask, Softmax
-from core.capturing.places import Place
+from core.capturing.calls.head_places import Place
+from core.capturing.edits.kinds import Mask, Softmax
 from core.models.modules import Kind
 from ui import state
 from ui.calls import call
@@ -55,7 +55,7 @@ class Change:
         return call(head.changed, scale=None if self.scaling else 1.0, mask=mask)
 
     def lines(self, layer: int, head: int, kind: Kind | None) -> list[str] | None:
-        """The lines of the same edits (`core.capturing.edit_lines`); None for a typed mask, which has no line."""
+        """The lines of the same edits (`core.capturing.edits.lines`); None for a typed mask, which has no line."""
         if self.mask == CUSTOM and self.rows:
             return None
         at = Place(layer, head, kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from core.capturing.edit_lines import lines_of
+from core.capturing.edits.lines import lines_of
 from core.exporting.about import PACKAGES, About, now
 from core.versions import versions
 from ui import models, passes

@@ -32,7 +32,7 @@ def link_to_heads(
 def link_to_what_if(head: HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
     """Link to the page where the head can be changed; no link from a recorded pass, which cannot be changed.
 
-    changes  lines of `core.capturing.edit_lines`
+    changes  lines of `core.capturing.edits.lines`
     """
     if head.text.model.is_recorded:
         return

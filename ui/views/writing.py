@@ -8,7 +8,7 @@ from typing import Any
 
 from core import InputError
 from core.capturing.estimates import image_bytes, kept_bytes
-from core.capturing.generating import Generating, Generation
+from core.capturing.generation.generating import Generating, Generation
 from core.heads.likeness import weight_differences
 from core.models.inputs import all_inputs, chat_ids
 from core.progress import held

@@ -19,7 +19,7 @@ from core import (
 )
 from core.captures import opening
 from core.captures.__main__ import main
-from core.capturing import kept_components
+from core.capturing.components import kept as kept_components
 from core.heads.attribution import contributions_by_key, direct_contributions, logit
 from core.heads.paths import follow, read_hops
 from tests.core.captures.test_opening import TEXT, changed

@@ -16,7 +16,7 @@ import torch
 
 from core import capture, load_model
 from core.capturing.capture import Capture
-from core.capturing.layers import layer_labels
+from core.capturing.layer_labels import layer_labels
 from core.errors import InputError
 from core.models.inputs import image_inputs
 from core.models.modules import Kind

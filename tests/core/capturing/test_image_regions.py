@@ -11,8 +11,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from core import Edits, capture
-from core.capturing.edit_lines import edits_of, lines_of
-from core.capturing.edits import every
+from core.capturing.edits.edits import every
+from core.capturing.edits.lines import edits_of, lines_of
 from core.capturing.image_regions import edits_without_region
 from core.errors import InputError
 from tests.core.tiny_seeing import PLACES, SEEING, seeing

@@ -11,7 +11,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from core import Edits, capture, head_weights, load_model
-from core.capturing.places import Place
+from core.capturing.calls.head_places import Place
 from core.errors import InputError
 from core.heads.image_sinks import image_sinks
 from core.heads.views import HeadView, ViewMatrix

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import fs
 
 from core import load_model
-from core.capturing.rows import row_blocks
+from core.capturing.calls.rows import row_blocks
 from core.corpus.passages import CLASSES
 from core.corpus.settings import RunSettings, distance_ranges
 from core.corpus.storing import tables, write

@@ -22,7 +22,7 @@ from core.heads.attribution import (
     score_attribution,
 )
 from core.heads.paths import follow
-from tests.core.capturing.test_layers import HYBRIDS
+from tests.core.capturing.test_layer_labels import HYBRIDS
 from tests.core.taken_apart import PICTURE, READ, taken_apart, tiny_taken_apart
 from tests.core.tiny_models import DECODER, MORE_READERS_AND_WRITERS, TINY, randomised, tiny
 

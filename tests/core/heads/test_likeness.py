@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from core import capture, compare, load_model
-from core.capturing.rows import row_blocks
+from core.capturing.calls.rows import row_blocks
 from core.errors import InputError
 from core.heads import likeness
 from core.heads.likeness import head_changes, heads_like, random_pairs_divergence

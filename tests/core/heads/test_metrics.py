@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core import Edits, capture, load_model
-from core.capturing.rows import Rows, row_blocks
+from core.capturing.calls.rows import Rows, row_blocks
 from core.capturing.weights_only import WeightRows, attention_weights, open_weights
 from core.heads.metrics import (
     METRICS,

@@ -8,9 +8,9 @@ import torch
 import transformers as t
 
 from core import capture, cosine_attribution, load_model
+from core.capturing.answers import vectors
 from core.capturing.branching import Branches
-from core.capturing.consequences import vectors
-from core.capturing.edits import Edits
+from core.capturing.edits.edits import Edits
 from core.models.inputs import all_inputs
 from core.models.sentences import SentenceVector
 from tests.core.tiny_models import SMALL, number_words, randomised, tiny

@@ -8,8 +8,8 @@ import torch
 import transformers as t
 
 from core import attention_weights, capture, generate, load_model
-from core.capturing.consequences import movers, next_token
-from core.capturing.edits import Edits
+from core.capturing.answers import movers, next_token
+from core.capturing.edits.edits import Edits
 from core.models.tokens import token_texts, whole_text
 from core.models.words import token_classes, word_starts
 from tests.core.tiny_models import CAUSAL_WEIGHTS, GROUPED, number_words, randomised

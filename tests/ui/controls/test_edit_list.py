@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import Edits
-from core.capturing.places import Place
+from core.capturing.calls.head_places import Place
 from ui import state
 from ui.controls.edit_list import MAX_LINES
 

@@ -9,10 +9,10 @@ import numpy as np
 import streamlit as st
 
 from core import Capture, InputError
-from core.capturing.consequences import NextToken, movers, vectors
-from core.capturing.edit_lines import edits_of, lines_of
-from core.capturing.edits import Edits
-from core.capturing.places import Place
+from core.capturing.answers import NextToken, movers, vectors
+from core.capturing.calls.head_places import Place
+from core.capturing.edits.edits import Edits
+from core.capturing.edits.lines import edits_of, lines_of
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment

@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from core import InputError
-from core.capturing.edit_lines import lines_of
+from core.capturing.edits.lines import lines_of
 from core.capturing.image_regions import edits_without_region
 from ui import links, presenting, state
 from ui.components import pin

@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from core import Capture
-from core.capturing.consequences import NextToken, next_token
-from core.capturing.generating import Generating
+from core.capturing.answers import NextToken, next_token
+from core.capturing.generation.generating import Generating
 from core.heads.effects import SUSPECTS, Effects, head_effects
 from core.heads.examples import (
     INDUCTION_STEPS,

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from core.capturing.edit_lines import lines_of
+from core.capturing.edits.lines import lines_of
 from core.heads.examples import (
     FRANCE,
     KNOWS_PARIS,

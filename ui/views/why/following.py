@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from core import Capture
 from core.attention.rowwise import around
-from core.capturing.edits import every
+from core.capturing.edits.edits import every
 from core.capturing.sampling import next_probabilities
 from core.figures.chart import Chart
 from core.figures.heatmaps.heatmap import WIDTH, Axis, Scale, heatmap

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.capturing.edit_forms import Choice
-from core.capturing.edit_kinds import EDIT_KINDS
+from core.capturing.edits.forms import Choice
+from core.capturing.edits.kinds import EDIT_KINDS
 from ui import state
 
 

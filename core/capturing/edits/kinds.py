@@ -17,12 +17,12 @@ from typing import Any, ClassVar, Literal, cast, get_args
 import numpy as np
 from torch import Tensor
 
-from ..attention.masks import MASKS, Predicate
-from ..errors import InputError, shortened
-from ..models.calls import Call
-from . import edit_forms as forms
-from .edited import PATTERNS, Cut, HeadEdit
-from .places import EVERYWHERE, Path, Place, Side, in_order, path_of, place_of, read_place
+from ...attention.masks import MASKS, Predicate
+from ...errors import InputError, shortened
+from ...models.calls import Call
+from ..calls.edited_call import PATTERNS, Cut, HeadEdit
+from ..calls.head_places import EVERYWHERE, Path, Place, Side, in_order, path_of, place_of, read_place
+from . import forms
 
 SoftmaxName = Literal["softmax", "unscaled", "hardmax", "sigmoid"]
 SOFTMAXES: tuple[SoftmaxName, ...] = get_args(SoftmaxName)

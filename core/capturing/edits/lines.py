@@ -12,7 +12,7 @@ before it where a model has several: "cross 5.11"; ".11" is that head of every l
 
 Lines come from anybody's link. They are cut at words, quotes and signs and never searched for a pattern, so that reading one
 takes time in proportion to its length, and that length has a limit. Each kind of edit reads its own words
-(`core/capturing/edit_kinds.py`).
+(`core/capturing/edits/kinds.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ..errors import InputError, shortened
-from .edit_kinds import EDIT_KINDS, Edit, Paint, cells_in_words, even_shares, read_cells
+from ...errors import InputError, shortened
+from ..calls.head_places import Place, looks_like_a_place, read_place
 from .edits import BY_KEYWORD, Edits
-from .places import Place, looks_like_a_place, read_place
+from .kinds import EDIT_KINDS, Edit, Paint, cells_in_words, even_shares, read_cells
 
 MAX_LINE = 20_000  # characters: as many as a view of a talk has
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from core import Edits, capture
-from core.capturing.consequences import movers, next_token, vectors
+from core.capturing.answers import movers, next_token, vectors
 from core.errors import InputError
 from core.models.tokens import token_texts
 

@@ -15,10 +15,10 @@ from transformers import BertConfig, BertModel
 from core import Edits, Place, capture, load_model
 from core.attention import rowwise
 from core.attention.pooling import pool
+from core.capturing.calls.rows import row_blocks
 from core.capturing.capture import check_edits
-from core.capturing.edit_kinds import EDIT_KINDS, CutPath, Mean, Patch, ReplaceToken
-from core.capturing.edits import every
-from core.capturing.rows import row_blocks
+from core.capturing.edits.edits import every
+from core.capturing.edits.kinds import EDIT_KINDS, CutPath, Mean, Patch, ReplaceToken
 from core.errors import InputError
 from core.heads.metrics import head_metrics
 from core.heads.thumbnails import thumbnails

@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import InputError, shortened
-from ..models.calls import Call, wide
-from ..models.inputs import all_inputs, image_inputs
-from ..models.model import Model
-from ..models.modules import Kind
-from .component_pass import ComponentPass, Reading
-from .components import Component
-from .edited import Cut
-from .held_norms import ALLOWED_ROUNDING, rounding_error
-from .places import Path, Side
-from .recorder import kinds_of, record
+from ...errors import InputError, shortened
+from ...models.calls import Call, wide
+from ...models.inputs import all_inputs, image_inputs
+from ...models.model import Model
+from ...models.modules import Kind
+from ..calls.edited_call import Cut
+from ..calls.head_places import Path, Side
+from ..components.held_norms import ALLOWED_ROUNDING, rounding_error
+from ..components.running import ComponentPass, Reading
+from ..components.written import Component
+from ..recorder import kinds_of, record
 
 # What is left of a token's vector is 0 up to so many times the rounding of one sum: a norm would make a whole vector of it.
 SUMMED = 4

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from core.capturing.cached_rows import joined, new_rows
-from core.capturing.rows import permissions
+from core.capturing.calls.rows import permissions
+from core.capturing.generation.cached_rows import joined, new_rows
 from core.models.calls import Call
 
 

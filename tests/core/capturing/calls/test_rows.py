@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from core import Edits, capture, load_model
-from core.capturing.rows import head_permissions, permissions, row_blocks
+from core.capturing.calls.rows import head_permissions, permissions, row_blocks
 from core.errors import InputError
 from core.models.calls import Call
 from tests.conftest import TEXTS

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from ..attention.masks import causal, everything
-from ..attention.trace import WEIGHINGS, Instead, biased, forbid, put_in, softmax
-from ..models.calls import Call, wide
-from ..progress import stop_point
-from .edited import EditedCall, edit_of
+from ...attention.masks import causal, everything
+from ...attention.trace import WEIGHINGS, Instead, biased, forbid, put_in, softmax
+from ...models.calls import Call, wide
+from ...progress import stop_point
+from .edited_call import EditedCall, edit_of
 from .linear_masks import InRows
 
 # Numbers of one block, in all heads together: 2 MB in float32, which fits into the processor's cache.

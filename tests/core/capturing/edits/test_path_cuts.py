@@ -15,13 +15,13 @@ from transformers.models.gemma2.modeling_gemma2 import apply_rotary_pos_emb
 
 from core import AttentionTrace, Edits, capture, load_model
 from core.capturing.capture import check_edits
-from core.capturing.generating import generate
+from core.capturing.generation.generating import generate
 from core.capturing.losses import pass_with_losses
 from core.errors import InputError
 from core.heads.attribution import score_attribution
 from core.heads.probing import random_texts
 from core.models.modules import Kind
-from tests.core.capturing.test_edits import (
+from tests.core.capturing.edits.test_edits import (
     OTHER,
     TEXT,
     WRITTEN,

@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 
 from core import Edits, Place
-from core.capturing import edit_forms as forms
-from core.capturing.edit_kinds import EDIT_KINDS, Edit
-from core.capturing.edit_lines import edits_of, lines_of
+from core.capturing.edits import forms
+from core.capturing.edits.kinds import EDIT_KINDS, Edit
+from core.capturing.edits.lines import edits_of, lines_of
 
 OFFERED = [kind for kind in EDIT_KINDS if kind.label]
 

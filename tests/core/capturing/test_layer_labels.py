@@ -7,7 +7,7 @@ import pytest
 import transformers as t
 
 from core import capture, head_weights, load_model
-from core.capturing.layers import LayerLabel, layer_labels, missing_layers
+from core.capturing.layer_labels import LayerLabel, layer_labels, missing_layers
 from core.capturing.weights_only import NoAttentionError
 from core.errors import InputError
 from tests.core.tiny_models import DECODER, GROUPED, SEQ2SEQ, SMALL, WEIGHTS_ONLY, WITHOUT_WEIGHTS, randomised, tiny

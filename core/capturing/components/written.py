@@ -3,7 +3,7 @@
 With each norm held at the scale that it had, every number that is read from the residual stream is a sum over what was
 written into it before: the embeddings, the heads, the feed-forward layers and the biases (Elhage et al. 2021, "A Mathematical
 Framework for Transformer Circuits", https://transformer-circuits.pub/2021/framework). What a number owes to a component is the
-gradient times what the component wrote. `core.capturing.component_pass` runs the pass whose gradients these are.
+gradient times what the component wrote. `core.capturing.components.running` runs the pass whose gradients these are.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 from torch.linalg import vecdot
 
-from ..errors import InputError, check_index
-from ..models.calls import wide
-from ..models.modules import Kind
-from ..progress import stop_point
+from ...errors import InputError, check_index
+from ...models.calls import wide
+from ...models.modules import Kind
+from ...progress import stop_point
 from .held_norms import Held
 
 Role = Literal["embedding", "head", "mlp", "rest", "bias"]

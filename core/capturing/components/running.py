@@ -1,7 +1,7 @@
 """A pass whose components are constants of their own, and whose norms are linear maps with the scale that they had.
 
-torch's backward pass then adds up what a number owes to each component (`core.capturing.components`). No architecture needs
-code of its own. The pass runs in a twin of the network that shares all of its numbers. The network itself stays as it is.
+torch's backward pass then adds up what a number owes to each component (`core.capturing.components.written`). No architecture
+needs code of its own. The pass runs in a twin of the network that shares all of its numbers. The network itself stays as it is.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.pytorch_utils import Conv1D
 
-from ..errors import InputError
-from ..models.calls import Call, heard_by, wide
-from ..models.model import Model
-from ..models.modules import Kind, asks_the_registry
-from .components import Components, Readout, Role, Written
-from .continuing import is_stream
-from .finite import NotFiniteError, are_finite
+from ...errors import InputError
+from ...models.calls import Call, heard_by, wide
+from ...models.model import Model
+from ...models.modules import Kind, asks_the_registry
+from ..calls.head_places import Side
+from ..continuing import is_stream
+from ..finite import NotFiniteError, are_finite
 from .held_norms import Biased, Held, HeldNorm, LinearMap, rounding_error
 from .linearity import Followed, passes_on, steps_to
-from .places import Side
+from .written import Components, Readout, Role, Written
 
 
 @dataclass(frozen=True, eq=False)

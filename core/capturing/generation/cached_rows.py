@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..models.calls import Call
-from .rows import permissions
+from ...models.calls import Call
+from ..calls.rows import permissions
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from typing import Any
 
-from .edit_kinds import EDIT_KINDS, Edit, OutputOverText
+from .kinds import EDIT_KINDS, Edit, OutputOverText
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,8 +12,8 @@ import torch
 import transformers as t
 
 from core import InputError, capture, load_model
-from core.capturing.held_norms import Held
-from tests.core.capturing.test_layers import HYBRIDS
+from core.capturing.components.held_norms import Held
+from tests.core.capturing.test_layer_labels import HYBRIDS
 from tests.core.same_bits import assert_same_bits
 from tests.core.taken_apart import READ, inputs_of, taken_apart, tiny_taken_apart
 from tests.core.tiny_models import (

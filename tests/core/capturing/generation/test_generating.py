@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core import Edits, capture, generate, load_model
 from core.capturing.estimates import operations
-from core.capturing.generating import Generating
+from core.capturing.generation.generating import Generating
 from core.capturing.sampling import Sampling
 from core.errors import InputError
 from core.heads.likeness import weight_differences

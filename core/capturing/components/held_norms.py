@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.linalg import vecdot
 
-from ..models.calls import wide
-from ..progress import stop_point
+from ...models.calls import wide
+from ...progress import stop_point
 
 # The largest difference of a held norm from the norm, or of a sum from its number, that counts as agreement, in units of
 # rounding. Measured on every architecture of docs/architectures.md and both offline models, in 20 texts and 200 scores each: at

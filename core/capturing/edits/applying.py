@@ -9,16 +9,16 @@ from typing import get_args
 
 from torch import Tensor
 
-from ..errors import InputError, check_index
-from ..models.calls import Call
-from ..models.modules import Kind, first_of
-from .component_pass import Reading
-from .edit_kinds import HeadInPass
-from .edited import UNEDITED, EditedCall, HeadEdit
+from ...errors import InputError, check_index
+from ...models.calls import Call
+from ...models.modules import Kind, first_of
+from ..calls.edited_call import UNEDITED, EditedCall, HeadEdit
+from ..calls.head_places import Path, Place, Side
+from ..calls.rows import edited_output
+from ..components.running import Reading
 from .edits import Edits
+from .kinds import HeadInPass
 from .path_cuts import call_without
-from .places import Path, Place, Side
-from .rows import edited_output
 
 
 @dataclass(eq=False)
@@ -28,7 +28,7 @@ class Editor:
     kind_of  returns which attention a call is
     others   by the keyword of `Edits` that names another text: (kind, layer) -> the outputs over it, [tokens, heads, d_v]
     reading  what a call of the running pass reads (`ComponentPass.reading`); None: no path is cut
-    elsewhere  by path: what its component is in another text (`core.capturing.path_cuts.vectors_over`)
+    elsewhere  by path: what its component is in another text (`core.capturing.edits.path_cuts.vectors_over`)
     """
 
     edits: Edits

@@ -7,8 +7,8 @@ from numbers import Integral
 from string import ascii_lowercase
 from typing import Any, Literal, NamedTuple, get_args
 
-from ..errors import InputError, shortened
-from ..models.modules import Kind
+from ...errors import InputError, shortened
+from ...models.modules import Kind
 
 Side = Literal["query", "key", "value"]
 
@@ -80,7 +80,7 @@ def in_order(at: Place | int) -> tuple:
 class Path(NamedTuple):
     """What a head reads of a component as its query, key or value.
 
-    component  its name, as in core.capturing.components.Component
+    component  its name, as in core.capturing.components.written.Component
     place      of one head
     """
 

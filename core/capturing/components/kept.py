@@ -17,16 +17,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import InputError, check_index
-from ..models.calls import Call, wide
-from ..models.modules import Kind, first_of
-from ..models.tokens import NOT_THERE
-from ..record_pass import BEST
-from .components import Component, Components, Readout, Written
-from .edited import edit_of
+from ...errors import InputError, check_index
+from ...models.calls import Call, wide
+from ...models.modules import Kind, first_of
+from ...models.tokens import NOT_THERE
+from ...record_pass import BEST
+from ..calls.edited_call import edit_of
+from ..calls.head_places import EVERYWHERE, Side, place_of
+from ..sampling import most_probable
 from .held_norms import ALLOWED_ROUNDING, rounding_error
-from .places import EVERYWHERE, Side, place_of
-from .sampling import most_probable
+from .written import Component, Components, Readout, Written
 
 FINAL = "final"
 MOST_BYTES = 4_000_000_000  # of scores in a file, if every component came before every head; about half of them do

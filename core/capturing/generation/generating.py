@@ -19,11 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch.nn.functional import pad
 from transformers.modeling_outputs import BaseModelOutput
 
-from ..errors import InputError, check_index
-from ..models.added_tokens import text_notes
-from ..models.calls import Call, wide
-from ..models.image_grids import Tiles
-from ..models.inputs import (
+from ...errors import InputError, check_index
+from ...models.added_tokens import text_notes
+from ...models.calls import Call, wide
+from ...models.image_grids import Tiles
+from ...models.inputs import (
     TokenNumbers,
     all_inputs,
     chat_ids,
@@ -33,17 +33,17 @@ from ..models.inputs import (
     replaced_tokens,
     token_limit,
 )
-from ..models.model import Model
-from ..models.modules import Kind
-from ..models.tokens import token_texts
-from ..progress import OnProgress
+from ...models.model import Model
+from ...models.modules import Kind
+from ...models.tokens import token_texts
+from ...progress import OnProgress
+from ..capture import Capture, edited_pass, not_captured, read, require_patch_length
+from ..edits.edits import Edits
+from ..estimates import operations
+from ..on_image import Grids, grids_on_image
+from ..recorder import by_kind, kinds_of, record
+from ..sampling import Sampling, most_probable, next_probabilities
 from .cached_rows import NewRows, joined, new_rows
-from .capture import Capture, edited_pass, not_captured, read, require_patch_length
-from .edits import Edits
-from .estimates import operations
-from .on_image import Grids, grids_on_image
-from .recorder import by_kind, kinds_of, record
-from .sampling import Sampling, most_probable, next_probabilities
 
 Ended = Literal["end", "limit"]
 Calls = dict[Kind, tuple[Call, ...]]

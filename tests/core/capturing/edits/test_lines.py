@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import Edits, Place, capture, load_model
+from core.capturing.calls.head_places import Side
 from core.capturing.capture import check_edits
-from core.capturing.edit_kinds import MASKS, MAX_CELLS, PATTERNS, SOFTMAXES
-from core.capturing.edit_lines import MAX_LINE, divided, edits_of, lines_of, painted, painting
-from core.capturing.edits import every
-from core.capturing.places import Side
+from core.capturing.edits.edits import every
+from core.capturing.edits.kinds import MASKS, MAX_CELLS, PATTERNS, SOFTMAXES
+from core.capturing.edits.lines import MAX_LINE, divided, edits_of, lines_of, painted, painting
 from core.errors import InputError
 from core.models.modules import Kind
 from tests.core.tiny_models import number_words, tiny

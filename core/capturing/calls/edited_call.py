@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..attention.masks import Predicate
-from ..attention.trace import Weighing
-from ..models.calls import Call, wide
-from .places import Path, Side
+from ...attention.masks import Predicate
+from ...attention.trace import Weighing
+from ...models.calls import Call, wide
+from .head_places import Path, Side
 
 # What takes the place of a component that is cut: nothing, its mean over all tokens, or what it is in another text.
 Cut = Literal["zero", "mean", "patch"]

@@ -13,7 +13,7 @@ from ..models.calls import Call
 from ..models.model import Model
 from ..models.modules import Kind, attention_modules
 from ..models.recorded import RecordedModel
-from .rows import split_mask
+from .calls.rows import split_mask
 from .weights_only import WeightsOnly, no_weights
 
 # Layer types of configurations without further information: the attention call tells more, or there is nothing to tell.

@@ -1,0 +1,1 @@
+"""A model that writes one token after another, with each step as a capture."""
