@@ -36,7 +36,6 @@ show_heading("Heads", "All heads at once.")
 passed = choose_text(
     more=True,
     max_tokens=None,
-    measuring=True,
     recorded=True,
     on_weights=lambda request, exposed, place: show(choose_head(request, exposed, place), show_exposed_head),
 )

@@ -1,7 +1,6 @@
 """Real models, loaded once a run: both that are there without a network, and transformers' own eager twins of them."""
 
 import gc
-import math
 import os
 from functools import cache
 from itertools import accumulate
@@ -36,14 +35,12 @@ TEXTS = (
 @pytest.fixture(scope="session", autouse=True)
 def pages_as_tests_run_them():
     """Before each run of a page AppTest reads what all installed packages say of themselves, which takes as long as the page:
-    once is enough. And it gives up a run after a few seconds, which a busy machine needs for a page that does nothing; there
-    pages would also ask before work that is short elsewhere."""
+    once is enough. And it gives up a run after a few seconds, which a busy machine needs for a page that does nothing."""
     once = cache(manifest_scanner.scan_component_manifests)
     wait = local_script_runner.require_widgets_deltas
     with (
         mock.patch.object(manifest_scanner, "scan_component_manifests", once),
         mock.patch.object(local_script_runner, "require_widgets_deltas", lambda runner, _: wait(runner, PATIENCE)),
-        mock.patch("ui.progress.ASKS", math.inf),
     ):
         yield
 

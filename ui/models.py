@@ -1,4 +1,4 @@
-"""The models that are loaded, how long their texts may be, and how much time and memory reading them takes."""
+"""The models that are loaded, how long their texts may be, and how much memory reading them takes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,11 @@ import os
 from pathlib import Path
 
 from core import Capture, Model, load_model, open_capture
-from core.capturing.estimates import (
-    Speeds,
-    component_bytes,
-    estimate,
-    in_words,
-    kept_bytes,
-    passing_bytes,
-    reading_operations,
-)
+from core.capturing.costs import component_bytes, kept_bytes, passing_bytes
 from core.capturing.layer_labels import missing_layers as layers_without_attention
 from core.capturing.weights_only import WeightsOnly, open_weights
 from core.errors import InputError, shortened
 from core.models.conversion import Report
-from core.models.recorded import RecordedModel
 from ui import settings
 from ui.allowed import may_read, places_of
 from ui.cache import Store, cached
@@ -30,7 +21,6 @@ from ui.requests import ModelChoice
 # One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
 MAX_TOKENS = 4_096
 _CHARACTERS = 64  # a token at most: a text with more is not worth the time to count its tokens
-SPEEDS = Speeds()  # of all models, as learned from their runs; bounded by itself
 
 
 @cached(Store(2, waits=True))
@@ -113,30 +103,6 @@ def check_length(queries: int, keys: int, advice: str, field: str) -> None:
             f"There are {queries:,} queries and {keys:,} keys; this host takes at most {longest:,} of each. {advice}",
             field=field,
         )
-
-
-# --- what reading takes
-
-
-def announced(
-    choice: ModelChoice, tokens: int, *, target_tokens: int = 1, measuring: bool = False
-) -> tuple[float, str]:
-    """The seconds that reading (and measuring every head of) so many tokens takes at least, and a sentence about it."""
-    expected = estimate(load(choice), tokens, SPEEDS, measuring=measuring, target_tokens=target_tokens)
-    what = "reading them and measuring every head" if measuring else "reading them"
-    return expected.at_least, f"{tokens:,} tokens: {what} takes {in_words(expected)}."
-
-
-def reading_seconds(pass_: Capture) -> float:
-    """Estimated seconds for one more pass over what has been read; 0 for an image, and where the model is not here."""
-    tokens = 0 if isinstance(pass_.model, RecordedModel) else len(pass_.input_ids)
-    return seconds_to_read(pass_.model, tokens, max(1, len(pass_.target_ids))) if tokens else 0.0
-
-
-def seconds_to_read(network: Model, tokens: int, target_tokens: int = 1) -> float:
-    """Estimated seconds for one pass over so many tokens."""
-    cost = reading_operations(network, tokens, target_tokens=target_tokens)
-    return SPEEDS.seconds(network.label, "reading", cost)[0]
 
 
 def needed_bytes(choice: ModelChoice, tokens: int, target_tokens: int = 1, *, components: bool = False) -> int:

@@ -10,8 +10,8 @@ from core import Capture, capture
 from core.attention.head import Head
 from core.attention.rowwise import Overview
 from core.capturing.certifying import Certificate
+from core.capturing.costs import image_bytes
 from core.capturing.edits.edits import Edits
-from core.capturing.estimates import Run, image_bytes, reading_operations
 from core.capturing.generation.generating import Generating
 from core.capturing.layer_labels import LayerLabel, layer_labels
 from core.capturing.weights_only import WeightsOnly, attention_weights
@@ -26,9 +26,8 @@ from core.units import bytes_in_words
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
 from ui.memory import MEMORY
-from ui.models import SPEEDS, check_characters, load, longest_text, opened
+from ui.models import check_characters, load, longest_text, opened
 from ui.requests import GeneratedTarget, HeadRequest, KindRequest, TextRequest
-from ui.turns import TURNS
 
 # --- the pass
 
@@ -82,21 +81,11 @@ def size_with_image(request: TextRequest) -> tuple[int, int]:
 def captured(
     request: TextRequest, *, near: TextRequest | None = None, on_progress: OnProgress | None = None
 ) -> Capture:
-    """The pass. How long it takes is learned for later estimates.
+    """The pass.
 
     near  another request, which may differ in a few edits only: where its pass is known, this one continues from it
     """
-    if request.model.is_recorded:
-        return _recorded(request)
-    network = load(request.model)
-    target_of(request)  # written before the time is taken
-    start = TURNS.clock()
-    pass_ = _read(request, on_progress, near=near)
-    seconds = TURNS.clock() - start
-    if request.edits is None and request.image is None:  # which take their own time
-        cost = reading_operations(network, len(pass_.input_ids), target_tokens=max(1, len(pass_.target_ids)))
-        SPEEDS.learn(Run(network.label, "reading", cost, seconds))
-    return pass_
+    return _recorded(request) if request.model.is_recorded else _read(request, on_progress, near=near)
 
 
 @cached(MEMORY)

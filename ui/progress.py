@@ -1,4 +1,4 @@
-"""Work that takes longer than a moment: announced beforehand, followed as it goes on, and stopped with a button.
+"""Work that takes longer than a moment: it begins at once, shows how far it is, and is stopped with a button.
 
 All work of `core` passes stop points (`core.progress`), many in a second. There the page looks whether its visitor wants
 something else or is gone, as Streamlit tells it, and whether the time is up that this host gives (`watched`). Work that may
@@ -6,7 +6,7 @@ take long also says there how far it is, beside a Stop button (`run`). A result 
 grows, and continues where it was left (`fill`). Work that nobody would stop half-way, such as converting a model, is only
 followed: another thread draws it (`following`).
 
-Heavy work takes its turn (`ui.turns`): at once if it is known to be heavy, otherwise as soon as it turns out to be. `fill`
+Heavy work takes its turn (`ui.turns`) as soon as it turns out to be heavy, and keeps it. `fill`
 takes a turn for each piece. Whoever waits reads how many are before, and can give up with Stop.
 """
 
@@ -53,7 +53,6 @@ STYLE = (
 _STRIPS = count()  # no two may have one key
 
 PATIENCE = 0.4  # seconds: shorter work shows no progress
-ASKS = 10.0  # seconds: longer work does not begin without asking
 REDRAWN = 0.1  # seconds between two drawings of how far work is
 LOOKS = 0.05  # seconds between two looks at whether work goes on
 TRIAL = 1.5  # seconds after which the speed of piecewise work is known
@@ -67,19 +66,15 @@ def run(
     total: int,
     *,
     unit: str = "layer",
-    announce: Callable[[], tuple[float, str]] | None = None,
-    seconds: float = 0.0,
     needs: float = 0.0,
 ) -> Result | None:
     """Return the task's result, at once if it is known, or None if it is not computed now.
 
-    None stands for work that was stopped, that is long and not yet wanted, or that is longer than this host allows. Each task
-    is stopped and started for itself.
+    None stands for work that was stopped, or that takes longer than this host allows. Each task is stopped and started for
+    itself.
 
     what      what the page says meanwhile, such as "Reading the text"
     total     number of steps, each of them a `unit`; 1: of work without steps nothing is counted
-    announce  gives the seconds that the work takes at least, and a sentence about what it takes; called before the work
-    seconds   estimated duration, where nothing is announced
     needs     bytes that the work takes while it runs, with the result
 
     Raises InputError (field "text") if it needs more memory than this host allows.
@@ -93,17 +88,8 @@ def run(
         _offer("Start again", job, f"{what} {wish.how}.{wish.why}", wish.icon)
         return None
     MEMORY.check(needs)
-    if announce is not None:
-        seconds, sentence = announce()
-        longest = settings.current().seconds
-        if longest is not None and seconds > longest:
-            st.info(f"{sentence} This host computes for at most {longest} s.{_ADVICE}", icon=":material/schedule:")
-            return None
-        if seconds > ASKS and wish != "run":
-            _offer("Run", job, sentence, "schedule")
-            return None
     place = st.empty()
-    progress = _Progress(place, job, what, total, unit, is_heavy=seconds > HEAVY)
+    progress = _Progress(place, job, what, total, unit)
     try:
         with progress.turn(needs):
             result = task.compute(progress.tell)
@@ -150,7 +136,6 @@ def fill(
     *,
     unit: str,
     done: str = "measured",
-    seconds: float = 0.0,
 ) -> None:
     """Compute the pieces that are not known yet, and draw the result as it grows and in the end.
 
@@ -158,7 +143,6 @@ def fill(
     draw     called with True for the last drawing in this run of the page, the only one that may use fixed keys
     unit     what the total counts
     done     what has happened to those that are done
-    seconds  estimated duration of the first piece
 
     Computed pieces stay when the work is stopped and when the visitor touches something else; the work continues from there. It
     begins without asking. It pauses after a moment if it turns out to be long, and when it has run for as long as this host
@@ -167,7 +151,7 @@ def fill(
     place, picture = st.empty(), st.empty()
     wish = _wished(job)
     if pieces.done < pieces.total and not isinstance(wish, _Halt):
-        progress = _Progress(place, job, what, pieces.total, unit, is_heavy=seconds > HEAVY)
+        progress = _Progress(place, job, what, pieces.total, unit)
         drawn_at, why = 0.0, ""
         while not why and pieces.done < pieces.total:
             if pieces.done and time.monotonic() - drawn_at > FILLED:
@@ -313,11 +297,9 @@ def for_its_visitor(make: Callable[[], str | bytes]) -> Callable[[], str | bytes
 class _Progress:
     """A bar, a sentence and a Stop button once some work takes a while. Ends work that takes too long."""
 
-    def __init__(
-        self, place: DeltaGenerator, job: Hashable, what: str, total: int, unit: str, *, is_heavy: bool = False
-    ) -> None:
+    def __init__(self, place: DeltaGenerator, job: Hashable, what: str, total: int, unit: str) -> None:
         self._place, self._job, self._what, self._total, self._unit = place, job, what, total, unit
-        self._is_heavy = is_heavy
+        self._is_heavy = False
         self._clock, self._worked = _Clock(), processor_time()
         self._measured_from: tuple[float, float] | None = None
         self._bar: DeltaGenerator | None = None
@@ -369,7 +351,7 @@ class _Progress:
 
     @contextmanager
     def turn(self, needs: float = 0.0) -> Iterator[None]:
-        """Work, or one piece of it: with a turn at once if it is heavy, otherwise as soon as it turns out to be.
+        """Work, or one piece of it: with a turn once it has turned out to be heavy.
 
         needs  bytes that it takes, with the result
         """

@@ -22,7 +22,7 @@ from core.models import tokens
 from core.models.words import word_starts
 from tests.browser.driver import Picture
 from tests.source_files import ROOT
-from ui import models, progress, state
+from ui import models, state
 from ui.cache import Store
 from ui.memory import Memory
 from ui.passes import captured
@@ -125,28 +125,6 @@ def test_no_two_heads_are_one_in_a_spreadsheet(atlas: AppTest) -> None:
     assert len(named) == 72
     assert not named.duplicated().any()
     assert sorted(map(tuple, named.to_numpy())) == [(layer, head) for layer in range(6) for head in range(12)]
-
-
-def test_long_work_asks_first_and_says_what_it_takes(
-    atlas: AppTest, passes: Passes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress, "ASKS", 0.0)
-    passes()
-    choose(atlas, state.TEXT, "Eight tokens for those who wait.")
-    assert passes() == 0
-    (announced,) = [info.value for info in atlas.info]
-    tokens = len(models.load(MODEL).tokenizer("Eight tokens for those who wait.")["input_ids"])
-    assert announced.startswith(f"{tokens} tokens: reading them and measuring every head takes")
-    assert "GB" in announced or "MB" in announced
-    assert not atlas.get("plotly_chart")
-    checked(go(atlas, "step_by_step").run())  # where nothing is measured
-    (announced,) = [info.value for info in atlas.info]
-    assert announced.startswith(f"{tokens} tokens: reading them takes about")
-    checked(go(atlas, "heads").run())
-    (begin,) = [button for button in atlas.button if button.label == "Run"]
-    checked(begin.click().run())
-    assert passes() == 1
-    assert atlas.get("plotly_chart")
 
 
 def test_a_pass_of_another_page_is_not_shown_beyond_the_limit_of_this_one(passes: Passes) -> None:

@@ -18,7 +18,7 @@ from core import InputError
 from core.progress import stop_point
 from core.threads import side_by_side
 from tests.conftest import PATIENCE
-from ui import progress, settings, state
+from ui import progress, settings
 from ui.cache import Task
 from ui.growing import Growing
 from ui.settings import Settings
@@ -63,36 +63,6 @@ def test_work_that_was_stopped_stays_so_whatever_becomes_of_other_work() -> None
     app.button[0].click().run()
     assert texts(app) == ["first: done", "second: done"]
     assert app.session_state.begun == {"first": 2, "second": 3}
-
-
-def asking() -> None:
-    """Two pieces of work that take a minute each, it is said."""
-    import streamlit as st
-
-    from ui.cache import Task
-    from ui.progress import run
-
-    for name in ("first", "second"):
-        task = Task(("job", name), lambda _: "done")
-        result = run(task, name, 1, announce=lambda name=name: (60.0, f"{name}: a minute."))
-        st.text(f"{name}: {result}")
-
-
-def test_each_long_work_is_asked_for_and_what_was_wanted_stays_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "ASKS", 10.0)
-    app = AppTest.from_function(asking).run()
-    assert [info.value for info in app.info] == ["first: a minute.", "second: a minute."]
-    app.button[0].click().run()
-    assert texts(app) == ["first: done", "second: None"]
-    app.button[0].click().run()
-    assert texts(app) == ["first: done", "second: done"]
-
-
-def test_while_a_talk_is_prepared_nothing_is_asked_for() -> None:
-    app = AppTest.from_function(asking)
-    app.session_state[state.REHEARSING] = True
-    assert texts(app.run()) == ["first: done", "second: done"]
-    assert not app.info
 
 
 def test_the_bar_does_not_outlive_work_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,14 +324,6 @@ def test_work_of_other_threads_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -
     assert progress.TURNS._holder is None
 
 
-def test_work_that_would_take_longer_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "current", lambda: Settings(seconds=30))
-    app = AppTest.from_function(asking).run()
-    assert texts(app) == ["first: None", "second: None"]
-    assert all("This host computes for at most 30 s." in info.value for info in app.info)
-    assert not app.button
-
-
 def test_work_that_does_not_fit_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     def page() -> None:
         import streamlit as st
@@ -413,16 +375,21 @@ def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypa
     assert not app.info
 
 
-def test_who_waits_reads_how_many_are_before_and_can_stop() -> None:
+def test_who_waits_reads_how_many_are_before_and_can_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three visitors with heavy work: the first one holds the turn, the last one leaves, and the second one gets it."""
+    monkeypatch.setattr(progress, "HEAVY", -1.0)  # all work turns out to be heavy at its first step
 
     def page() -> None:
         import streamlit as st
 
-        from ui.cache import Task
+        from ui.cache import OnProgress, Task
         from ui.progress import run
 
-        st.text(f"{run(Task('long job', lambda _: 'done'), 'Reading', 1, seconds=5.0)}")
+        def work(on_progress: OnProgress) -> str:
+            on_progress(0)
+            return "done"
+
+        st.text(f"{run(Task('long job', work), 'Reading', 1)}")
 
     said: list[str] = []
 
@@ -447,10 +414,10 @@ def test_who_waits_reads_how_many_are_before_and_can_stop() -> None:
         second = visitors.submit(app.run)
         while not progress.TURNS._queue:
             time.sleep(0.01)
-        third = progress._Progress(st.empty(), "job", "Measuring", 3, "layer", is_heavy=True)
+        third = progress._Progress(st.empty(), "job", "Measuring", 3, "layer")
         third._bar = Bar()  # pyright: ignore[reportAttributeAccessIssue]
         with pytest.raises(StopException), third.turn():
-            pass
+            third.tell(0)
         assert said == ["Measuring waits, 2 others before you"]
         over.set()
         first.result(PATIENCE)

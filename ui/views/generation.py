@@ -109,8 +109,7 @@ def show_generation(fields: InputFields) -> None:
         else:
             st.code(tokens.so_far().text, language=None, wrap_lines=True)
 
-    seconds = models.seconds_to_read(fields.model, len(tokens.so_far().input_ids))
-    fill(tokens, (request, most), "Writing", draw, unit="token", done="written", seconds=seconds)
+    fill(tokens, (request, most), "Writing", draw, unit="token", done="written")
     for problem in tokens.writing.problems if tokens.done < most else ():
         with fields.beside_text:
             show_error(problem)
@@ -363,15 +362,11 @@ def _cache(generation: Generation, step: int) -> None:
 
 def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> None:
     """Say how far the rows of all steps are from those of one pass over the whole text."""
-    count, last, model = len(generation.steps), generation.steps[-1], models.load(request.text.model)
-    tokens, target = last.cached + last.computed, 1
-    if model.is_encoder_decoder:
-        tokens, target = len(generation.input_ids), tokens
+    count, model = len(generation.steps), models.load(request.text.model)
     difference = run(
         writing.full_pass_difference.task(request, count, generation=generation),
         "Comparing with one full pass",
         model.attention_calls or 1,
-        announce=partial(models.announced, request.text.model, tokens, target_tokens=target),
     )
     if difference is not None:
         st.caption(

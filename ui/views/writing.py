@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any
 
 from core import InputError
-from core.capturing.estimates import image_bytes, kept_bytes
+from core.capturing.costs import image_bytes, kept_bytes
 from core.capturing.generation.generating import Generating, Generation
 from core.heads.likeness import weight_differences
 from core.models.inputs import all_inputs, chat_ids

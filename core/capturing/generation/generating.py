@@ -38,8 +38,8 @@ from ...models.modules import Kind
 from ...models.tokens import token_texts
 from ...progress import OnProgress
 from ..capture import Capture, edited_pass, not_captured, read, require_patch_length
+from ..costs import operations
 from ..edits.edits import Edits
-from ..estimates import operations
 from ..on_image import Grids, grids_on_image
 from ..recorder import by_kind, kinds_of, record
 from ..sampling import Sampling, most_probable, next_probabilities
@@ -167,7 +167,7 @@ class Generation:
         return read(self.model, inputs, self.edits, on_progress, tiles=self.tiles)
 
     def multiplications(self, step: int) -> tuple[int, int]:
-        """Multiplications of (this step's pass, a pass over the whole text), as in `core.capturing.estimates.operations`.
+        """Multiplications of (this step's pass, a pass over the whole text), as in `core.capturing.costs.operations`.
 
         Raises InputError (field "image") where an image was read with the text.
         """

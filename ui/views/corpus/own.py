@@ -6,7 +6,6 @@ import re
 
 import streamlit as st
 
-from core.corpus.in_process import AT_ONCE
 from core.corpus.opened import Run
 from ui import links, models, progress, state
 from ui.controls.fields import KEPT, upload, uploaded_file
@@ -72,8 +71,7 @@ def run_own_text(request: RunRequest) -> Run | None:
     run = progress.run(counted, "Counting the tokens", len(request.contents), unit="character")
     if run is None:
         return None
-    seconds = AT_ONCE * models.seconds_to_read(model, run.settings.passage_tokens)
     name = plain(request.name)
     words = {"unit": "passage", "done": f"passages of {name} read"}
-    progress.fill(run, request, f"Reading {name}", lambda _last: None, **words, seconds=seconds)
+    progress.fill(run, request, f"Reading {name}", lambda _last: None, **words)
     return None if run.about is None else results.corpus_run(run.folder)

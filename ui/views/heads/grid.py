@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from core import Capture, InputError
 from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.heatmaps.heatmap import WIDTH
-from ui import models, presenting, state
+from ui import presenting, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.growing import Growing
@@ -157,7 +157,7 @@ def fill_grid(
             on_stage=(0.9, 0.75),
         )
 
-    fill(growing, job, what, draw, unit="head", seconds=models.reading_seconds(real.capture))
+    fill(growing, job, what, draw, unit="head")
     with st.container():
         if growing.done:
             walk_through_heads(real.place, real.grid)
@@ -187,9 +187,8 @@ def contributions_of(of: KindRequest, pass_: Capture, token: int | None = None) 
     None while the work waits for the visitor, and where there are none: the page then says why.
     """
     task, calls = results.contributions.task(of, token), pass_.model.attention_calls or 1
-    cost = {"seconds": 2 * models.reading_seconds(pass_), "needs": HELD * pass_.nbytes}
     try:
-        return run(task, "Reading what each head writes", calls, unit="attention call", **cost)
+        return run(task, "Reading what each head writes", calls, unit="attention call", needs=HELD * pass_.nbytes)
     except InputError as error:
         st.caption(f"No direct contributions: {plain(str(error))}")
         return None

@@ -12,7 +12,6 @@ from core import direct_contributions
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
 from core.attention.rowwise import Overview, RowwiseMatrix
-from core.capturing.estimates import Run, measuring_operations
 from core.figures.labels import visible
 from core.heads.metrics import head_metrics, in_words, nameable_keys
 from core.heads.one_query import pair_weights
@@ -23,25 +22,16 @@ from core.heads.thumbnails import thumbnails
 from ui import passes
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
-from ui.models import SPEEDS, load
+from ui.models import load
 from ui.requests import KindRequest, ModelChoice
-from ui.turns import TURNS
 
 PROBE_LENGTH, PROBE_SEEDS = 50, (0, 1, 2, 3)
 
 
 @cached(Store(16))
 def metrics(request: KindRequest, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
-    """The metrics of every head, a row a head. How long they take is learned for later estimates."""
-    pass_ = passes.captured_or_weights(request.text)
-    start = TURNS.clock()
-    table = call(head_metrics, pass_, request.kind, on_progress=on_progress)
-    seconds = TURNS.clock() - start
-    has_cost = pass_.model.captures and not request.text.model.is_recorded
-    if has_cost and request.kind == pass_.kinds[0] and pass_.input_ids:  # what estimates are made of
-        cost = measuring_operations(pass_.model, len(pass_.input_ids))
-        SPEEDS.learn(Run(pass_.model.label, "measuring", cost, seconds))
-    return table
+    """The metrics of every head, a row a head."""
+    return call(head_metrics, passes.captured_or_weights(request.text), request.kind, on_progress=on_progress)
 
 
 @cached(Store(16))

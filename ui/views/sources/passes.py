@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -136,7 +135,6 @@ def choose_text(
     *,
     more: bool = False,
     max_tokens: int | None = models.MAX_TOKENS,
-    measuring: bool = False,
     recorded: bool = False,
     on_weights: Callable[[TextRequest, WeightsOnly, DeltaGenerator], None] | None = None,
 ) -> tuple[TextRequest, Capture, DeltaGenerator] | None:
@@ -147,7 +145,6 @@ def choose_text(
     more        also ask for the second text that some models read, and name the layers that cannot be shown
     max_tokens  the most tokens that the page can show; None: as many as the model reads
     recorded    as in `choose_request`
-    measuring   the page then measures every head, which the announcement includes
     on_weights  shows a model that exposes only its weights; None: show one of its heads, chosen here
     """
     fields = choose_request(more=more, images=True, recorded=recorded)
@@ -161,7 +158,7 @@ def choose_text(
         return None
 
     def read(request: TextRequest) -> tuple[TextRequest, Capture | None]:
-        return request, run_pass(request, model, max_tokens, measuring=measuring)
+        return request, run_pass(request, model, max_tokens)
 
     passed = read_or_say(fields, read, lambda read: () if read[1] is None else read[1].notes)
     request, capture = passed or (fields.request, None)
@@ -359,7 +356,6 @@ def run_pass(
     model: Model,
     max_tokens: int | None = None,
     *,
-    measuring: bool = False,
     near: TextRequest | None = None,
     components: bool = False,
 ) -> Capture | None:
@@ -384,9 +380,8 @@ def run_pass(
         return None
     else:
         tokens, written = _count(request, model, max_tokens)
-        announce = partial(models.announced, request.model, tokens, target_tokens=written, measuring=measuring)
         needs = models.needed_bytes(request.model, tokens, written, components=components)
-        capture = run(task, f"Reading {tokens:,} tokens", layers, announce=announce, needs=needs)
+        capture = run(task, f"Reading {tokens:,} tokens", layers, needs=needs)
     if capture is None:
         return None
     _say_written(request, model)

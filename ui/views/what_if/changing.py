@@ -32,7 +32,7 @@ from ui.views.needs import NEXT_TOKENS, needs
 from ui.views.sources.heads import RealHead
 from ui.views.sources.passes import run_pass
 from ui.views.what_if import results
-from ui.views.what_if.comparing import DIVERGENCE, TwoHeads, comparing_all, show_pictures
+from ui.views.what_if.comparing import DIVERGENCE, TwoHeads, show_pictures
 from ui.views.what_if.new_edit import choose_new_edit
 from ui.views.what_if.region import choose_drawn_region, choose_region
 
@@ -333,7 +333,7 @@ def _show_turns(real: RealHead, changed: RealHead) -> None:
 def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
     st.markdown("**Heads whose attention changed**", help=DIVERGENCE)
     task = results.head_changes.task(real.of_kind, changed.of_kind)
-    values = run(task, "Comparing every head", real.grid[0], announce=lambda: comparing_all(real))
+    values = run(task, "Comparing every head", real.grid[0])
     if values is None:
         return
     show_grid_of_heads(

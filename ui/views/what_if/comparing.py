@@ -17,7 +17,6 @@ from core.figures.heatmaps.compared import Part, Side, compared_heatmaps, strong
 from core.heads.aligning import Alignment, Labels, align
 from core.heads.comparing import HeadPair, compare, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
-from core.units import seconds_in_words
 from ui import passes, presenting, shown, state
 from ui.allowed import model_help, offered
 from ui.calls import call, expression, result_of
@@ -46,7 +45,6 @@ DIVERGENCE = (
     "The Jensen-Shannon divergence of rows of weights, in nats (Lin 1991): 0 for the same, ln 2 = 0.693 for no key in "
     "common."
 )
-CELL_SECONDS = 1e-8  # about, to weigh one query and one key in one head against another's
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,7 +311,6 @@ def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
         results.heads_like.task(real.of, texts),
         "Comparing every head",
         len(texts) * real.grid[0],
-        announce=lambda: comparing_all(real, len(texts)),
     )
     if table is None:
         return
@@ -323,14 +320,6 @@ def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
     st.caption(
         f"The {len(listed)} of {len(table)} heads nearest to it on {over}. Mark a row to compare.", help=DIVERGENCE
     )
-
-
-def comparing_all(real: RealHead, times: int = 1) -> tuple[float, str]:
-    """Return the seconds that comparing every head with another takes, so many times over, and a sentence about it."""
-    queries, keys = real.shape
-    heads = real.grid[0] * real.grid[1]
-    seconds = CELL_SECONDS * times * heads * queries * keys
-    return seconds, f"Comparing {heads} heads over {queries:,} tokens takes about {seconds_in_words(seconds)}."
 
 
 def _compare_with(layer: int, head: int) -> None:

@@ -19,7 +19,7 @@ from core.heads.effects import probability_after, rank_correlation
 from core.heads.metrics import largest
 from core.notebook.figures import heads_figure
 from core.units import distance_in_words, small_number
-from ui import models, presenting, state
+from ui import presenting, state
 from ui.calls import result, result_of
 from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu
@@ -162,7 +162,7 @@ def _show_bars(
         chart = bars(tuple(map(str, names)), {label: growing.values}, y=label, x=axis, printed=growing.total <= PRINTED)
         show_chart(chart, "effects" if last else f"effects {growing.done}", f"{title}.", title=title)
 
-    fill(growing, request, what, draw, unit=unit, seconds=models.reading_seconds(real.capture))
+    fill(growing, request, what, draw, unit=unit)
     with finding.container(gap=None):
         _say_largest(growing, called, unit, token)
     if growing.done < growing.total:

@@ -10,7 +10,7 @@ from core.heads.metrics import largest
 from core.heads.patching import Patching
 from core.models.tokens import token_texts
 from core.notebook.figures import heads_figure
-from ui import links, models, presenting, state
+from ui import links, presenting, state
 from ui.calls import result_of
 from ui.controls.fields import switch, text_line
 from ui.growing import Growing
@@ -55,7 +55,6 @@ def show_patching(real: RealHead) -> None:
             "Reading both texts",
             2,
             unit="text",
-            seconds=2 * models.reading_seconds(real.capture),
             needs=4 * real.capture.nbytes,  # of both, what a continued pass keeps beside
         )
     if both is not None:

@@ -11,7 +11,7 @@ import transformers as t
 from torch.utils.flop_counter import FlopCounterMode
 
 from core import Edits, capture, generate, load_model
-from core.capturing.estimates import operations
+from core.capturing.costs import operations
 from core.capturing.generation.generating import Generating
 from core.capturing.sampling import Sampling
 from core.errors import InputError

@@ -126,14 +126,3 @@ def test_what_is_wrong_with_the_other_text_is_said_and_nothing_lost(page):
     page.get_by_key(state.OTHER_TEXT).set_value("Nothing")
     ran(page, errors=True)
     assert "no token in common" in page.error[0].value
-
-
-def test_of_a_long_text_all_heads_are_compared_when_asked(page, monkeypatch):
-    monkeypatch.setattr("ui.views.what_if.comparing.CELL_SECONDS", 1.0)
-    monkeypatch.setattr("ui.progress.ASKS", 10.0)
-    page.query_params[state.TEXT] = TEXT + " Once more."
-    ran(page)
-    assert not page.dataframe
-    assert any("Comparing 72 heads over" in info.value for info in page.info)
-    next(button for button in page.button if button.label == "Run").click()
-    assert len(ran(page).dataframe[0].value) == 10

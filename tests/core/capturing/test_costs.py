@@ -1,0 +1,189 @@
+"""What is counted beforehand against what a capture keeps, what torch allocates and the operations that torch counts."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch.profiler import ProfilerActivity, profile
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from core import capture, load_model
+from core.capturing.costs import component_bytes, image_bytes, kept_bytes, operations, passing_bytes
+from core.models.inputs import image_text_inputs, run
+from tests.core.tiny_models import TINY, tiny
+from tests.core.tiny_seeing import PLACES, SEEING, seeing
+
+TEXT_MODELS = sorted(set(TINY) - {"ViT"})
+
+
+def some_ids(model, tokens):
+    return np.random.default_rng(0).integers(3, model.network.config.get_text_config().vocab_size, size=tokens)
+
+
+def really_kept(taken):
+    """The bytes behind all tensors of a capture, memory that several of them share counted once."""
+    of_layers = [leaf for leaf in tree_leaves(taken.begun.returned) if isinstance(leaf, torch.Tensor)]
+    tensors = of_layers + [
+        tensor
+        for calls in taken.calls.values()
+        for call in calls
+        for tensor in (call.query, call.key, call.value, call.output, call.mask, call.bias)
+        if tensor is not None
+    ]
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    return sum(storages.values())
+
+
+def allocated(action):
+    """Bytes allocated after each step of what runs, as torch's allocator reports them; the last are those that it keeps."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        kept = action()
+    sizes = [event.nbytes() for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    del kept
+    return np.cumsum(sizes)
+
+
+def peak(action):
+    """Bytes allocated at the most while something runs."""
+    return allocated(action).max()
+
+
+# --- memory
+
+
+@pytest.mark.parametrize("tokens", [5, 300])
+@pytest.mark.parametrize("name", ["minilm", "smollm"])
+def test_real_models_keep_what_was_counted(name, tokens, request):
+    model = request.getfixturevalue(name)
+    assert kept_bytes(model, tokens) == really_kept(capture(model, input_ids=some_ids(model, tokens)))
+
+
+@pytest.mark.parametrize("tokens", [3, 40])
+@pytest.mark.parametrize("name", TEXT_MODELS)
+def test_every_architecture_keeps_what_was_counted(name, tokens):
+    model = load_model(tiny(name))
+    kept = really_kept(capture(model, input_ids=some_ids(model, tokens)))
+    assert kept_bytes(model, tokens) == pytest.approx(kept, rel=0.01)
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_an_image_keeps_what_was_counted(name):
+    model = seeing(name)
+    image = np.random.default_rng(0).integers(0, 256, (60, 100, 3), dtype=np.uint8)
+    inputs, _ = image_text_inputs(model, PLACES[name], image)
+    kept, passing = image_bytes(model, inputs)
+    taken = capture(model, PLACES[name], image=image)
+    assert kept == really_kept(taken)
+    assert 0.5 < peak(lambda: capture(model, PLACES[name], image=image)) / (kept + passing) < 1.5
+
+
+def test_a_target_is_kept_as_well(minilm):
+    network = tiny("T5")
+    network.resize_token_embeddings(len(minilm.tokenizer))
+    model = load_model(network, tokenizer=minilm.tokenizer)
+    taken = capture(model, input_ids=some_ids(model, 40), target="the cat sat on the mat")
+    written = len(taken.target_ids)
+    assert written > 5
+    assert kept_bytes(model, 40, target_tokens=written) == really_kept(taken)
+
+
+def test_heads_may_be_wider_than_their_share_of_the_model():
+    config = TINY["Llama"]().config
+    config.head_dim = 24
+    model = load_model(transformers.LlamaForCausalLM(config).eval())
+    assert kept_bytes(model, 40) == really_kept(capture(model, input_ids=some_ids(model, 40)))
+
+
+def test_half_precision_keeps_half():
+    network = tiny("Llama")
+    full = kept_bytes(load_model(network), 40)
+    model = load_model(network.to(torch.bfloat16))
+    assert kept_bytes(model, 40) == full // 2 == really_kept(capture(model, input_ids=some_ids(model, 40)))
+
+
+@pytest.mark.parametrize("name", ["BERT", "Llama", "OPT", "Gemma 3", "gpt-oss", "T5", "BART"])
+def test_components_keep_what_was_counted(name):
+    """All that torch has allocated for the pass and not freed: nothing else stays, such as hidden layers of MLPs."""
+    model = load_model(tiny(name))
+    target = {"target": [7] * 29} if model.is_encoder_decoder else {}
+    given = {"input_ids": some_ids(model, 60), "components": True} | target
+    taken = capture(model, **given)
+    kept = allocated(lambda: capture(model, **given))[-1]
+    written = 30 if target else 1
+    estimated = sum(count(model, 60, target_tokens=written) for count in (kept_bytes, component_bytes))
+    assert estimated == pytest.approx(kept, rel=0.1)  # tables of rotation and masks, too
+    assert (
+        taken.nbytes == sum(call.nbytes for calls in taken.calls.values() for call in calls) + taken.components.nbytes
+    )
+
+
+@pytest.mark.parametrize("name", ["minilm", "smollm"])
+def test_the_peak_is_about_what_was_counted(name, request):
+    model = request.getfixturevalue(name)
+    ids = some_ids(model, 400)
+    capture(model, input_ids=ids)
+    above = peak(lambda: capture(model, input_ids=ids)) - kept_bytes(model, 400)
+    assert 0.95 * above < passing_bytes(model, 400) < 1.6 * above
+
+
+def test_soft_caps_need_the_scores_of_all_heads():
+    model = load_model(tiny("Gemma 2"))
+    ids = some_ids(model, 60)
+    above = peak(lambda: capture(model, input_ids=ids)) - kept_bytes(model, 60)
+    assert 0.9 * above < passing_bytes(model, 60) < 1.6 * above
+
+
+def test_scores_of_the_next_token_are_those_of_one_position(smollm):
+    """And twice: as the network gives them, and as the capture keeps them."""
+    scores = 2 * 49152 * 4
+    assert scores < passing_bytes(smollm, 1) < scores + 30_000
+
+
+# --- operations
+
+
+def counted(model, tokens):
+    with FlopCounterMode(display=False) as counter:
+        run(model, {"input_ids": torch.from_numpy(some_ids(model, tokens))[None]})
+    by_name = {str(operation): count for operation, count in counter.get_flop_counts()["Global"].items()}
+    between_tokens = sum(count for name, count in by_name.items() if "attention" in name or "bmm" in name)
+    return sum(by_name.values()) - between_tokens
+
+
+@pytest.mark.parametrize("name", ["minilm", "smollm"])
+def test_operations_with_parameters_are_those_that_torch_counts(name, request):
+    """Torch counts matrix products; biases, norms and MiniLM's pooler (one position) are the difference."""
+    model = request.getfixturevalue(name)
+    assert operations(model, 64)[0] == pytest.approx(counted(model, 64), rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "BART", "T5"])
+def test_operations_of_other_architectures(name):
+    model = load_model(tiny(name))
+    if model.is_encoder_decoder:
+        start = torch.tensor([[model.network.config.decoder_start_token_id]])
+        with FlopCounterMode(display=False) as counter:
+            run(model, {"input_ids": torch.arange(3, 43)[None], "decoder_input_ids": start})
+        by_name = {str(op): count for op, count in counter.get_flop_counts()["Global"].items()}
+        real = sum(count for op, count in by_name.items() if "attention" not in op and "bmm" not in op)
+    else:
+        real = counted(model, 40)
+    assert operations(model, 40)[0] == pytest.approx(real, rel=0.05)
+
+
+def test_operations_between_tokens_are_those_of_the_formula(minilm, smollm):
+    """4 × layers × heads × d_head × pairs: all pairs in both directions, half of them and the diagonal in one."""
+    assert operations(minilm, 100)[1] == 4 * 6 * 12 * 32 * 100 * 100
+    assert operations(smollm, 100)[1] == 4 * 30 * 9 * 64 * (100 * 101 // 2)
+    windowed = load_model(tiny("Mistral"))
+    assert operations(windowed, 4)[1] == 4 * 2 * 4 * 8 * (4 * 5 // 2)
+    assert operations(windowed, 40)[1] == 4 * 2 * 4 * 8 * 40 * 40  # with a mask, torch goes through all pairs
+    both = load_model(tiny("BART"))
+    assert operations(both, 40, target_tokens=7)[1] == 4 * 4 * 8 * 2 * (40 * 40 + 7 * 8 // 2 + 7 * 40)
+
+
+def test_twice_the_text_is_twice_the_products_and_four_times_the_pairs(minilm):
+    once, twice = operations(minilm, 200), operations(minilm, 400)
+    assert twice[0] == 2 * once[0]
+    assert twice[1] == 4 * once[1]
