@@ -5,6 +5,6 @@ from ui.views.sources.passes import choose_request
 from ui.views.why.following import show_path
 
 show_heading("Why", "Follow an answer back to the text.")
-fields = choose_request(writes=True, recorded=True)
+fields = choose_request(writes=True)
 if fields is not None:
     show_path(fields)

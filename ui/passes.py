@@ -91,7 +91,7 @@ def captured(
 @cached(MEMORY)
 def with_components(request: TextRequest, *, on_progress: OnProgress | None = None) -> Capture:
     """The pass with what each component wrote into the residual stream."""
-    return _recorded(request) if request.model.is_recorded else _read(request, on_progress, components=True)
+    return _read(request, on_progress, components=True)
 
 
 def _read(

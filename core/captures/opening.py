@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
@@ -21,18 +20,14 @@ from torch import Tensor, nn
 
 from ..attention.trace import WEIGHINGS
 from ..capturing.calls.edited_call import PATTERNS, EditedCall, HeadEdit
-from ..capturing.calls.head_places import Side
 from ..capturing.calls.linear_masks import ByDistance, Runs
 from ..capturing.capture import Capture
-from ..capturing.components.held_norms import ALLOWED_ROUNDING, rounding_error
-from ..capturing.components.kept import FINAL, Given, KeptComponents, name_of
-from ..capturing.components.written import Component, Readout, Role
 from ..capturing.edits.applying import Editor
 from ..capturing.edits.edits import Edits, every
 from ..capturing.edits.lines import edits_of
 from ..capturing.layer_labels import layer_labels
 from ..errors import InputError, shortened
-from ..models.calls import Call, wide
+from ..models.calls import Call
 from ..models.devices import DTYPES
 from ..models.fields import LARGEST, Fields, are_whole, broken, is_number, read_json
 from ..models.image_grids import ImageGrid
@@ -46,8 +41,8 @@ from ..record_pass import BEST, CELLS, FORMAT, SEAL, VERSION, sealed
 
 MAX_HEADER = 32 * 2**20  # bytes of the names, shapes and description
 MAX_LISTS = 1_000_000
-MAX_LAYERS, MAX_EDITS, MAX_WORDS, MAX_COMPONENTS, MAX_GRIDS = 10_000, 10_000, 200_000, 200_000, 1_000
-MAX_GIVEN = 2_000_000  # vectors that components gave, each one for all tokens
+MAX_LAYERS, MAX_EDITS, MAX_WORDS, MAX_GRIDS = 10_000, 10_000, 200_000, 1_000
+EARLIER = "This file also holds what components gave, as earlier versions kept it. It is not read: attribution needs the model."
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _WHOLE = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 # Dtypes as safetensors calls them.
@@ -224,7 +219,6 @@ class _Opening(_Arrays):
         self._check(opened)
         self._check_edits(opened)
         if "components" in self._description.values:
-            opened = replace(opened, components=_Components(self._description, self._arrays).of(opened))
             self._left = {name for name in self._left if not name.startswith("components.")}
         if left := sorted(self._left):
             raise broken(f"it holds {_called(left[0])}, of which its description says nothing")
@@ -250,7 +244,10 @@ class _Opening(_Arrays):
             has_language_model_head=fields.flag("predicts"),
             is_encoder_decoder=fields.flag("both"),
             register_tokens=fields.whole("registers") if "registers" in fields.values else 0,
-            notes=fields.texts("notes") if "notes" in fields.values else (),
+            notes=(
+                *(fields.texts("notes") if "notes" in fields.values else ()),
+                *([EARLIER] if "components" in self._description.values else []),
+            ),
             sentence=_sentence(fields.part("sentence")) if "sentence" in fields.values else SentenceVector(),
             is_sealed=self._is_sealed,
             labels=labels,
@@ -485,93 +482,6 @@ class _Opening(_Arrays):
             editor.finish()
         except InputError as error:
             raise error if error.field == "file" else broken("its edits do not fit its layers") from None
-
-
-class _Components(_Arrays):
-    """Makes the components of a capture of them."""
-
-    def of(self, capture: Capture) -> KeptComponents:
-        fields = self._description.part("components")
-        each = fields.values.get("each")
-        if not isinstance(each, list) or not each or len(each) > MAX_COMPONENTS:
-            raise broken(f"its components are not a list of 1 to {MAX_COMPONENTS:,}")
-        listed = [_component(one) for one in each]
-        if len({part.name for part in listed}) < len(listed):
-            raise broken("it names a component twice")
-        whole = self._array(f"components.{FINAL}.whole", 2, {capture.layer_call(0).query.dtype})
-        if sum(array.numel() for name, array in self._arrays.items() if name.endswith(".parts")) > MAX_GIVEN:
-            raise broken(f"its components gave to more than {MAX_GIVEN:,} vectors")
-        vectors = {FINAL: self._given(FINAL, len(listed), whole)}
-        for kind, calls in capture.calls.items():
-            for layer, call in enumerate(calls):
-                reads: dict[Side, tuple[Tensor, Tensor]] = {
-                    "query": (call.query[0], call.key),
-                    "key": (call.key[0], call.query),
-                }
-                for side, (read, other) in reads.items():
-                    factor = abs(call.scale) * _largest(other)
-                    for head in range(len(read)):
-                        if f"components.{(name := name_of(kind, layer, side, head))}" in self._arrays:
-                            vectors[name] = self._given(name, len(listed), read[head], factor)
-        if len(whole) != (1 if capture.vectors is None else len(capture.vectors)):
-            raise broken("what its last norm gave does not fit its tokens")
-        if capture.vectors is not None and capture.vectors.shape[1] != whole.shape[1]:
-            raise broken("what its last norm gave does not fit its vectors")
-        readout = None if capture.logits is None else self._readout(fields, whole[0], capture.logits)
-        return KeptComponents.of(listed, vectors, readout)
-
-    def _given(self, name: str, count: int, whole: Tensor, factor: float = 1.0) -> Given:
-        """factor: what the vectors are multiplied with at most, in later sums"""
-        vectors = self._array(f"components.{name}", 3, {torch.float32, torch.float64})
-        parts = self._whole(f"components.{name}.parts", 1)
-        numbers = parts.tolist()
-        if (len(whole), len(parts), whole.shape[1]) != vectors.shape or len({*numbers}) < len(numbers):
-            raise broken(f"what its components gave to {_called(name)} does not fit it")
-        if min(numbers) < 0 or max(numbers) >= count:
-            raise broken(f"what {_called(name)} was given comes from components that are not there")
-        if not _largest(vectors) * max(1.0, factor) * vectors[0].numel() < LARGEST:
-            raise broken(f"what its components gave to {_called(name)} is too large")
-        return Given(parts, vectors, whole)
-
-    def _readout(self, fields: Fields, read: Tensor, logits: NDArray[np.floating]) -> Readout:
-        """The rows of the language-model head. Raises InputError where they do not give the logits of the file."""
-        tokens = self._ids("components.tokens", most=len(logits) - 1)
-        weight = self._array("components.weight", 2, {torch.float32, torch.float64})
-        biases = [
-            self._array(f"components.{name}", 1, {torch.float32, torch.float64})
-            if f"components.{name}" in self._arrays
-            else None
-            for name in ("bias", "added")
-        ]
-        rows = len(tokens) + 1
-        if weight.shape != (rows, len(read)) or any(bias is not None and len(bias) != rows for bias in biases):
-            raise broken("its rows of the language-model head do not fit its tokens")
-        factor = fields.number_or_none("factor")
-        if not _largest(weight) * _largest(read) * max(1.0, abs(factor or 1)) * len(read) < LARGEST:
-            raise broken("its rows of the language-model head are too large")
-        bias, added = (torch.zeros(()) if part is None else part for part in biases)
-        gives = (factor or 1) * (weight @ wide(read) + bias) + added
-        unit = rounding_error(read.dtype) * (
-            abs(factor or 1) * (weight.abs() @ wide(read).abs() + bias.abs()) + added.abs()
-        )
-        means = torch.tensor([*logits[[*tokens]], logits.mean(dtype=np.float64)])
-        if factor is not None and bool(((gives - means).abs() > ALLOWED_ROUNDING[read.dtype] * unit).any()):
-            raise broken("its rows of the language-model head do not give its logits")
-        return Readout(weight, biases[0], factor, biases[1], len(logits), tokens)
-
-
-def _component(given: object) -> Component:
-    """A component as the description lists it: role, where, layer, head."""
-    parts: list[Any] = given if isinstance(given, list) and len(given) == 4 else [None] * 4
-    role, where, layer, head = parts
-    known = role in get_args(Role) and where in ("", *get_args(Kind))
-    if not known or not all(number is None or are_whole([number]) for number in (layer, head)):
-        raise broken("it lists components that no network has")
-    return Component.called(role, where, layer, head)
-
-
-def _largest(array: Tensor) -> float:
-    return float(array.abs().max())
 
 
 def _alike(wanted: HeadEdit, found: HeadEdit, queries: int, keys: int) -> bool:

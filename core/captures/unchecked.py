@@ -21,7 +21,7 @@ def unchecked(capture: Capture) -> str:
         "the side of each token": bool(capture.sides),
         "queries, keys and values": True,
         "labels of layers": True,
-        "the logits": capture.logits is not None and capture.components is None,
+        "the logits": capture.logits is not None,
         "the vectors, and how they make a sentence vector": capture.vectors is not None,
         "the image, and where tokens lie on it": capture.image is not None or capture.grid is not None,
         "the other texts of its changes": bool(capture.edits.other_texts),

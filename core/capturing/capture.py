@@ -41,7 +41,6 @@ from .calls.edited_call import edit_of
 from .calls.head_places import Path
 from .calls.rows import Rows, head_permissions, row_blocks
 from .certifying import Certificate, certified_head, certify, mask_in_words
-from .components.kept import kept
 from .components.running import ComponentPass
 from .components.written import Components
 from .continuing import Begun, Layers
@@ -237,17 +236,12 @@ class Capture:
         """max |our output - the model's own attention output| over the heads of a layer, without empty rows."""
         return max(self.certificate(layer, head, kind).difference for head in range(self.heads(kind)))
 
-    def save(self, path: str | PathLike[str], scores: Iterable[Any] | None = None) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write the pass to a safetensors file, which `open_capture` opens without the model. docs/captures.md describes it.
 
         The file holds the queries, keys, values and outputs of every head in the dtype that they have, masks and biases in a
-        form that grows linearly with the text, and the tokens. Of a pass with components it holds what each of them gave to
-        the answer, and to the queries and keys of heads. It does not hold what another pass continues from. Raises OSError
-        where it cannot be written; what was there before then stays. Raises InputError (field "scores") for more components
-        than a file holds.
-
-        scores  of a pass with components: the heads whose scores can be taken apart later, named as in `Edits`: (18, 6), or a
-                layer. None: all, whose components take much more space than all else
+        form that grows linearly with the text, and the tokens. It does not hold components, or what another pass continues
+        from. Raises OSError where it cannot be written; what was there before then stays.
         """
         save_pass(
             path,
@@ -255,7 +249,6 @@ class Capture:
             {kind: zip(layer_labels(self, kind), self.calls[kind], strict=True) for kind in self.kinds},
             {name: getattr(self, name) for name in ("input_ids", "target_ids", "sides", "logits", "vectors")},
             self.edits,
-            None if self.components is None else kept(self.components, self.calls, scores, self.logits),
             self.image,
             {kind: grids for kind in self.kinds if (grids := self.image_grids(kind))},
         )

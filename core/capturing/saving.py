@@ -22,7 +22,6 @@ from ..progress import stop_point
 from ..record_pass import BEST, CELLS, PassFile, runs_of, vocabulary
 from .calls.edited_call import EditedCall, HeadEdit
 from .calls.linear_masks import ByDistance, Runs
-from .components.kept import FINAL, KeptComponents
 from .edits.edits import Edits
 from .edits.lines import lines_of
 from .layer_labels import LayerLabel
@@ -35,7 +34,6 @@ def save_pass(
     layers: Mapping[Kind, Iterable[tuple[LayerLabel, Call]]],
     arrays: Mapping[str, NDArray | Sequence[int] | None],
     edits: Edits,
-    components: KeptComponents | None,
     image: NDArray[np.uint8] | None,
     on_image: Mapping[Kind, Sequence[ImageGrid]],
 ) -> None:
@@ -78,8 +76,6 @@ def save_pass(
             kind: [{"across": grid.across.tolist(), "down": grid.down.tolist()} for grid in grids]
             for kind, grids in on_image.items()
         }
-    if components is not None:
-        description["components"] = _add_components(file, components)
     try:
         file.save(path, **description)
     except SafetensorError as error:
@@ -107,22 +103,6 @@ def _add(file: PassFile, kind: Kind, label: LayerLabel, call: Call) -> None:
     if isinstance(call, EditedCall):
         place, size = f"{kind}.{len(file.calls[kind]) - 1}", (call.query.shape[2], call.key.shape[2])
         entry["edits"] = [_edit(file, f"{place}.instead.{head}", head, edit, size) for head, edit in call.edits.items()]
-
-
-def _add_components(file: PassFile, components: KeptComponents) -> dict[str, Any]:
-    """Add what components gave, and return its part of the description."""
-    for name, one in components.given.items():
-        file.arrays |= {f"components.{name}": one.vectors, f"components.{name}.parts": one.parts}
-    file.arrays[f"components.{FINAL}.whole"] = components.given[FINAL].whole  # what heads read is there already
-    readout = components.readout
-    if readout is not None:
-        file.arrays["components.tokens"] = torch.tensor(readout.tokens)
-        rows = {"weight": readout.weight, "bias": readout.bias, "added": readout.added}
-        file.arrays |= {f"components.{name}": row for name, row in rows.items() if row is not None}
-    return {
-        "factor": None if readout is None else readout.factor,
-        "each": [[part.role, part.where, part.layer, part.head] for part in components.listed],
-    }
 
 
 def _edit(file: PassFile, name: str, head: int, edit: HeadEdit, size: tuple[int, int]) -> dict[str, Any]:

@@ -23,13 +23,11 @@ from ..capturing.calls.edited_call import edit_of
 from ..capturing.calls.rows import head_permissions
 from ..capturing.capture import Capture
 from ..capturing.components.held_norms import ALLOWED_ROUNDING, rounding_error
-from ..capturing.components.kept import KeptComponents
 from ..capturing.components.written import Component, Components, Readout
 from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.modules import Kind
-from ..models.recorded import RecordedModel, require_model
-from ..models.tokens import NOT_THERE
+from ..models.recorded import require_model
 
 STRONGEST = 12  # components of each side in a table of pairs
 
@@ -172,8 +170,6 @@ def contributions_by_key(
         raise InputError(f"A change replaces the output of head {layer}.{head}, so no key gave it.", field="edits")
     components = _components(capture)
     where = "" if kind == "self" else kind
-    if isinstance(components, KeptComponents):
-        require_model(capture.model, "What a head passed on from each token")
     names = [(one.role, one.where, one.number) for one in components.written]
     gradient = components.gradients(number)[names.index(("head", where, layer))]
     by_key = np.zeros(call.key.shape[2])
@@ -312,7 +308,7 @@ def scores(
         )
     mask, bias = head_permissions(call, head, range(query, query + 1))
     factors = _contrasted_keys(mask[0], key, against)
-    queries, keys = components.read(kind, layer, head, call.group)
+    queries, keys = components.read(kind, layer, head)
     if not keys.requires_grad:  # LongT5's encoder computes attention outside of what can be captured
         raise InputError(
             f"What the keys of head {layer}.{head} were read from has no components: {capture.model.name} computes it in "
@@ -404,10 +400,7 @@ def _strongest(table: Attribution, parts: Sequence[Component], count: int) -> li
 
 def _components(capture: Capture) -> Components:
     if capture.components is None:
-        if isinstance(capture.model, RecordedModel):
-            raise InputError(
-                f"This file keeps no components: {NOT_THERE} Record the pass with its components.", field="model"
-            )
+        require_model(capture.model, "Attribution")
         raise InputError("This pass kept no components. Capture it again with components=True.", field="components")
     return capture.components
 
@@ -424,11 +417,8 @@ def _read_at(capture: Capture, position: int) -> Tensor:
     """[d_model], what the language-model head reads at a position. Raises InputError for one that is not there."""
     final, tokens = _components(capture).final, capture.shape(capture.kinds[-1])[0]
     check_index(position + tokens if position < 0 else position, tokens, "position")
-    from_end = position if position < 0 else position - tokens
-    if -from_end > final.shape[1]:
-        require_model(capture.model, "What was written at another position than the last")
     with torch.enable_grad():
-        return wide(final[0, from_end])
+        return wide(final[0, position])
 
 
 def _token(capture: Capture, token: int | None, position: int) -> int:

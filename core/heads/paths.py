@@ -21,7 +21,6 @@ from ..capturing.capture import Capture
 from ..capturing.edits.edits import Edits
 from ..errors import InputError, check_index, shortened
 from ..models.modules import Kind
-from ..models.recorded import RecordedModel
 from .attribution import Attribution, ScoreAttribution, Scores, contributions_by_key, main_reason, score_attribution
 
 Side = Literal["answer", "score", "key", "query"]
@@ -89,7 +88,7 @@ class Stop:
     query, key  the token at which it wrote, and the one at which it looked
     gave        its contribution to the number before, in the unit of that number; where the path begins, its weight on the key
     by_token    [keys] the part that it wrote at this query, by the token whose value it passed on; or its weights
-    is_weights  whether it is its weights: where the path begins, and in a pass from a file
+    is_weights  whether it is its weights: where the path begins
     score       of this key, minus the mean of the others; not, if there are no others
     others      how many other keys the query may attend to
     of_key      why it looked there: the score by the components that wrote what the keys were made from
@@ -218,11 +217,11 @@ def _writes_at(capture: Capture, number: Tensor, hop: Hop) -> int:
     components = capture.components
     assert components is not None
     part = next((part for part in components.each if part.name == hop.component), None)
-    if part is None or not part.places:  # a file holds only what gave something
-        raise InputError(f"There is no head {hop.component}, or it wrote nothing.", field="path")
+    if part is None:
+        raise InputError(f"There is no head {hop.component}.", field="path")
     owed = components.owed(number)
     by_token = max((owed[index][:, head].abs() for index, head in part.places), key=lambda share: float(share.max()))
-    return int(by_token.argmax()) + capture.shape(hop.kind)[0] - len(by_token)  # a file may hold the last token alone
+    return int(by_token.argmax())
 
 
 def _stop(capture: Capture, hop: Hop, number: Tensor, table: Attribution, query: int) -> tuple[Stop, Scores]:
@@ -230,12 +229,9 @@ def _stop(capture: Capture, hop: Hop, number: Tensor, table: Attribution, query:
     gave = table.loc[(table["component"] == hop.component).to_numpy(), "contribution"].to_numpy()
     if not len(gave) or not gave[0]:
         raise InputError(f"Head {hop.component} wrote nothing that is read there.", field="path")
-    if is_weights := isinstance(capture.model, RecordedModel):
-        by_token = _weights(capture, hop, query)
-    else:
-        by_token = contributions_by_key(capture, number, hop.layer, hop.head, hop.kind, query=query)
-    key = int(np.argmax(by_token * (1 if is_weights else np.sign(gave[0])))) if hop.key is None else hop.key
-    return _scored(capture, hop, (query, key), float(gave[0]), by_token, is_weights=is_weights)
+    by_token = contributions_by_key(capture, number, hop.layer, hop.head, hop.kind, query=query)
+    key = int(np.argmax(by_token * np.sign(gave[0]))) if hop.key is None else hop.key
+    return _scored(capture, hop, (query, key), float(gave[0]), by_token, is_weights=False)
 
 
 def _begin(capture: Capture, hop: Hop) -> tuple[Stop, Scores]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core import InputError, capture, load_model, logit_attribution, score_attribution
+from core import InputError, capture, load_model
 from tests.core.tiny_models import tiny
 from tests.core.tiny_seeing import PLACES, seeing
 from tests.pages.test_what_if import opened as opened_in_shell
@@ -44,7 +44,7 @@ def test_a_recorded_pass_is_shown_with_its_text(page, file):
     assert not app.text_area
 
 
-@pytest.mark.parametrize("page", ["what_if", "generation"])
+@pytest.mark.parametrize("page", ["what_if", "generation", "why"])
 def test_a_page_that_needs_the_model_says_so(page, file):
     app = opened(page, file)
     assert not app.exception
@@ -94,48 +94,6 @@ def test_numbers_that_are_no_weights_are_named_beside_the_model(tmp_path):
     assert ["Layer 0, head 0: the weight" in error.value.replace("\\", "") for error in app.error] == [True]
 
 
-# --- why: a file may keep components
-
-
-def words(app):
-    return " ".join(str(one.value) for kind in ("markdown", "caption", "error") for one in app.get(kind))
-
-
-def test_why_says_that_a_file_keeps_no_components(file):
-    app = opened("why", file)
-    assert not app.exception
-    assert ["This file keeps no components" in error.value for error in app.error] == [True]
-
-
-def test_why_works_on_a_file_with_components(smollm, tmp_path):
-    file = tmp_path / "pass.safetensors"
-    saved = capture(smollm, TEXT, components=True)
-    saved.save(file, [(23, 4)])
-    paris, rome = (smollm.tokenizer(word).input_ids[0] for word in (" Paris", " Rome"))
-
-    def said(**asked):
-        app = AppTest.from_file("../../pages/why.py")
-        of = {"model": str(file), state.ANSWER: " Paris", state.RATHER_THAN: " Rome", "path": "23.4>3"}
-        for name, value in (of | asked).items():
-            app.query_params[name] = value
-        app.run()
-        assert not app.exception
-        assert not app.get("pills")  # cuts
-        return words(app)
-
-    number = logit_attribution(saved, paris, rome).number
-    answer = said()
-    assert f"is **{number:.2f}** above that of “·Rome”. Head 23.4 adds most: 3.01, looking most at “·France”" in answer
-    assert "the logit lens and what a head passed on from each token need the model" in answer
-    score = score_attribution(saved, 23, 4, 4, 3).score
-    for side in ("key", "pairs"):
-        assert f"Head 23.4 scored “·France” **{score:.2f}** above the mean of the other keys" in said(
-            stop="1", side=side
-        )
-    assert "does not hold what components gave to the scores of head 22\\.3" in said(path="23.4>3, key 22.3")
-    assert "A text cannot be read" in said(**{state.ANSWER: "Ouagadougou"})
-
-
 @pytest.mark.parametrize("page", ["step_by_step", "heads", "why", "what_if"])
 def test_a_file_of_an_earlier_visit_is_asked_for_again(page):
     app = opened_in_shell(page, model="mine.safetensors", layer="23", query="2")
@@ -151,16 +109,12 @@ def links(page, file):
     return {link.proto.label for link in found.get("page_link")}
 
 
-def test_links_lead_only_to_pages_that_show_the_file(file, smollm):
+def test_links_lead_only_to_pages_that_show_the_file(file):
     for page, known in (("heads", "All stages"), ("step_by_step", "All heads of this model")):
         offered = links(page, file)
         assert known in offered
         assert not offered & {"What if", "Why this weight?", "What does the model then do?"}
         assert not [label for label in offered if label.startswith("Why ")]
-    another = file.with_name("another.safetensors")
-    capture(smollm, TEXT, components=True).save(another, [(23, 4)])
-    assert "Why this weight?" in links("heads", another)
-    assert "What if" not in links("heads", another)
 
 
 @pytest.mark.parametrize("page", ["heads", "step_by_step"])

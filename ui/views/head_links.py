@@ -10,7 +10,6 @@ from ui.controls.target import in_address
 from ui.controls.what_if import Change
 from ui.links import link_to
 from ui.markdown import quoted
-from ui.models import opened
 from ui.requests import HeadRequest, TextRequest
 from ui.views.sources.heads import RealHead
 
@@ -41,8 +40,8 @@ def link_to_what_if(head: HeadRequest, changes: Sequence[str] = (), label: str =
 
 def link_to_why(head: HeadRequest, cell: Cell) -> None:
     """Link to why the head looked from this query to this key; no link without a cell, or where an image was read, or from a
-    recorded pass without components."""
-    if cell is not None and not head.text.reads_both and _says_why(head.text):
+    recorded pass."""
+    if cell is not None and not head.text.reads_both and not head.text.model.is_recorded:
         kind = "" if head.kind == "self" else f"{head.kind} "
         path = f"score {kind}{head.layer}.{head.head}@{cell[0]}>{cell[1]}"
         _link(
@@ -52,7 +51,7 @@ def link_to_why(head: HeadRequest, cell: Cell) -> None:
 
 def link_to_why_word(text: TextRequest, words: str, token: str) -> None:
     """Link to why a token comes next after these words; none where the model has read more than words."""
-    if text.target is not None or text.image is not None or not _says_why(text):
+    if text.target is not None or text.image is not None or text.model.is_recorded:
         return
     address = _reading(text) | {state.TEXT: words, state.ANSWER: token, state.PATH: "", state.STOP: "0"}
     link_to("why", f"Why {quoted(token)}?", ":material/account_tree:", address)
@@ -68,11 +67,6 @@ def _reading(text: TextRequest) -> dict[str, Any]:
     """The part of an address that names a text and the model that reads it."""
     model = text.model
     return {state.TEXT: text.text, state.MODEL: model.name, state.DTYPE: model.dtype, state.DEVICE: model.device}
-
-
-def _says_why(text: TextRequest) -> bool:
-    """Whether the page Why can show the pass: a file may lack what that needs."""
-    return not text.model.is_recorded or getattr(opened(text.model), "components", None) is not None
 
 
 def link_to_changing(real: RealHead, change: Change) -> None:

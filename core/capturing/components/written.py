@@ -77,7 +77,6 @@ class Readout:
     factor  None if the model changes its logits in another way afterwards, as by a soft cap
     added   [tokens], what the model adds to the logits after the head; None: nothing
     count   of the tokens of the vocabulary
-    tokens  the tokens whose rows these are, before a last row, the mean over the vocabulary; None: all, without that
     """
 
     weight: Tensor
@@ -85,7 +84,6 @@ class Readout:
     factor: float | None
     added: Tensor | None
     count: int
-    tokens: tuple[int, ...] | None = None
 
     def contrast(self, of: Tensor, token: int, against: int | Literal["mean"] | None) -> Tensor:
         """The row of a token, minus that of another or the mean row. of: one of `weight`, `bias` and `added`"""
@@ -96,31 +94,11 @@ class Readout:
             raise InputError(
                 "A token is compared with itself here: choose another one to compare it with.", field="against"
             )
-        return row - (self._mean(of) if against == "mean" else self._row(of, against, "against"))
-
-    def of_tokens(self, tokens: Sequence[int]) -> Readout:
-        """The same for these tokens and the mean over the vocabulary alone."""
-        parts = [
-            None if of is None else torch.cat([wide(of.detach())[[*tokens]], self._mean(of.detach())[None]]).cpu()
-            for of in (self.weight, self.bias, self.added)
-        ]
-        assert parts[0] is not None
-        return Readout(parts[0], parts[1], self.factor, parts[2], self.count, tuple(tokens))
+        return row - (wide(of).mean(dim=0) if against == "mean" else self._row(of, against, "against"))
 
     def _row(self, of: Tensor, token: int, field: str) -> Tensor:
         check_index(token, self.count, "token", field=field)
-        if self.tokens is None:
-            return wide(of[token]).clone()  # products round otherwise where a row lies elsewhere in memory
-        if token not in self.tokens:
-            raise InputError(
-                f"The file holds what is read of the {len(self.tokens)} most probable next tokens, and token {token} is not "
-                f"among them. Choose one of these, or load the model.",
-                field=field,
-            )
-        return of[self.tokens.index(token)].clone()
-
-    def _mean(self, of: Tensor) -> Tensor:
-        return wide(of).mean(dim=0) if self.tokens is None else of[-1]
+        return wide(of[token]).clone()  # products round otherwise where a row lies elsewhere in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,11 +118,8 @@ class Components:
     held: tuple[Held, ...]
     readout: Readout | None
 
-    def read(self, kind: Kind, layer: int, head: int, group: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """What a head reads as its queries and its keys, each [tokens, d_k], as torch follows them back.
-
-        group  the number of heads that share a key head in the attention call, in which keys may be cut for single heads
-        """
+    def read(self, kind: Kind, layer: int, head: int) -> tuple[Tensor, Tensor]:
+        """What a head reads as its queries and its keys, each [tokens, d_k], as torch follows them back."""
         heads = [(one.where or "self", one.number) for one in self.written if one.role == "head"]
         queries, keys = self.reads[heads.index((kind, layer))]
         with torch.enable_grad():

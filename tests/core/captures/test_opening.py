@@ -245,6 +245,23 @@ def changed(file, change):
     return file
 
 
+def test_components_that_earlier_versions_kept_are_left_aside_and_said(file):
+    saved = taken("Llama")
+    saved.save(file)
+
+    def keep(arrays, content):
+        arrays |= {"components.final": torch.ones(1, 2, 8), "components.final.parts": torch.arange(2, dtype=torch.int32)}
+        content["components"] = {"factor": None, "each": [["embedding", "", None, None], ["mlp", "", 0, None]]}
+
+    changed(file, keep)
+    opened = open_capture(file)
+    assert_the_same(opened, saved)
+    assert "also holds what components gave" in " ".join(opened.model.notes)
+    with pytest.raises(InputError, match="Attribution needs the model itself") as error:
+        logit_attribution(opened)
+    assert error.value.field == "model"
+
+
 @pytest.mark.parametrize(
     ("name", "array"),
     [

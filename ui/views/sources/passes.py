@@ -43,8 +43,7 @@ SENTENCE = "The animal didn't cross the street because it was too tired."
 OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
 WRITTEN = 120  # letters that are shown of what a model has written
 RECORDED_ONLY = (
-    "is not here: this file holds one pass of it, which Step by step and Heads can show, and Why if it keeps components. "
-    "Choose a model for this page."
+    "is not here: this file holds one pass of it, which Step by step and Heads can show. Choose a model for this page."
 )
 NAMED = 3  # layers without attention that are named; the others are counted
 

@@ -7,9 +7,7 @@ from core.capturing.sampling import most_probable
 from core.figures.labels import visible
 from core.heads.examples import WIDE
 from core.models.inputs import MAX_PIECES, one_token, word_tokens
-from core.models.recorded import RecordedModel, require_model
 from core.models.tokens import token_texts
-from core.record_pass import BEST
 from ui import state
 from ui.controls.fields import menu, suggested_or_none, text_line
 from ui.requests import AnswerRequest, TextRequest
@@ -21,11 +19,9 @@ MEAN_OF_ALL = "the mean of all tokens"
 def choose_answer(request: TextRequest, capture: Capture) -> AnswerRequest:
     """Show the fields. Raises InputError (field "answer" or "than") for a word of which there is no token."""
     if capture.logits is None:
-        require_model(capture.model, "The cosine with another text")
         like = text_line("Compared with", state.LIKE_TEXT, WIDE, width=340)
         return AnswerRequest(request, None, "mean", like or WIDE)
-    is_recorded = isinstance(capture.model, RecordedModel)  # it reads no words, and knows these tokens only
-    numbers = most_probable(capture.logits, BEST if is_recorded else OFFERED)
+    numbers = most_probable(capture.logits, OFFERED)
     offered = dict(zip(token_texts(capture.model.tokenizer, numbers), numbers, strict=True))
     answer = _token(capture, "Answer", state.ANSWER, offered)
     others = {text: number for text, number in offered.items() if number != answer}

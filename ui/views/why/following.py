@@ -49,10 +49,6 @@ IN_TEXT = 192  # tokens of a long text that are shown as text
 HEIGHT = 290  # pixels of the grid
 LABEL = 24  # pixels of the label above a field
 ANSWER_SHOWS = {"components": "Contributions", "lens": "Logit lens"}
-WITHOUT_MODEL = (
-    "Cuts, the logit lens and what a head passed on from each token need the model itself; this file holds one pass of it. "
-    "Shaded are weights instead."
-)
 SIDES = {"key": "Into the key", "query": "Into the query", "pairs": "Pairs"}
 
 
@@ -119,10 +115,7 @@ def show_path(fields: InputFields) -> None:
         result(path.answer)
     with line:
         at = _choose_stop(path)
-        if not of.text.model.is_recorded:
-            _choose_cuts(path)
-    if of.text.model.is_recorded:
-        st.caption(WITHOUT_MODEL)
+        _choose_cuts(path)
     side = links.field(state.SIDE, Choice(SIDES), _opening_side(path, at), "Side") if at else ""
     view = View(capture, of, path, at, side, text_of(capture, of))
     with finding:
@@ -239,7 +232,7 @@ def _draw(view: View) -> None:
             opening = _opening_side(view.path, view.at)
             menu("Side", state.SIDE, SIDES, opening=opening, look="buttons", label_visibility="collapsed")
             shows = "pairs" if view.side == "pairs" else "components"
-        elif NEXT_TOKENS.is_met(view.capture.model) and not view.of.text.model.is_recorded:
+        elif NEXT_TOKENS.is_met(view.capture.model):
             shows = menu("Shown", state.ANSWER_SHOWS, ANSWER_SHOWS, look="buttons", label_visibility="collapsed")
         {"components": _draw_grid, "lens": _draw_lens, "pairs": _draw_pairs}[shows](view)
     with beside:
@@ -388,7 +381,7 @@ def _draw_bars(view: View) -> None:
     )
     differ = f"{sums}: they differ by {in_rounding_errors(table.rounding)}"
     verdict(table.holds, differ, f"{differ}, more than rounding explains")
-    if view.stop is None and not view.of.text.model.is_recorded:
+    if view.stop is None:
         st.caption("Contributions are direct. Muting a head also counts what later layers make of it:")
         link_to_effects(view.of.text)
 
