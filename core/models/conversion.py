@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
 from transformers import PreTrainedModel
 
 from ..errors import InputError
@@ -80,14 +80,7 @@ def cache_folder() -> Path:
     """The folder of converted models: $HEADLIGHT_CACHE, or `headlight` in the system's folder for caches."""
     if chosen := os.environ.get("HEADLIGHT_CACHE"):
         return Path(chosen).expanduser().absolute()
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "headlight"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "headlight"
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    # A relative XDG_CACHE_HOME is to be ignored (XDG Base Directory Specification, "Basics").
-    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "headlight"
+    return user_cache_path("headlight", appauthor=False)
 
 
 def file_sha256(path: Path) -> str:

@@ -513,26 +513,19 @@ def test_another_dtype_has_a_folder_of_its_own_unless_the_exact_one_is_there(tin
 
 
 @pytest.mark.parametrize(
-    ("platform", "variables", "folder"),
+    ("variables", "folder"),
     [
-        ("linux", {"HEADLIGHT_CACHE": "/a/b"}, "/a/b"),
-        ("darwin", {"HEADLIGHT_CACHE": "~/b"}, "/home/ann/b"),
-        ("linux", {}, "/home/ann/.cache/headlight"),
-        ("linux", {"HEADLIGHT_CACHE": ""}, "/home/ann/.cache/headlight"),
-        ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/headlight"),
-        ("linux", {"XDG_CACHE_HOME": "relative"}, "/home/ann/.cache/headlight"),
-        ("darwin", {"XDG_CACHE_HOME": "/x"}, "/home/ann/Library/Caches/headlight"),
-        ("win32", {"LOCALAPPDATA": "/l"}, "/l/headlight"),
-        ("win32", {}, "/home/ann/AppData/Local/headlight"),
+        ({"HEADLIGHT_CACHE": "/a/b"}, "/a/b"),
+        ({"HEADLIGHT_CACHE": "~/b"}, "/home/ann/b"),
+        ({"HEADLIGHT_CACHE": "", "XDG_CACHE_HOME": "/x"}, "/x/headlight"),
+        ({}, "/home/ann/.cache/headlight"),
     ],
 )
-def test_the_cache_folder(
-    platform: str, variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("HEADLIGHT_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other folders for caches")
+def test_the_cache_folder(variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HEADLIGHT_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", "/home/ann")
-    monkeypatch.setattr(sys, "platform", platform)
     assert cache_folder() == Path(folder)
