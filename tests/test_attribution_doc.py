@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.capturing.components.held_norms import ALLOWED_ROUNDING
+from core.capturing.rounding import OF_SUMS
 
 DOC = (Path(__file__).parent.parent / "docs" / "attribution.md").read_text(encoding="utf-8")
 
@@ -29,5 +29,5 @@ def test_examples_give_what_stands_beside_them(tmp_path):
 def test_limits_are_those_of_the_certificates():
     stated = re.findall(r"^\| (\w+) \|.*\| ([\d.]+) \|$", DOC, re.MULTILINE)
     assert len(stated) == 2
-    limits = {str(dtype).removeprefix("torch."): limit for dtype, limit in ALLOWED_ROUNDING.items()}
+    limits = {str(dtype).removeprefix("torch."): limit for dtype, limit in OF_SUMS.items()}
     assert {name: float(limit) for name, limit in stated} == {name: limits[name] for name, _ in stated}

@@ -23,11 +23,7 @@ from ..attention.trace import AttentionTrace
 from ..models.calls import Call
 from ..units import small_number
 from .calls.rows import permissions
-
-# The largest difference that counts as agreement, in units of rounding, by the dtype of the model. Measured on every head of
-# both offline models: in float32 at most 5.4, and at least 370 if the scale is wrong by one percent. In half precision weights
-# and output are rounded once each, which is 1 unit at most; measured: 0.93.
-ALLOWED_ROUNDING = {"float32": 20.0, "float64": 20.0, "float16": 1.25, "bfloat16": 1.25}
+from .rounding import OF_HEADS
 
 # A bias of at most this much is meant as a mask, but forbids nothing: older code adds -10,000.
 AS_MASK = -5_000.0
@@ -90,7 +86,7 @@ class Certificate:
     @property
     def allowed(self) -> float:
         """The largest `rounding` that counts as agreement."""
-        return ALLOWED_ROUNDING[self.dtype]
+        return OF_HEADS[self.dtype]
 
     @property
     def traced_in(self) -> str:

@@ -22,9 +22,7 @@ from ..models.inputs import replaced_tokens, run
 from ..models.recorded import require_model
 from .capture import Capture
 from .continuing import stream_in, twin_of, with_stream
-
-# The largest difference of the last layer's logits from those of the pass, in units of one rounding error of the largest.
-ALLOWED_ROUNDING = 16
+from .rounding import OF_LOGITS
 
 
 class Tail:
@@ -62,7 +60,7 @@ class Tail:
         is_one_shape = {stream.shape for stream in self.streams} == {(1, *self.streams[0].shape[1:])}
         # Only the layers of a decoder may come after others, those of the encoder.
         is_whole = is_one_shape and (first == 0 or self._model.is_encoder_decoder)
-        if not is_whole or (logits - expected).abs().max() > ALLOWED_ROUNDING * unit:
+        if not is_whole or (logits - expected).abs().max() > OF_LOGITS * unit:
             raise InputError(
                 f"The output of {self._model.name} does not follow from what its layers return, one after another.",
                 field="model",

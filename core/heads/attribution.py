@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from ..capturing.calls.edited_call import edit_of
 from ..capturing.calls.rows import head_permissions
 from ..capturing.capture import Capture
-from ..capturing.components.held_norms import ALLOWED_ROUNDING, rounding_error
 from ..capturing.components.written import Component, Components, Readout
+from ..capturing.rounding import OF_SUMS, rounding_error
 from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.modules import Kind
@@ -350,7 +350,7 @@ def _table(
     size = components.size(gradients) + sum(map(abs, fixed.values()))
     unit = rounding_error(components.dtype) * max(size, np.finfo(np.float64).tiny)
     table.rounding = abs(table.total - table.number) / unit
-    table.holds = table.rounding <= ALLOWED_ROUNDING[components.dtype]
+    table.holds = table.rounding <= OF_SUMS[components.dtype]
     return table
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.capturing.certifying import ALLOWED_ROUNDING, CHECKED, NOT_CHECKED
+from core.capturing.certifying import CHECKED, NOT_CHECKED
+from core.capturing.rounding import OF_HEADS
 from ui.markdown import plain
 
 
@@ -47,8 +48,8 @@ def test_too_large_a_difference_is_red_and_says_how_much_too_large() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_bound_itself_still_agrees_and_anything_above_does_not(dtype: str) -> None:
-    within, _, _ = shown(ALLOWED_ROUNDING[dtype], dtype=dtype)
-    beyond, _, _ = shown(ALLOWED_ROUNDING[dtype] * 1.001, dtype=dtype)
+    within, _, _ = shown(OF_HEADS[dtype], dtype=dtype)
+    beyond, _, _ = shown(OF_HEADS[dtype] * 1.001, dtype=dtype)
     assert within.startswith(":green-badge[")
     assert "Agrees with the model: 1,536 output numbers from its Q, K and V, largest difference 0.25" in within
     assert beyond.startswith(":red-badge[")

@@ -10,11 +10,7 @@ from torch.linalg import vecdot
 
 from ...models.calls import wide
 from ...progress import stop_point
-
-# The largest difference of a held norm from the norm, or of a sum from its number, that counts as agreement, in units of
-# rounding. Measured on every architecture of docs/architectures.md and both offline models, in 20 texts and 200 scores each: at
-# most 4.1 and 3.5; in bfloat16, on both models, 0.7 and 0.4. Leaving out a component of a small BERT makes more than 100.
-ALLOWED_ROUNDING = {torch.float32: 16.0, torch.float64: 16.0, torch.float16: 1.25, torch.bfloat16: 1.25}
+from ..rounding import OF_SUMS, rounding_error
 
 
 class Held:
@@ -40,7 +36,7 @@ class Held:
         self.scale = _quotient(vecdot(own, given), vecdot(own, own))[..., None]
         some_x, some_own, some_scale, some_given = map(_some, (wide(x), own, self.scale, given))
         self.rounding = self._rounding(some_x, some_own * some_scale - some_given, some_scale, y.dtype)
-        self.holds = self.rounding <= ALLOWED_ROUNDING[y.dtype]
+        self.holds = self.rounding <= OF_SUMS[y.dtype]
 
     def _rounding(self, x: Tensor, difference: Tensor, scale: Tensor, dtype: torch.dtype) -> float:
         largest = x.abs().amax(dim=-1, keepdim=True) * scale.abs() * self.gain.abs().max() + self.bias.abs().max()
@@ -52,11 +48,6 @@ class Held:
     def transposed(self, gradient: Tensor) -> Tensor:
         """The gradient of x, from that of y."""
         return (self._about_mean(wide(gradient) * self.gain) * self.scale).to(gradient.dtype)
-
-
-def rounding_error(dtype: torch.dtype) -> float:
-    """Of a model in this format. Many norms compute in float32 even if the model is in float64."""
-    return max(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
 
 
 def _quotient(numbers: Tensor, by: Tensor) -> Tensor:

@@ -28,7 +28,8 @@ from ...models.modules import Kind, asks_the_registry
 from ..calls.head_places import Side
 from ..continuing import is_stream
 from ..finite import NotFiniteError, are_finite
-from .held_norms import Biased, Held, HeldNorm, LinearMap, rounding_error
+from ..rounding import OF_LOGITS, rounding_error
+from .held_norms import Biased, Held, HeldNorm, LinearMap
 from .linearity import Followed, passes_on, steps_to
 from .written import Components, Readout, Role, Written
 
@@ -332,7 +333,7 @@ def _added_biases(gave: Tensor, own: partial[Any]) -> tuple[str, ...]:
     if not biases:
         return ()
     gradients = torch.autograd.grad((gave * direction).sum(), [*biases.values()], retain_graph=True, allow_unused=True)
-    unit = 16 * rounding_error(gave.dtype) * direction.flatten(0, -2).abs().sum(dim=0)
+    unit = OF_LOGITS * rounding_error(gave.dtype) * direction.flatten(0, -2).abs().sum(dim=0)
     found = zip(biases, gradients, strict=True)
     return tuple(name for name, one in found if one is not None and bool(((one - of_sum).abs() <= unit).all()))
 
@@ -383,4 +384,4 @@ def _factor(head_gave: Tensor, logits: Tensor) -> float | None:
     """What logits are the output of the language-model head times; None if they are not."""
     factor = float(logits @ head_gave / (head_gave @ head_gave))
     unit = rounding_error(logits.dtype) * logits.abs().max()
-    return factor if bool((logits - factor * head_gave).abs().max() <= 16 * unit) else None
+    return factor if bool((logits - factor * head_gave).abs().max() <= OF_LOGITS * unit) else None

@@ -24,10 +24,10 @@ from ...models.model import Model
 from ...models.modules import Kind
 from ..calls.edited_call import Cut
 from ..calls.head_places import Path, Side
-from ..components.held_norms import ALLOWED_ROUNDING, rounding_error
 from ..components.running import ComponentPass, Reading
 from ..components.written import Component
 from ..recorder import kinds_of, record
+from ..rounding import OF_SUMS, rounding_error
 
 # What is left of a token's vector is 0 up to so many times the rounding of one sum: a norm would make a whole vector of it.
 SUMMED = 4
@@ -155,7 +155,7 @@ def _subtract(vectors: Tensor, elsewhere: Tensor) -> None:
 
 def _without(stream: Tensor, taken: Tensor) -> Tensor:
     """The difference of both, 0 for tokens of which rounding errors alone are left."""
-    left, rounding = wide(stream) - taken, ALLOWED_ROUNDING[stream.dtype] * rounding_error(stream.dtype)
+    left, rounding = wide(stream) - taken, OF_SUMS[stream.dtype] * rounding_error(stream.dtype)
     largest = torch.maximum(wide(stream).abs(), taken.abs()).amax(dim=-1, keepdim=True)
     is_nothing = left.abs().amax(dim=-1, keepdim=True) <= SUMMED * rounding * largest
     return left.masked_fill(is_nothing, 0).to(stream.dtype)
