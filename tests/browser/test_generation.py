@@ -43,8 +43,8 @@ def test_the_digits_of_a_year_look_at_the_year_that_was_typed(visit):
 
 def test_writing_can_be_stopped_and_gone_on_with(visit):
     app = visit("/generation?model=SmolLM2-135M-Instruct&new=2&text=Once+upon+a+time")
-    app.unfold("How it writes").number(state.NEW_TOKENS, 200)
-    note = app.page.get_by_text("of 200 written. Continue?")
+    app.unfold("How it writes").number(state.NEW_TOKENS, 100)
+    note = app.page.get_by_text("of 100 written. Continue?")
     stop, written = app.button("Stop"), app.page.locator(".token.written")
 
     def stopped() -> int:
@@ -53,7 +53,7 @@ def test_writing_can_be_stopped_and_gone_on_with(visit):
         expect(note).to_be_visible()
         return app.eventually(lambda: int(note.inner_text().split()[0]), lambda count: count == written.count())
 
-    assert 0 < (first := stopped()) < 200
+    assert 0 < (first := stopped()) < 100
     app.click("Continue")
 
     def room_for_progress() -> float:

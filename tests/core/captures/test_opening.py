@@ -250,7 +250,10 @@ def test_components_that_earlier_versions_kept_are_left_aside_and_said(file):
     saved.save(file)
 
     def keep(arrays, content):
-        arrays |= {"components.final": torch.ones(1, 2, 8), "components.final.parts": torch.arange(2, dtype=torch.int32)}
+        arrays |= {
+            "components.final": torch.ones(1, 2, 8),
+            "components.final.parts": torch.arange(2, dtype=torch.int32),
+        }
         content["components"] = {"factor": None, "each": [["embedding", "", None, None], ["mlp", "", 0, None]]}
 
     changed(file, keep)
