@@ -91,6 +91,7 @@ def captured(
 @cached(MEMORY)
 def with_components(request: TextRequest, *, on_progress: OnProgress | None = None) -> Capture:
     """The pass with what each component wrote into the residual stream."""
+    require_model(load(request.model), "Attribution")
     return _read(request, on_progress, components=True)
 
 

@@ -23,6 +23,10 @@ def file(smollm, tmp_path):
     return saved
 
 
+def words(app):
+    return [caption.value for caption in app.caption]
+
+
 def opened(page, file):
     app = AppTest.from_file(f"../../pages/{page}.py")
     for name, value in (("model", str(file)), ("layer", "23"), ("head", "4")):
@@ -35,7 +39,7 @@ def test_a_recorded_pass_is_shown_with_its_text(page, file):
     app = opened(page, file)
     assert not app.exception
     assert not app.error
-    captions = [caption.value for caption in app.caption]
+    captions = words(app)
     assert any(
         TEXT in caption and "To read another text or change a head, load the model itself" in caption
         for caption in captions
@@ -49,6 +53,14 @@ def test_a_page_that_needs_the_model_says_so(page, file):
     app = opened(page, file)
     assert not app.exception
     assert ["this file holds one pass of it" in error.value for error in app.error] == [True]
+
+
+def test_heads_are_not_ranked_by_what_only_the_model_tells(file):
+    app = AppTest.from_file("../../pages/heads.py")
+    app.query_params |= {"model": str(file), "metric": "contribution"}
+    app.run()
+    assert not app.exception
+    assert ["Attribution needs the model itself" in said for said in words(app) if "No direct" in said] == [True]
 
 
 def test_a_damaged_file_is_named_beside_the_model(file):
