@@ -6,8 +6,8 @@ take long also says there how far it is, beside a Stop button (`run`). A result 
 grows, and continues where it was left (`fill`). Work that nobody would stop half-way, such as converting a model, is only
 followed: another thread draws it (`following`).
 
-Heavy work takes its turn (`ui.turns`) as soon as it turns out to be heavy, and keeps it. `fill`
-takes a turn for each piece. Whoever waits reads how many are before, and can give up with Stop.
+Work takes its turn (`ui.turns`) as soon as it turns out to be heavy. `fill` takes a turn for each piece. Whoever waits reads
+how many are before, and can give up with Stop.
 """
 
 from __future__ import annotations

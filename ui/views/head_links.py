@@ -39,8 +39,8 @@ def link_to_what_if(head: HeadRequest, changes: Sequence[str] = (), label: str =
 
 
 def link_to_why(head: HeadRequest, cell: Cell) -> None:
-    """Link to why the head looked from this query to this key; no link without a cell, or where an image was read, or from a
-    recorded pass."""
+    """Link to why the head looked from this query to this key; no link without a cell, where an image was read, or
+    from a recorded pass."""
     if cell is not None and not head.text.reads_both and not head.text.model.is_recorded:
         kind = "" if head.kind == "self" else f"{head.kind} "
         path = f"score {kind}{head.layer}.{head.head}@{cell[0]}>{cell[1]}"

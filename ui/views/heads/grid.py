@@ -184,7 +184,7 @@ def show_strongest(values: Grid, label: str, notes: Mapping[str, Grid] = Mapping
 def contributions_of(of: KindRequest, pass_: Capture, token: int | None = None) -> pd.DataFrame | None:
     """Return the direct contributions to a token's logit, a row a head, as in `core.direct_contributions`.
 
-    None while the work waits for the visitor, and where there are none: the page then says why.
+    None where the work was stopped, and where there are none: the page then says why.
     """
     task, calls = results.contributions.task(of, token), pass_.model.attention_calls or 1
     try:

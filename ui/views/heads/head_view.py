@@ -186,7 +186,7 @@ def _record(real: RealHead, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
 
 
 def _overview(real: RealHead, matrix: ViewMatrix) -> Overview | None:
-    """The whole view; None while its computation waits for the visitor, as for the mean of very many heads."""
+    """The whole view; None where its computation was stopped, as of the mean of very many heads."""
     heads = len(matrix.view.heads)
     task = results.overview.task(real.of_kind, matrix.view, matrix=matrix)
     what = f"Taking the mean of {heads} heads" if heads > 1 else "Drawing the head"

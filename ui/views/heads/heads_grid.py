@@ -63,7 +63,7 @@ class Ranking:
 
 
 def measure(head: AnyHead) -> pd.DataFrame | None:
-    """Return the metrics of every head on this text; None while the computation waits for the visitor."""
+    """Return the metrics of every head on this text; None where the computation was stopped."""
     with st.container():  # keeps its place when there is nothing to show in it
         return run(results.metrics.task(head.of_kind), "Measuring every head", head.grid[0])
 

@@ -44,7 +44,7 @@ class Scene:
     kept: KeptHead | None = None
 
     def changed(self, change: Change, head: Head) -> Scene | None:
-        """The scene with another scale or mask of its head, which no model computed; None while that waits for the visitor."""
+        """The scene with another scale or mask of its head, which no model computed; None where that was stopped."""
         if self.real is None:
             overview = head.overview()
         else:

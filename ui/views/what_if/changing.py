@@ -109,7 +109,7 @@ def _answer(real: RealHead, changed: RealHead, *, predicts: bool) -> None:
 
 
 def _changed(real: RealHead, edits: Edits) -> RealHead | None:
-    """Return the same head in the edited pass; None while the computation waits for the visitor."""
+    """Return the same head in the edited pass; None where the computation was stopped."""
     request = replace(real.request, edits=edits)
     with errors_shown():
         capture = run_pass(request, real.capture.model, near=st.session_state.get(state.CHANGED_BEFORE))

@@ -81,7 +81,7 @@ class TwoHeads:
         return not np.nan_to_num(drawn.matrices["difference"].values).any()
 
     def overview(self) -> Overview | None:
-        """Return None while the computation waits for the visitor."""
+        """Return None where the computation was stopped."""
         task = overview.task(self.first.of, self.second.of, matrix=self.pair)
         return run(task, "Comparing two heads", self.pair.shape[0], unit="query")
 
