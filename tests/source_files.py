@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("app.py", "core", "pages", "ui")
-EVERYTHING = (*PRODUCT, "bench", "check.py", "tests", "training")
-OURS = {"app", "pages", "ui", "core", "tests", "bench", "check", "training"}
+EVERYTHING = (*PRODUCT, "bench", "check.py", "tests", "tools")
+OURS = {"app", "pages", "ui", "core", "tests", "bench", "check", "tools"}
 
 
 def python_files(*places: str) -> list[Path]:

@@ -1,7 +1,4 @@
-"""docs/corpus.md and the files of deploy/ say what the code says: flags, commands, versions.
-
-python -m tests.test_corpus_doc --write     writes the table of flags anew
-"""
+"""docs/corpus.md and the files of deploy/ say what the code says: flags, commands, versions."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -21,38 +17,12 @@ from core.corpus.__main__ import _parser
 from core.corpus.columns import COLUMNS, schema_of
 from tests.source_files import ROOT
 from tests.test_requirements import CORPUS, pins
+from tools.docs import corpus_flags
 
 DOC = ROOT / "docs/corpus.md"
 DEPLOY = ROOT / "deploy"
 SAYING = [ROOT / "README.md", DOC, *sorted(DEPLOY.glob("*.yaml"))]
 RAY = pins(CORPUS.read_text("utf-8"))["ray"]
-_TABLE = re.compile(r"(\| flag \|.*?\n\| --- [^\n]*\n)(?:\|[^\n]*\n)+")
-
-
-def flags() -> list[tuple[str, str, str]]:
-    """(flag, what holds without it, what it is) of `run`, in words."""
-    found = []
-    for action in parser_of_run()._actions:
-        if action.dest != "help":
-            words = (action.help or "").replace(" (default: %(default)s)", "")
-            choices = f": {', '.join(action.choices)}" if action.choices else ""
-            default = ", ".join(action.default) if isinstance(action.default, tuple) else str(action.default)
-            without = "needed" if action.required else "" if action.default is None else default
-            found.append((action.option_strings[0], without, words + choices))
-    return found
-
-
-def parser_of_run() -> ArgumentParser:
-    commands = next(action for action in _parser()._actions if action.dest == "command")
-    return commands.choices["run"]  # type: ignore[index]
-
-
-def table() -> str:
-    return "".join(f"| `{flag}` | {without} | {words} |\n" for flag, without, words in flags())
-
-
-def written(text: str) -> str:
-    return _TABLE.sub(lambda found: found[1] + table(), text)
 
 
 def commands(text: str) -> list[list[str]]:
@@ -67,11 +37,6 @@ def _unquoted(command: str) -> str:
     return command[:-1] if command.count("'") % 2 else command
 
 
-def test_the_table_of_flags_is_that_of_the_code() -> None:
-    text = DOC.read_text("utf-8")
-    assert written(text) == text, "python -m tests.test_corpus_doc --write renews docs/corpus.md"
-
-
 def test_the_columns_of_every_table_are_those_of_the_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \| [^|]*\| ([^|]*) \|$", DOC.read_text("utf-8"), re.M)
     listed = {name: [re.split("[:;]", column)[0] for column in columns.split(", ")] for name, columns in rows}
@@ -79,7 +44,7 @@ def test_the_columns_of_every_table_are_those_of_the_code() -> None:
 
 
 def test_every_flag_that_is_spoken_of_exists() -> None:
-    ours = {flag for flag, _, _ in flags()}
+    ours = {flag.strip("`") for flag, _, _ in corpus_flags()}
     spoken_of = set(re.findall(r"`(--[a-z-]+)", DOC.read_text("utf-8")))
     assert spoken_of - ours <= {"--build-arg"}  # of docker
 
@@ -142,7 +107,3 @@ def test_a_linter_finds_nothing_in_the_image() -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
     found = subprocess.run([hadolint, DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
-
-
-if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
-    DOC.write_text(written(DOC.read_text("utf-8")), "utf-8")

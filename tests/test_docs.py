@@ -1,23 +1,23 @@
-"""Docs and code in step: every module, page, public name and link that one has, the other has.
-
-python -m tests.test_docs --write    renews the table of modules in docs/architecture.md
-"""
+"""Docs and code in step: what one names the other has, and examples give the numbers beside them."""
 
 import ast
 import re
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
 
 import core
 from core.attention.stages import STAGES
+from core.capturing.rounding import OF_SUMS
 from core.heads.metrics import METRICS
+from tests.source_files import ROOT
+from tools.docs import PARTS, document, written
+from ui import settings
 from ui.gallery.views import CARDS
 from ui.lessons import LESSONS
 from ui.views.step_by_step.tour import STOPS
 
-ROOT = Path(__file__).parent.parent
 DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench/README.md"]
 
 
@@ -25,45 +25,14 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def modules() -> list[Path]:
-    """The app's own Python files, packages before what is in them."""
-    found = [path for folder in ("core", "ui", "pages") for path in (ROOT / folder).rglob("*.py")]
-    found = [path.parent if path.name == "__init__.py" else path for path in found]
-    return sorted(path.relative_to(ROOT) for path in found)
-
-
-def first_sentence(path: Path) -> str:
-    """What a module's docstring begins with."""
-    file = ROOT / path / "__init__.py" if path.suffix == "" else ROOT / path
-    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    found = re.match(r"(.+?[.!?])(?:\s|$)", " ".join(docstring.split("\n\n")[0].split()))
-    assert found is not None, f"{path} has no docstring"
-    return found[1]
-
-
-def table() -> str:
-    """The table of modules of docs/architecture.md: a package in bold, and below it what is in it."""
-    rows = ["| module | its one idea |", "| --- | --- |"]
-    for path in modules():
-        name = f"**`{path}/`**" if path.suffix == "" else f"`{path}`"
-        rows.append(f"| {name} | {first_sentence(path).replace('|', chr(92) + '|')} |")
-    return "\n".join(rows)
-
-
-def with_table(document: str) -> str:
-    """The document, which ends with the table of modules, with that table made anew."""
-    return document[: document.index("| module |")] + table() + "\n"
-
-
-def test_architecture_lists_every_module_with_its_docstring():
-    """`python -m tests.test_docs --write` renews the table."""
-    document = read("docs/architecture.md")
-    assert document == with_table(document)
+@pytest.mark.parametrize("name", ["modules", "metrics", "hosting", "corpus"])
+def test_what_is_made_from_the_code_is_up_to_date(name):
+    assert written(name) == PARTS[name][1](), f"python -m tools.docs {name} renews {document(name)}"
 
 
 @pytest.mark.parametrize("name", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md"])
 def test_no_file_is_named_that_is_gone(name):
-    paths = re.findall(r"`((?:bench|core|docs|pages|tests|ui)/[\w/.]+)`", read(name))
+    paths = re.findall(r"`((?:bench|core|docs|pages|tests|tools|ui)/[\w/.]+)`", read(name))
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
@@ -169,6 +138,43 @@ def test_readme_has_the_two_commands():
     assert "check.py" in read(".ci/run")
 
 
-if __name__ == "__main__" and "--write" in sys.argv:
-    path = ROOT / "docs/architecture.md"
-    path.write_text(with_table(path.read_text(encoding="utf-8")), encoding="utf-8")
+def test_every_source_is_listed():
+    listed = read("docs/metrics.md").partition("## Sources")[2]
+    for metric in METRICS:
+        for author, year in re.findall(r"([A-Z]\w+)(?: and \w+| et al\.)? (\d{4})", metric.source):
+            assert re.search(rf"{author}.* {year}", listed), (metric.name, author, year)
+
+
+def test_copies_start_where_the_proxy_looks_for_them_and_with_settings_that_there_are() -> None:
+    text = read("docs/hosting-containers.md")
+    defaults = dict(re.findall(r"\{\$([A-Z]+):(.*?)\}", read("deploy/Caddyfile")))
+    assert set(defaults) == {"SITE", "COPIES"}
+    for variable, default in defaults.items():
+        assert f"| `{variable}` | `{default}` |" in text
+    [ports] = re.findall(r"for port in ([0-9 ]+); do", text)
+    assert [copy.split(":")[1] for copy in defaults["COPIES"].split()] == ports.split()
+    given = re.findall(r"(HEADLIGHT_[A-Z]+)=([^\s`]+)", text[text.index("## Several copies") :])
+    assert len(given) == 2 * 3  # by hand, and by systemd
+    assert set(given[:3]) == set(given[3:])
+    assert settings.read(environment=dict(given)).sessions == 16
+
+
+def test_examples_of_attribution_give_what_stands_beside_them(tmp_path):
+    """A line with a comment is an expression with its value."""
+    lines = [line.partition("  # ") for line in re.findall(r"^    (\S.*)$", read("docs/attribution.md"), re.MULTILINE)]
+    stated = [(code, ast.literal_eval(comment)) for code, _, comment in lines if comment]
+    assert len(stated) == 11
+    script = tmp_path / "examples.py"
+    script.write_text(
+        "\n".join(["found = []", *(f"found += [{code}]" if comment else code for code, _, comment in lines)])
+    )
+    found = runpy.run_path(str(script))["found"]
+    for (code, expected), value in zip(stated, found, strict=True):
+        assert value == pytest.approx(expected, abs=0.006), code
+
+
+def test_limits_of_attribution_are_those_of_the_certificates():
+    stated = re.findall(r"^\| (\w+) \|.*\| ([\d.]+) \|$", read("docs/attribution.md"), re.MULTILINE)
+    assert len(stated) == 2
+    limits = {str(dtype).removeprefix("torch."): limit for dtype, limit in OF_SUMS.items()}
+    assert {name: float(limit) for name, limit in stated} == {name: limits[name] for name, _ in stated}

@@ -1,12 +1,8 @@
-"""Each card of the gallery says what core measures, and shows a picture of it.
-
-`python -m tests.test_gallery --write` paints them.
-"""
+"""Each card of the gallery says what core measures, and shows a picture of it."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,9 +12,9 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import eager_attentions
-from tests.gallery_numbers import MEASURE, Passes
-from tests.gallery_pictures import HEIGHT, PAINT, WIDTH, as_png, painted
 from tests.source_files import ROOT
+from tools.gallery_numbers import MEASURE, Passes
+from tools.gallery_pictures import HEIGHT, PAINT, WIDTH, painted
 from ui import links, state
 from ui.gallery.cards import GROUPS
 from ui.gallery.views import CARDS, PICTURES, Card
@@ -92,7 +88,7 @@ def test_pictures_are_what_core_paints_now(passes):
             stored = np.asarray(file.convert("RGBA"), float)
         now = np.asarray(painted(word, passes), float)
         assert stored.shape == now.shape == (HEIGHT, WIDTH, 4)
-        assert np.abs(stored - now).mean() < 1, f"{word}: `python -m tests.test_gallery --write` paints it anew"
+        assert np.abs(stored - now).mean() < 1, f"{word}: `python -m tools.gallery_pictures` paints it anew"
         assert (PICTURES / f"{word}.png").stat().st_size < 15_000
 
 
@@ -119,9 +115,3 @@ def test_each_sentence_is_one_glance():
     for word, view in CARDS.items():
         assert len(view.sentence.split()) <= 20, word
         assert len(view.claim) <= 24, word
-
-
-if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
-    ran = Passes()
-    for one in CARDS:
-        (PICTURES / f"{one}.png").write_bytes(as_png(painted(one, ran)))

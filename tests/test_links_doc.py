@@ -1,19 +1,16 @@
-"""The table of docs/links.md is what the pages themselves say. `python -m tests.test_links_doc --write` renews it."""
+"""The table of docs/links.md is what the pages themselves say."""
 
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.link_parameters import Found, found_on_every_page, table
 from tests.source_files import python_files, text
+from tools.docs import written
+from tools.links import Found, found_on_every_page, table
 from ui import state
 
-DOC = Path(__file__).parent.parent / "docs" / "links.md"
-BEGIN, END = "<!-- links: begin -->", "<!-- links: end -->"
 SHORT_WORD = r"-?[a-z0-9][a-z0-9._-]{0,19}"
 
 
@@ -23,9 +20,9 @@ def found() -> dict[str, Found]:
 
 
 def test_the_table_is_up_to_date(found):
-    """`python -m tests.test_links_doc --write` renews it.
+    """`python -m tools.docs links` renews it.
     Only running every page in every way finds a field that some choice brings and the document does not know."""
-    assert DOC.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip() == table(found)
+    assert written("links") == table(found)
 
 
 def test_every_value_is_a_short_word(found):
@@ -35,7 +32,7 @@ def test_every_value_is_a_short_word(found):
 
 def test_every_name_in_the_document_is_known_to_links():
     """Those that no field is bound to are named in the text above the table."""
-    listed = set(re.findall(r"^\| `(\w+)` \|", DOC.read_text(encoding="utf-8"), re.MULTILINE))
+    listed = set(re.findall(r"^\| `(\w+)` \|", written("links"), re.MULTILINE))
     assert listed | {state.EDITS, *state.HOW} == state.IN_ADDRESS
 
 
@@ -50,10 +47,3 @@ def test_only_links_reads_and_writes_the_address():
     """Two who write it undo each other's work: Streamlit drops what it has bound itself when the history moves."""
     others = {path.name: text(path) for path in python_files("pages", "ui") if path.name != "links.py"}
     assert [name for name, source in others.items() if "st.query_params" in source or "bind=" in source] == []
-
-
-if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
-    document = DOC.read_text(encoding="utf-8")
-    before, _, rest = document.partition(BEGIN)
-    renewed = table(found_on_every_page())
-    DOC.write_text(f"{before}{BEGIN}\n{renewed}\n{END}{rest.partition(END)[2]}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The tables of docs/what-if.md are what the page shows. `python -m tests.test_what_if_doc --write` measures and writes them.
+"""The tables of docs/what-if.md are what the page shows. `python -m tools.docs paris induction pronoun` renews them.
 
 Measuring all takes half a minute or more; so here what an induction head needs is measured in two of its rows alone.
 """
@@ -6,45 +6,20 @@ Measuring all takes half a minute or more; so here what an induction head needs 
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from core import Edits, load_model
+from core import Edits
 from core.capturing.edits.kinds import EDIT_KINDS
 from core.capturing.edits.lines import VERBS, edits_of
 from core.capturing.losses import pass_with_losses
-from core.heads.examples import (
-    LANGUAGE_MODEL,
-    LENGTH,
-    SEEDS,
-    SENTENCE_MODEL,
-    knows_paris,
-    needs_previous,
-    patch_pronoun,
-)
-from core.heads.probing import probe_heads, random_texts
+from core.heads.examples import LENGTH, SEEDS, knows_paris, patch_pronoun
+from core.heads.probing import random_texts
+from tools.docs import document, example, written
 from ui.views.what_if.worked_examples import EXAMPLES
 
-DOC = Path(__file__).parent.parent / "docs" / "what-if.md"
 CLOSE = 0.011  # another machine rounds differently, and a cell has two or three decimals
-
-
-def section(name: str, found: object) -> str:
-    headings, rows = EXAMPLES[name].table(found)
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join([EXAMPLES[name].words(found), "", *(f"| {' | '.join(cells)} |" for cells in lines)])
-
-
-def marks(name: str) -> tuple[str, str]:
-    return f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
-
-
-def written(name: str) -> str:
-    begin, end = marks(name)
-    return DOC.read_text(encoding="utf-8").partition(begin)[2].partition(end)[0]
 
 
 def assert_same_but_for_rounding(ours: str, theirs: str) -> None:
@@ -56,11 +31,11 @@ def assert_same_but_for_rounding(ours: str, theirs: str) -> None:
 
 
 def test_paris(smollm):
-    assert_same_but_for_rounding(written("paris"), section("paris", knows_paris(smollm)))
+    assert_same_but_for_rounding(written("paris"), example("paris", knows_paris(smollm)))
 
 
 def test_pronoun(minilm):
-    assert_same_but_for_rounding(written("pronoun"), section("pronoun", patch_pronoun(minilm)))
+    assert_same_but_for_rounding(written("pronoun"), example("pronoun", patch_pronoun(minilm)))
 
 
 @pytest.mark.parametrize("row", ["as it is", "16.0 muted"])
@@ -79,29 +54,10 @@ def test_every_text_is_short():
         assert 20 < len(words.split()) < 60, name
 
 
-def write() -> None:
-    language, sentences = load_model(LANGUAGE_MODEL), load_model(SENTENCE_MODEL)
-    found = {
-        "paris": knows_paris(language),
-        "induction": needs_previous(language, probe_heads(language, LENGTH, SEEDS)),
-        "pronoun": patch_pronoun(sentences),
-    }
-    text = DOC.read_text(encoding="utf-8")
-    for name, measured in found.items():
-        begin, end = marks(name)
-        before, _, rest = text.partition(begin)
-        text = f"{before}{begin}{section(name, measured)}{end}{rest.partition(end)[2]}"
-    DOC.write_text(text, encoding="utf-8")
-
-
 def test_every_line_of_the_table_says_the_edits_beside_it():
-    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", DOC.read_text(encoding="utf-8"), flags=re.M)
+    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", document("paris").read_text("utf-8"), flags=re.M)
     verbs = {line.split()[0] for line, _ in rows}
     assert verbs == {*VERBS}
     assert {type(edit) for line, _ in rows for edit in edits_of(line).each} == {*EDIT_KINDS}
     for line, python in rows:
         assert repr(edits_of(line)).replace("'", '"') == f"Edits({python})"
-
-
-if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
-    write()

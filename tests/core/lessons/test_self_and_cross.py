@@ -29,7 +29,7 @@ from core.lessons.self_and_cross import (
     other_keys,
 )
 from tests.core.tiny_models import eager
-from training import dates
+from tools.training import dates
 
 READ, INSTEAD, WRITTEN = "Le chat est sur le tapis.", "Il pleut.", "The cat is on"
 TEXTS = st.lists(st.sampled_from(("le", "chat", "cat", "on", ".")), min_size=1, max_size=6).map(" ".join)

@@ -1,7 +1,7 @@
 """The pictures of the gallery's cards, painted from core's own arrays in the colours of the app.
 
-`python -m tests.test_gallery --write` paints them. They have twice as many pixels as a card
-shows, and are see-through where nothing is drawn, so that they suit a light page and a dark one.
+`python -m tools.gallery_pictures` paints them. They have twice as many pixels as a card shows, and are see-through where
+nothing is drawn, so that they suit a light page and a dark one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from core.heads.attribution import as_grid
 from core.heads.examples import KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
 from core.heads.patching import patch_effects
 from core.lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
-from tests import gallery_numbers
-from tests.gallery_numbers import Passes
+from tools import gallery_numbers
+from tools.gallery_numbers import Passes
 from ui.gallery import views
 
 WIDTH, HEIGHT = 480, 270
@@ -338,25 +338,13 @@ def own_matrices(draw: ImageDraw.ImageDraw, _: Passes) -> None:
         )
 
 
-PAINT: dict[str, Callable[[ImageDraw.ImageDraw, Passes], None]] = {
-    painter.__name__: painter
-    for painter in (
-        *(
-            pronoun,
-            induction,
-            previous,
-            sink,
-            paris,
-            why,
-            circuit,
-            generation,
-            date,
-            patching,
-            two_sentences,
-            two_heads,
-            unscaled,
-            grouped,
-        ),
-        *(rotary, entropy, saturation, leak, order, in_blocks, gradients, costs, crossing, own_matrices),
-    )
-}
+PAINTERS = (
+    *(pronoun, induction, previous, sink, paris, why, circuit, generation, date, patching, two_sentences, two_heads),
+    *(unscaled, grouped, rotary, entropy, saturation, leak, order, in_blocks, gradients, costs, crossing, own_matrices),
+)
+PAINT: dict[str, Callable[[ImageDraw.ImageDraw, Passes], None]] = {painter.__name__: painter for painter in PAINTERS}
+
+if __name__ == "__main__":
+    ran = Passes()
+    for one in views.CARDS:
+        (views.PICTURES / f"{one}.png").write_bytes(as_png(painted(one, ran)))

@@ -14,9 +14,9 @@ import torch
 from core import Model, capture, load_model
 from core.models.tokens import token_texts
 from core.models.words import word_starts, word_texts
-from training.__main__ import OUT, held_out_dates
-from training.dates import DIGITS, HELD_OUT, KNOWN, Written, draw, split
-from training.measuring import alignment, right
+from tools.training.__main__ import OUT, held_out_dates
+from tools.training.dates import DIGITS, HELD_OUT, KNOWN, Written, draw, split
+from tools.training.measuring import alignment, right
 from ui.views.sources.heads import opening_head
 
 CARD = (OUT / "README.md").read_text(encoding="utf-8")

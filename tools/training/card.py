@@ -61,13 +61,13 @@ A small encoder-decoder that turns written dates into ISO dates, by characters: 
 
 ## Training
 
-`python -m training --seed {run.seed} --steps {len(run.losses)}` in the repository makes it anew: {len(run.losses):,} steps of {BATCH} dates, AdamW with a
+`python -m tools.training --seed {run.seed} --steps {len(run.losses)}` in the repository makes it anew: {len(run.losses):,} steps of {BATCH} dates, AdamW with a
 learning rate of {LEARNING_RATE} at most, next-character cross-entropy and nothing else: no loss told the attention where to look.
 It took {run.minutes:.0f} minutes on a machine of two cores, of which torch was given {torch.get_num_threads()} and others had their share.
 Mean loss of the first 100 steps {np.mean(run.losses[:100]):.4f}, of the last 100 {np.mean(run.losses[-100:]):.5f}.
 PyTorch {torch.__version__.partition("+")[0]}, transformers {transformers.__version__}, Python {platform.python_version()}.
 
-**Data.** `training/dates.py` writes dates: all {len(training) + len(held_out):,} days from {FIRST} to {LAST} (forms with two-digit years: 1969 to 2068) in
+**Data.** `tools/training/dates.py` writes dates: all {len(training) + len(held_out):,} days from {FIRST} to {LAST} (forms with two-digit years: 1969 to 2068) in
 {len(KNOWN)} forms, in capitals or none (4 in 10), with a stray blank or comma now and then, weekdays always right. They are drawn anew
 for every step. **Split.** {len(held_out):,} of the days, chosen with the seed {SPLIT_SEED}, are seen in no form; {len(HELD_OUT)} forms are never seen.
 

@@ -7,10 +7,10 @@ from itertools import islice
 
 import torch
 
-from training.batches import BATCH, batches
-from training.dates import split
-from training.learning import train
-from training.network import make_tokenizer
+from tools.training.batches import BATCH, batches
+from tools.training.dates import split
+from tools.training.learning import train
+from tools.training.network import make_tokenizer
 
 
 def test_a_held_out_date_is_never_learned_from() -> None:

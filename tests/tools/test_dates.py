@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from training.dates import DIGITS, HELD_OUT, KNOWN, Written, draw, split, write
+from tools.training.dates import DIGITS, HELD_OUT, KNOWN, Written, draw, split, write
 
 ORDINALS = [
     *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),

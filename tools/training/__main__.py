@@ -1,7 +1,7 @@
 """Train the encoder-decoder that turns written dates into ISO dates, and write it with its model card.
 
-python -m training                        into core/models/written_dates, 10 to 30 minutes on two cores
-python -m training --out DIR --steps 300  a shorter one, elsewhere
+python -m tools.training                        into core/models/written_dates, 10 to 30 minutes on two cores
+python -m tools.training --out DIR --steps 300  a shorter one, elsewhere
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .dates import HELD_OUT, KNOWN, Written, draw, split
 from .learning import train
 from .measuring import alignment, right
 
-OUT = Path(__file__).resolve().parent.parent / "core/models/written_dates"
+OUT = Path(__file__).resolve().parent.parent.parent / "core/models/written_dates"
 STEPS = 2_500
 A_FORM = 250  # held-out dates in each form
 MEASURED_SEED = 1
