@@ -32,7 +32,7 @@ from core.corpus.example import documentation
 from core.corpus.passages import counter, cut
 from core.corpus.settings import RunSettings
 from core.corpus.tally import Tally
-from core.corpus.texts import Passage, Place
+from core.corpus.texts import Location, Passage
 from core.corpus.workers import heads_of, take
 from core.models.inputs import all_inputs
 from core.models.inputs import run as plain_pass
@@ -47,7 +47,7 @@ def throughput() -> None:
     for name, passages in ((ENCODER, 2 * SHARD), (DECODER, SHARD)):
         model = load_model(name)
         count = counter(model)
-        texts = (Passage(Place("documentation", row), 0, text) for row, text in enumerate(documentation(), start=1))
+        texts = (Passage(Location("documentation", row), 0, text) for row, text in enumerate(documentation(), start=1))
         found = (passage for text in texts for passage in cut(text, count, 128) if isinstance(passage, Passage))
         settings = RunSettings()
         heads = heads_of(settings, model)

@@ -16,7 +16,7 @@ from core.attention import masks, matrix_files, sources
 from core.capturing.edits import lines as edit_lines
 from core.capturing.edits.edits import Edits
 from core.corpus import passages
-from core.corpus.texts import Passage, Place
+from core.corpus.texts import Location, Passage
 from core.errors import InputError
 from core.exporting import drawings, exhibit
 from core.exporting.pictures import GROUNDS, portrait
@@ -79,7 +79,7 @@ def _talk(text: str) -> bytes:
 
 
 def _passages(text: str) -> None:
-    list(passages.cut(Passage(Place("a.txt", 1), 0, text), lambda piece: len(piece.split()) + 2, 128))
+    list(passages.cut(Passage(Location("a.txt", 1), 0, text), lambda piece: len(piece.split()) + 2, 128))
 
 
 PARSERS = {

@@ -55,7 +55,7 @@ def _heads(text: str) -> list[tuple[int, int]]:
         return [(int(layer), int(head)) for layer, _, head in (name.partition(".") for name in text.split(","))]
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} are no heads; write layer.head with commas between: 0.3,5.1"
+            f"{text!r} does not name heads; write layer.head with commas between: 0.3,5.1"
         ) from None
 
 

@@ -123,13 +123,13 @@ def same_for_all(name: str, table: pd.DataFrame, keys: Sequence[str], heads: set
     combinations = len(table[[*keys]].drop_duplicates()) if keys else 1
     is_repeated = table.duplicated(["layer", "head", *keys]).any()
     if len(table) != len(heads) * combinations or is_repeated or not there <= heads:
-        raise Unfit(f"{name}.parquet has not the same rows for every head")
+        raise Unfit(f"{name}.parquet does not have the same rows for every head")
 
 
 def _check_shares(classes: pd.DataFrame, distances: pd.DataFrame, about: About) -> None:
     """Raise Unfit unless all classes of tokens and ranges of distance are there, and the shares of a query sum to at most 1."""
     if len(classes) != about.wanted * len(CLASSES) ** 2:
-        raise Unfit("classes.parquet has not every class of tokens")
+        raise Unfit("classes.parquet lacks a class of tokens")
     if not np.array_equal(np.unique(distances[["first", "last"]], axis=0), distance_ranges(about.passage_tokens)):
         raise Unfit("distances.parquet has other ranges than a run has")
     for table, keys in ((classes, ["layer", "head", "query_class"]), (distances, ["layer", "head"])):
@@ -146,7 +146,7 @@ def _check_queries(tables: dict[str, pd.DataFrame], rows: dict[str, HeadRows], a
     drawn = min(about.sample, about.tokens)
     counts = {head: sum(groups.values()) for head, groups in rows["sample"].items()}
     if counts != (dict.fromkeys(heads, drawn) if drawn else {}):
-        raise Unfit(f"sample.parquet has not {drawn:,} queries of every head")
+        raise Unfit(f"sample.parquet does not have {drawn:,} queries of every head")
     if lacking := set(tables["metrics"]["metric"]).intersection(NAMES).difference(tables["sample"].columns):
         raise Unfit(f"sample.parquet has no column {', '.join(sorted(lacking))}")
 

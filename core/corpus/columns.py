@@ -27,7 +27,7 @@ SLACK = 0.05  # by how much of its range a number may lie outside, as it does wh
 
 
 class Unfit(ValueError):
-    """A file does not hold what a run has in it. The message goes on after "cannot be read: "."""
+    """A file does not hold what a run does. The message follows after "cannot be read: "."""
 
 
 @dataclass(frozen=True)

@@ -90,11 +90,11 @@ class RunFolder:
         finally:
             with suppress(OSError):
                 if lock.is_locked:
-                    file.unlink()  # before it is let go: whoever opened it meanwhile sees that it is none
+                    file.unlink()  # before the lock is released: whoever opened the file meanwhile sees that it is gone
             lock.release()
 
     def begin(self, job: str, bytes_needed: int) -> None:
-        """Write job.json. Raises InputError (field "out") where another run has been begun, or there is no room."""
+        """Write job.json. Raises InputError (field "out") where another run has begun, or there is no room."""
         with self.in_words():
             if not self._has(JOB):
                 parts.put(job.encode(), self.system, f"{self.path}/{JOB}")

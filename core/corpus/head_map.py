@@ -50,7 +50,7 @@ class HeadMap:
         heads = table.to_pandas().sort_values(["layer", "head"], ignore_index=True)
         heads["alike"] = [row.tolist() for row in heads["alike"]]
         if heads["alike"].map(len).nunique() > 1 or any(row in others for row, others in heads["alike"].items()):
-            raise Unfit(f"{MAP}.parquet has not as many heads like it for every head")
+            raise Unfit(f"{MAP}.parquet does not list as many similar heads for every head")
         try:
             written = json.loads(metadata.get(MAP_METADATA, b""))
             clusters, numbers = written["clusters"], (written["trustworthiness"], written.get("silhouette"))

@@ -307,8 +307,7 @@ class ListedRun:
 def open_run(folder: str | Path) -> Run:
     """Open a finished run, after checking everything but the rows that are only read on demand.
 
-    Raises InputError (field "run") for a folder that is not there, is no run, is not finished, was written in another format,
-    or whose files do not hold what a run does.
+    Raises InputError (field "run") where there is no finished run, or one in another format, or where files are damaged.
     """
     folder = Path(folder)
     about = _about(folder)
@@ -328,7 +327,7 @@ def runs_in(folder: str | Path) -> list[ListedRun]:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # without permission to look: opening it says so
+    except OSError:  # no permission to look: opening it says so
         return True
 
 
@@ -349,7 +348,7 @@ def _about(folder: Path) -> About:
         missing = [file_of(name) for name in NEEDED if not (folder / file_of(name)).is_file()]
         if len(missing) == len(NEEDED):
             raise _refusal(
-                f"{folder.name!r} is no finished run: it has no metrics.parquet. `python -m core.corpus run` makes one."
+                f"{folder.name!r} is not a finished run: it has no metrics.parquet. `python -m core.corpus run` makes one."
             )
         if missing:
             raise _refusal(
@@ -363,7 +362,7 @@ def _about(folder: Path) -> About:
             raise Unfit("it mixes files of several runs")
         is_known = about.kind in get_args(Kind) and about.passage_tokens > 0
         if not is_known or not 1 <= about.wanted <= MOST_HEADS or not 1 <= about.layers * about.heads <= MOST_HEADS:
-            raise Unfit("its files say of it what is so of no run")
+            raise Unfit("its files say what cannot be true of a run")
         for name, schema in schemas.items():
             columns_of(name, schema, about)
     return about

@@ -25,7 +25,7 @@ from .relations import Relations
 from .settings import RunSettings
 from .sums import ExactSum
 from .tally import COUNTS, SUMS, ModelHeads, Tally
-from .texts import Passage, Place, Problem, Relation
+from .texts import Location, Passage, Problem, Relation
 
 ENDING = ".npz"
 
@@ -79,7 +79,7 @@ def _opened(system: fs.FileSystem, folder: str, name: str) -> Iterator[Mapping[s
         with system.open_input_file(f"{folder}/{name}") as file, np.load(file, allow_pickle=False) as arrays:
             yield arrays
     except (EOFError, KeyError, ValueError, BadZipFile) as error:  # a machine whose power fails may leave half a file
-        raise ValueError(f"{name} is no tally: {error}") from error
+        raise ValueError(f"{name} is not a tally: {error}") from error
 
 
 def names_in(system: fs.FileSystem, folder: str) -> list[str]:
@@ -151,9 +151,9 @@ def read_passage(written: dict[str, Any]) -> Passage:
     """A passage from the JSON form of `dataclasses.asdict`."""
     words = tuple((start, end) for start, end in written["words"])
     relations = tuple(Relation(**relation) for relation in written["relations"])
-    return Passage(Place(**written["place"]), written["start"], written["text"], words, relations)
+    return Passage(Location(**written["place"]), written["start"], written["text"], words, relations)
 
 
 def read_problem(written: dict[str, Any]) -> Problem:
     """A problem from the JSON form of `dataclasses.asdict`."""
-    return Problem(Place(**written["place"]), written["why"])
+    return Problem(Location(**written["place"]), written["why"])

@@ -27,8 +27,8 @@ from pyarrow.parquet import ParquetFile
 from ..errors import InputError, first_line
 from ..models.texts import half_of_a_pair
 from .settings import RunSettings
-from .texts import Passage, Place, Problem, Relation
-from .walking import MOST_CHARACTERS, Pattern, files_below
+from .texts import Location, Passage, Problem, Relation
+from .walking import MOST_CHARACTERS, Glob, files_below
 
 MAX_CHARACTERS = 64_000_000  # of one text; a longer one has to be split
 LONGEST_LINE = 4 * MAX_CHARACTERS  # the number of bytes that such a text may have
@@ -71,7 +71,7 @@ def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: 
     try:
         system, root = open_folder(folder)
         info = system.get_file_info(root)
-        inside = _below(system, root, Pattern(pattern), on_progress) if info.type == fs.FileType.Directory else {}
+        inside = _below(system, root, Glob(pattern), on_progress) if info.type == fs.FileType.Directory else {}
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{folder!r} cannot be read: {first_line(error)}.", field="data") from error
     if info.type == fs.FileType.NotFound:
@@ -79,7 +79,7 @@ def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: 
     if info.type != fs.FileType.Directory:
         folder, _, name = folder.replace("\\", "/").rpartition("/")
         if _format(name) is None:
-            raise InputError(f"{name!r} is of no format that can be read. {_FORMATS}", field="data")
+            raise InputError(f"{name!r} is in a format that cannot be read. {_FORMATS}", field="data")
         return Files(folder or ".", (name,), (info.size or 0,))
     known = sorted(name for name in inside if _format(name) is not None)
     if not known:
@@ -96,7 +96,9 @@ def require_address(address: str, field: str) -> None:
     if not address:
         raise InputError("Nothing is named here. Give a path, or an address such as s3://bucket/folder.", field=field)
     if half_of_a_pair(address) is not None or "\0" in address:
-        raise InputError(f"{address!r} is no name: it is not UTF-8, or has a NUL in it. Give another.", field=field)
+        raise InputError(
+            f"{address!r} cannot be a name: it is not UTF-8, or has a NUL in it. Give another.", field=field
+        )
 
 
 def _split(data: str) -> tuple[str, str]:
@@ -108,7 +110,7 @@ def _split(data: str) -> tuple[str, str]:
 
 
 def _below(
-    system: fs.FileSystem, root: str, pattern: Pattern, on_progress: Callable[[int], None]
+    system: fs.FileSystem, root: str, pattern: Glob, on_progress: Callable[[int], None]
 ) -> dict[str, Callable[[], int]]:
     """The files below a folder that match a pattern: name -> a function that gives its size in bytes."""
     if isinstance(system, fs.LocalFileSystem):
@@ -164,7 +166,7 @@ def read_texts(folder: str, name: str, settings: RunSettings) -> Iterator[Passag
     try:
         system, root = open_folder(folder)
         for row, text in READERS[_format(name) or ""](system, f"{root}/{name}", settings):
-            place = Place(name, row)
+            place = Location(name, row)
             if isinstance(text, _Fault):
                 yield Problem(place, text.why)
             elif isinstance(text, tuple):
@@ -175,10 +177,10 @@ def read_texts(folder: str, name: str, settings: RunSettings) -> Iterator[Passag
     except (OSError, ValueError, EOFError, pa.ArrowException, csv.Error) as error:
         after = f" after row {row:,}" if row else ""
         why = first_line(error).replace(f"{folder.rstrip('/')}/", "")  # errors of the system name the whole path
-        yield Problem(Place(name, 0), f"The file cannot be read{after}: {why}.")
+        yield Problem(Location(name, 0), f"The file cannot be read{after}: {why}.")
 
 
-def _checked(place: Place, text: str) -> Passage | Problem:
+def _checked(place: Location, text: str) -> Passage | Problem:
     if len(text) > MAX_CHARACTERS:
         return Problem(place, _too_long(f"{len(text):,}", MAX_CHARACTERS).why)
     if (half := half_of_a_pair(text)) is not None:
@@ -236,7 +238,7 @@ def _endless(number: int, length: int) -> _Fault:
 
 
 def _decoded(number: int, line: bytes) -> str | _Fault:
-    return _attempt(f"Line {number:,} is no UTF-8", line.decode)
+    return _attempt(f"Line {number:,} is not UTF-8", line.decode)
 
 
 def _plain(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:
@@ -283,14 +285,14 @@ def _json_lines(system: fs.FileSystem, path: str, settings: RunSettings) -> Iter
         if isinstance(line, _Fault):
             yield row, line
         elif line.strip():
-            yield row, _text_in(_attempt("The line is no JSON", json.loads, line), settings.column)
+            yield row, _text_in(_attempt("The line is not JSON", json.loads, line), settings.column)
 
 
 def _text_in(record: object, column: str) -> str | _Fault:
     if isinstance(record, _Fault):
         return record
     if not isinstance(record, dict):
-        return _Fault(f"The line is no JSON object but {type(record).__name__}.")
+        return _Fault(f"The line is not a JSON object but {type(record).__name__}.")
     return _text(record[column], column) if column in record else _Fault(_no_column(column, list(record)))
 
 
@@ -323,7 +325,7 @@ def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Ro
         except csv.Error as error:
             if lines.is_over:
                 raise
-            text = _Fault(f"The record is no CSV: {first_line(error)}.")
+            text = _Fault(f"The record is not CSV: {first_line(error)}.")
         yield row, lines.fault or text
 
 
@@ -371,7 +373,7 @@ def _parquet(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterato
         batches = file.iter_batches(batch_size=256, columns=[column])
         values = (value for batch in batches for value in batch.column(0))
         for row, value in enumerate(values, start=1):
-            yield row, _text(_attempt("The text is no UTF-8", value.as_py), column)
+            yield row, _text(_attempt("The text is not UTF-8", value.as_py), column)
 
 
 # --- CoNLL-U
@@ -381,7 +383,7 @@ def _conllu(system: fs.FileSystem, path: str, _settings: RunSettings) -> Iterato
     """https://universaldependencies.org/format.html: a word a line, ten columns, sentences parted by empty lines."""
     for row, block in enumerate(_paragraphs(_lines(system, path), LONGEST_SENTENCE), start=1):
         is_text = isinstance(block, str)
-        yield row, _attempt("The sentence is no CoNLL-U", _sentence, block) if is_text else block
+        yield row, _attempt("The sentence is not CoNLL-U", _sentence, block) if is_text else block
 
 
 def _sentence(block: str) -> Annotated:

@@ -340,7 +340,7 @@ def _connect(address: str | None, pool: Pool) -> None:
 
 
 def _require_answer(address: str) -> None:
-    """Raise OSError where nobody listens at host:port, ValueError for what is no address.
+    """Raise OSError where nobody listens at host:port, ValueError for anything else.
 
     Ray itself would ask again and again for minutes.
     """
@@ -348,7 +348,7 @@ def _require_answer(address: str) -> None:
         return
     found = re.fullmatch(r"(?:ray://)?(\[.*\]|[^:/]+):(\d{1,5})", address)
     if found is None:
-        raise ValueError('this is no address; write "auto", host:port or ray://host:port')
+        raise ValueError('this is not an address; write "auto", host:port or ray://host:port')
     socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=10).close()
 
 

@@ -12,7 +12,7 @@ By = Literal["document", "paragraph", "line"]  # what one text is in a file of p
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where a text stands: its file and row. Rows count from 1 (lines of text and JSONL, records of CSV, rows of Parquet,
     sentences of CoNLL-U, paragraphs); 0 is the file as a whole."""
 
@@ -37,7 +37,7 @@ class Passage:
     words, relations  of an annotated text: (start, end) of each word in characters, and how they depend on each other
     """
 
-    place: Place
+    place: Location
     start: int
     text: str
     words: tuple[tuple[int, int], ...] = ()
@@ -53,7 +53,7 @@ class Passage:
 class Problem:
     """A text that could not be read or measured, and why, as `shown`: it may quote what somebody else has written."""
 
-    place: Place
+    place: Location
     why: str
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ TOLD = 10_000  # entries between two calls of `on_progress`
 State = frozenset[int]
 
 
-class Pattern:
+class Glob:
     """Names with / between folders: * is anything within a name, ? a character, ** as a whole part any number of folders."""
 
     def __init__(self, pattern: str) -> None:
@@ -67,7 +67,7 @@ class _Entry(NamedTuple):
     at: State
 
 
-def files_below(folder: str, pattern: Pattern, on_progress: Callable[[int], None]) -> dict[str, str]:
+def files_below(folder: str, pattern: Glob, on_progress: Callable[[int], None]) -> dict[str, str]:
     """The files that a pattern matches: name -> real path.
 
     Links are followed, and each file is listed once: under its name without links where it has one, so that a link that is
@@ -89,7 +89,7 @@ def files_below(folder: str, pattern: Pattern, on_progress: Callable[[int], None
 class _Walk:
     """A walk through folders. names: by real path; links: those that have not been followed yet"""
 
-    def __init__(self, pattern: Pattern, on_progress: Callable[[int], None]) -> None:
+    def __init__(self, pattern: Glob, on_progress: Callable[[int], None]) -> None:
         self.names: dict[str, str] = {}
         self.links: list[_Entry] = []
         self._pattern, self._on_progress = pattern, on_progress

@@ -13,7 +13,7 @@ from core import Edits, attention_weights, capture, generate, load_model, logit_
 from core.capturing.losses import pass_with_losses
 from core.corpus.settings import RunSettings
 from core.corpus.tally import Tally
-from core.corpus.texts import Passage, Place
+from core.corpus.texts import Location, Passage
 from core.corpus.workers import heads_of, measure
 from core.errors import InputError
 from core.heads.effects import head_effects
@@ -110,7 +110,7 @@ def test_weights_alone_a_corpus_and_an_image_with_a_text():
     settings = RunSettings(passage_tokens=16)
     tally = Tally(settings, heads_of(settings, model))
     measure(
-        [Passage(Place("a.txt", row), 0, text) for row, text in enumerate(("5 7 3", "5 9 3", "4 4 8"))], model, tally
+        [Passage(Location("a.txt", row), 0, text) for row, text in enumerate(("5 7 3", "5 9 3", "4 4 8"))], model, tally
     )
     assert [problem.place.row for problem in tally.problems] == [1]
     assert "gives NaN or infinity, first in embeddings.word_embeddings" in tally.problems[0].why

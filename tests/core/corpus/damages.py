@@ -72,14 +72,8 @@ def damages(folder: Path, other: Path) -> dict[str, Damage]:
         for what, value in ODD.items():
             found[f"metadata, {field}: {what}"] = partial(_say, names, METADATA, {field: value})
         found[f"metadata, {field}: missing"] = partial(_say, names, METADATA, {field: ...})
-    for field, value in {
-        "layers": 10**9,
-        "heads": 10**9,
-        "wanted": 1,
-        "format": 99,
-        "kind": "none",
-        "unread": 0,
-    }.items():
+    wrong = {"heads": 10**9, "wanted": 1, "format": 99, "kind": "none", "unread": 0}
+    for field, value in (*wrong.items(), ("layers", 1), ("layers", 10**9)):
         found[f"metadata, {field}: {value}"] = partial(_say, names, METADATA, {field: value})
     for field in ("clusters", "trustworthiness"):
         for what, value in ODD.items():

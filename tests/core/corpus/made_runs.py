@@ -17,7 +17,7 @@ from core.corpus.opened import open_run
 from core.corpus.settings import RunSettings
 from core.corpus.storing import tables, write
 from core.corpus.tally import ModelHeads, Tally
-from core.corpus.texts import Passage, Place, Problem, Relation
+from core.corpus.texts import Location, Passage, Problem, Relation
 from core.models.tokens import token_texts
 
 FILE = "sentences <b>.txt"
@@ -39,7 +39,7 @@ def made_run(
 ) -> Path:
     """The folder, with a run over these sentences in it; heads: those that are looked at, all where none is named."""
     read = capture if model.captures else attention_weights
-    passages = [Passage(Place(FILE, row), 0, text) for row, text in enumerate(sentences, 1)]
+    passages = [Passage(Location(FILE, row), 0, text) for row, text in enumerate(sentences, 1)]
     if len(passages) > 1 and model.captures:
         one = passages[1]
         passages[1] = Passage(one.place, 0, one.text, WORDS, RELATIONS)
@@ -50,7 +50,7 @@ def made_run(
     tally = Tally(settings, ModelHeads(taken[0].kinds[0], heads or every, *shape, model.revision))
     for passage, one in zip(passages, taken, strict=True):
         tally.add(passage, one)
-    tally.note([Problem(Place("broken.txt", 3), "This is no UTF-8.")])
+    tally.note([Problem(Location("broken.txt", 3), "This is not UTF-8.")])
     about = About.of(
         tally,
         model,

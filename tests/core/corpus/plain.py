@@ -20,7 +20,7 @@ from core import capture
 from core.capturing.weights_only import attention_weights
 from core.corpus.settings import RunSettings
 from core.corpus.tally import ModelHeads, Tally
-from core.corpus.texts import Passage, Place
+from core.corpus.texts import Location, Passage
 from tests.core.tiny_models import eager
 
 WORDS = ["the", "cat", "saw", "dog", "barks", "and", "old", "tree", "house", "river", "moon", "walk"]
@@ -50,7 +50,7 @@ def passages(count: int, longest: int = 24) -> list[Passage]:
             else chance.choice(MARKS + NUMBERS)
             for _ in range(chance.randint(1, longest))
         ]
-        found.append(Passage(Place(f"{row % 3}.txt", row), 7 * row, " ".join(units)))
+        found.append(Passage(Location(f"{row % 3}.txt", row), 7 * row, " ".join(units)))
     return found
 
 

@@ -73,7 +73,7 @@ def test_a_part_that_is_broken_inside_is_named(place, tmp_path):
     content = bytearray(bad.read_bytes())
     content[len(content) // 2] ^= 1
     bad.write_bytes(content)
-    with pytest.raises(InputError, match=rf"{bad.name} is no tally.*can be deleted"), place.in_words():
+    with pytest.raises(InputError, match=rf"{bad.name} is not a tally.*can be deleted"), place.in_words():
         parts.load(place.system, place.parts, bad.name)
 
 

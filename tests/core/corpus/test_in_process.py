@@ -21,7 +21,7 @@ from core.progress import stopped_by
 from tests.core.corpus.plain import passages, reader
 from tests.core.tiny_models import tiny
 
-TEXT = "\n".join(passage.text for passage in passages(200))
+TEXT = "\n".join(passage.text for passage in passages(60))
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +33,18 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def begin(folder, tmp_path):
+@pytest.fixture(scope="module")
+def begin(folder):
     """Begins a run over a text into a folder of that name."""
-    (tmp_path / "text.txt").write_text(TEXT)
+    (folder / "text.txt").write_text(TEXT)
     model = load_model(str(folder))
-    return lambda name, most=10**6: InProcessRun(model, tmp_path / "text.txt", tmp_path / name, most)
+    return lambda name, most=10**6: InProcessRun(model, folder / "text.txt", folder / name, most)
+
+
+@pytest.fixture(scope="module")
+def alone(begin):
+    """The tables of a run that nobody stops or shares."""
+    return finish(begin("alone"))
 
 
 def finish(run):
@@ -61,15 +67,15 @@ def test_it_tells_how_far_it_is_and_ends_with_a_run_that_opens(begin):
     assert (opened.about.tokens, opened.about.passages, opened.about.data) == (run.tokens, run.total, "text.txt")
 
 
-def test_whoever_shares_it_measures_each_passage_once(begin):
-    alone, shared = finish(begin("alone")), begin("shared")
+def test_whoever_shares_it_measures_each_passage_once(begin, alone):
+    shared = begin("shared")
     with ThreadPoolExecutor(4) as threads:
         results = list(threads.map(lambda _: finish(shared), range(4)))
     assert results[-1] == alone
 
 
-def test_after_an_error_half_way_nothing_is_counted_twice(begin, monkeypatch):
-    alone, run, take, taken = finish(begin("alone")), begin("run"), workers.take, []
+def test_after_an_error_half_way_nothing_is_counted_twice(begin, alone, monkeypatch):
+    run, take, taken = begin("fails"), workers.take, []
 
     def fails_once(*given):
         taken.append(given)
@@ -83,11 +89,11 @@ def test_after_an_error_half_way_nothing_is_counted_twice(begin, monkeypatch):
     assert finish(run) == alone
 
 
-def test_a_run_that_is_ended_in_a_passage_goes_on_with_it(begin):
+def test_a_run_that_is_ended_in_a_passage_goes_on_with_it(begin, alone):
     class Ended(BaseException):
         pass
 
-    alone, run, left, done = finish(begin("alone")), begin("run"), 0, []
+    run, left, done = begin("ended"), 0, []
 
     def check(_):
         nonlocal left
@@ -137,7 +143,7 @@ def test_it_computes_with_one_thread_and_leaves_the_others_theirs(begin, monkeyp
 
     monkeypatch.setattr(in_process, "measure", noting)
     try:
-        begin("run").go_on()
+        begin("threads").go_on()
         assert told == {"here": 1, "there": 3}
         assert torch.get_num_threads() == 3
     finally:

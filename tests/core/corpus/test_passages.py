@@ -11,11 +11,11 @@ from transformers import PreTrainedTokenizerFast
 
 from core import InputError, load_model
 from core.corpus.passages import CLASSES, classes_of, counter, cut, faults_of_a_text
-from core.corpus.texts import Passage, Place, Problem
+from core.corpus.texts import Location, Passage, Problem
 from tests.core.corpus.plain import reader
 from tests.core.tiny_models import tiny
 
-PLACE = Place("a.txt", 3)
+PLACE = Location("a.txt", 3)
 
 
 def pieces(text, most, count):
@@ -92,10 +92,10 @@ def test_a_sentence_with_words_stays_whole():
 
 def test_an_id_follows_from_the_place_alone():
     """Known ones: a run that goes on has to find what an earlier one has written."""
-    assert Passage(Place("a.txt", 1), 0, "x").id == Passage(Place("a.txt", 1), 0, "y").id == 10460467806572053165
+    assert Passage(Location("a.txt", 1), 0, "x").id == Passage(Location("a.txt", 1), 0, "y").id == 10460467806572053165
     places = {(name, row, start) for name in ("a", "a1", "b") for row in range(30) for start in range(30)}
-    assert len({Passage(Place(name, row), start, "").id for name, row, start in places}) == len(places)
-    assert Passage(Place("a1", 1), 1, "").id != Passage(Place("a", 11), 1, "").id
+    assert len({Passage(Location(name, row), start, "").id for name, row, start in places}) == len(places)
+    assert Passage(Location("a1", 1), 1, "").id != Passage(Location("a", 11), 1, "").id
 
 
 def test_classes_of_tokens(minilm, smollm):

@@ -7,7 +7,7 @@ import pytest
 
 from core import InputError, load_model
 from core.corpus.relations import DIRECTIONS, FARTHEST, Relations, tokens_of_words
-from core.corpus.texts import Passage, Place, Relation
+from core.corpus.texts import Location, Passage, Relation
 from tests.core.corpus.plain import empty_tally, queries_of, reader, settings_of, tallied
 from tests.core.tiny_models import tiny
 
@@ -19,7 +19,7 @@ def annotated(row, words, relations):
         spans.append((len(text), len(text) + len(word)))
         text += word + " "
     return Passage(
-        Place("a.conllu", row), 0, text.rstrip(), tuple(spans), tuple(Relation(*relation) for relation in relations)
+        Location("a.conllu", row), 0, text.rstrip(), tuple(spans), tuple(Relation(*relation) for relation in relations)
     )
 
 
@@ -125,7 +125,7 @@ def test_words_without_tokens_and_words_that_are_their_own_head_are_left_out(ber
 
 
 def test_without_annotations_there_is_no_row(bert):
-    assert tallied(bert, [Passage(Place("a", 1), 0, "cat")], settings_of(bert)).relations.table().empty
+    assert tallied(bert, [Passage(Location("a", 1), 0, "cat")], settings_of(bert)).relations.table().empty
 
 
 def test_a_blank_before_a_word_belongs_to_its_token(smollm):

@@ -41,17 +41,18 @@ def test_settings_come_back_from_their_json_form():
     assert all(value != getattr(OTHER, name) for name, value in asdict(RunSettings()).items())
 
 
-@pytest.mark.parametrize("name", asdict(OTHER))
-def test_a_stopped_run_does_not_go_on_with_any_other_setting(name, tmp_path):
-    """Both values are named; measured metrics are a setting like the others."""
+@pytest.mark.parametrize("name", [*asdict(OTHER), "model", "revision", "folder", "versions", "corpus"])
+def test_a_stopped_run_does_not_go_on_with_anything_else(name, tmp_path):
+    """Both values are named; measured metrics are a setting like the others, and other weights are another revision."""
     begun, folder = job("model", RunSettings()), RunFolder.of(str(tmp_path / "run"))
     folder.begin(begun, 0)
     folder.begin(begun, 0)
-    changed = job("model", replace(RunSettings(), **{name: getattr(OTHER, name)}))
+    there = json.loads(begun)
+    here = asdict(OTHER).get(name, "another")
     with pytest.raises(InputError) as refused:
-        folder.begin(changed, 0)
-    there, here = (json.loads(one)[name] for one in (begun, changed))
-    assert f"another run has been begun, with {name} {there} (here {here}). Go on" in str(refused.value)
+        folder.begin(json.dumps(there | {name: here}, sort_keys=True, indent=1), 0)
+    here = json.loads(json.dumps(here))
+    assert f"another run has been begun, with {name} {there[name]} (here {here}). Go on" in str(refused.value)
 
 
 def test_a_run_that_another_version_has_begun_is_refused_in_words(tmp_path):

@@ -16,7 +16,7 @@ from core.corpus.settings import distance_ranges
 from core.corpus.storing import tables, write
 from core.corpus.sums import mean_and_spread
 from core.corpus.tally import BINS
-from core.corpus.texts import Passage, Place, Problem, Relation
+from core.corpus.texts import Location, Passage, Problem, Relation
 from core.heads.metrics import NAMES
 from tests.core.corpus.plain import empty_tally, passages, reader, settings_of, tallied
 from tests.core.tiny_models import tiny
@@ -63,9 +63,9 @@ def store(tally, folder):
 def tally():
     model = load_model(tiny("BERT"), tokenizer=reader())
     found = tallied(model, passages(8), settings_of(model))
-    annotated = Passage(Place("a.conllu", 1), 0, "the old cat", ((0, 3), (4, 7), (8, 11)), (Relation(0, 2, "det"),))
+    annotated = Passage(Location("a.conllu", 1), 0, "the old cat", ((0, 3), (4, 7), (8, 11)), (Relation(0, 2, "det"),))
     found.merge(tallied(model, [annotated], found.settings))
-    found.note([Problem(Place("b.txt", 3), "No.")])
+    found.note([Problem(Location("b.txt", 3), "No.")])
     return found
 
 
@@ -144,7 +144,7 @@ def test_relations_passages_and_problems(tally, read):
     assert len(relations) == 8 * 2
     assert set(relations.direction) == {"to the head", "to the dependent"}
     assert relations[["layer", "head"]].drop_duplicates().to_numpy().tolist() == [[*h] for h in tally.heads.measured]
-    passage = Passage(Place("a.conllu", 1), 0, "the old cat")
+    passage = Passage(Location("a.conllu", 1), 0, "the old cat")
     (row,) = [row for row in read["passages"].to_pylist() if row["passage"] == passage.id]
     assert row == {
         "passage": passage.id,

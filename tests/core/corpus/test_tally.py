@@ -13,7 +13,7 @@ from core.corpus.settings import RunSettings, distance_ranges
 from core.corpus.storing import tables, write
 from core.corpus.sums import mean_and_spread
 from core.corpus.tally import BINS, LISTED, SUMS, first_of
-from core.corpus.texts import Place, Problem
+from core.corpus.texts import Location, Problem
 from core.heads.metrics import METRICS, NAMES
 from tests.core.corpus.plain import empty_tally, passages, queries_of, reader, settings_of, take, tallied
 from tests.core.corpus.test_storing import about
@@ -198,7 +198,7 @@ def test_the_same_to_the_last_bit_in_any_parts_and_order(bert, tmp_path):
             tallies.append(empty_tally(settings))
             for passage, one in given[part::parts]:
                 tallies[-1].add(passage, one)
-            tallies[-1].note([Problem(Place("bad.txt", part), "No.")])
+            tallies[-1].note([Problem(Location("bad.txt", part), "No.")])
         while len(tallies) > 1:  # two at random, until one is left
             chance.shuffle(tallies)
             tallies[-2].merge(tallies.pop())
@@ -283,11 +283,11 @@ def test_all_problems_are_counted_and_some_are_listed():
     settings = RunSettings(heads=((0, 0),), passage_tokens=8)
     one, other = empty_tally(settings), empty_tally(settings)
     for row in reversed(range(LISTED)):
-        (one if row % 2 else other).note([Problem(Place("a", row), "No.")])
-        (other if row % 2 else one).note([Problem(Place("b", row), "No.")])
+        (one if row % 2 else other).note([Problem(Location("a", row), "No.")])
+        (other if row % 2 else one).note([Problem(Location("b", row), "No.")])
     one.merge(other)
     assert one.problem_count == 2 * LISTED
-    assert [problem.place for problem in one.problems] == [Place("a", row) for row in range(LISTED)]
+    assert [problem.place for problem in one.problems] == [Location("a", row) for row in range(LISTED)]
 
 
 def test_only_passages_that_are_shown_are_kept(bert):
@@ -315,7 +315,7 @@ def test_a_real_model(minilm):
 
 def test_of_many_problems_the_first_are_listed_and_all_are_counted(bert):
     """However they come: whoever counts them need not hold more than are listed."""
-    every = [Problem(Place("a.txt", row), "No.") for row in range(1, 3 * LISTED)]
+    every = [Problem(Location("a.txt", row), "No.") for row in range(1, 3 * LISTED)]
     whole, parts = empty_tally(settings_of(bert)), empty_tally(settings_of(bert))
     whole.note(every)
     held, count = [], 0
