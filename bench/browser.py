@@ -28,12 +28,12 @@ from urllib.parse import urlencode
 
 import psutil
 import torch
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-from check import find_browser
+from bench.measuring import chromium, load_average, quartiles
 from core import capture, load_model
 from core.corpus.opened import runs_in
-from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
+from tests.browser.driver import App, Server
 from tests.browser.test_gallery import shown
 from tests.source_files import ROOT
 from tests.test_gallery import disagreement
@@ -293,8 +293,8 @@ def measure_changing(browser: Browser, server: Server) -> None:
             ratios = [seconds / plain for seconds, plain in zip(times, passes, strict=True)][1:]
             beyond = statistics.median(seconds - plain for seconds, plain in zip(times[1:], passes[1:], strict=True))
             print(
-                f"{tokens:>5,} tokens, a head muted from layer {lowest} on, to the {what}: {in_quartiles(times[1:])} s, "
-                f"{in_quartiles(ratios)} passes, {beyond:.2f} s beyond a pass",
+                f"{tokens:>5,} tokens, a head muted from layer {lowest} on, to the {what}: {quartiles(times[1:], 2)} s, "
+                f"{quartiles(ratios, 2)} passes, {beyond:.2f} s beyond a pass",
                 flush=True,
             )
         app.page.context.close()
@@ -303,12 +303,6 @@ def measure_changing(browser: Browser, server: Server) -> None:
 def lengths(*otherwise: int) -> Sequence[int]:
     """The numbers of tokens that the command names, or these."""
     return tuple(map(int, sys.argv[2:])) or otherwise
-
-
-def in_quartiles(numbers: Sequence[float]) -> str:
-    """The median and both quartiles."""
-    low, middle, high = statistics.quantiles(numbers, n=4)
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 def opening(browser: Browser, address: str, scope: str) -> tuple[float, float]:
@@ -440,10 +434,8 @@ MEASURES = {
 
 
 def main() -> None:
-    print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
     only = sys.argv[1] if len(sys.argv) > 1 else None
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=list(BROWSER_ARGUMENTS))
+    with load_average(), chromium() as browser:
         if only is None:
             measure_start(browser)
         if only in (None, "first"):
@@ -454,8 +446,6 @@ def main() -> None:
                 if only in (None, name):
                     measure(browser, server)
             server.stop()
-        browser.close()
-    print(f"load average at the end {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import ctypes
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -25,6 +24,7 @@ import pandas as pd
 import torch
 import transformers
 
+from bench.measuring import quartiles, resident, seconds
 from core.capturing.capture import Capture, capture
 from core.heads.metrics import head_metrics
 from core.models.loading import load_model
@@ -100,15 +100,6 @@ def token_ids(length: int) -> torch.Tensor:
 # --- what they cost
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """How long `run` takes, without the time to free what it returns."""
-    start = time.perf_counter()
-    kept = run()
-    elapsed = time.perf_counter() - start
-    del kept
-    return elapsed
-
-
 def interleaved(passes: dict[str, Pass], ids: torch.Tensor, rounds: int) -> dict[str, np.ndarray]:
     """Seconds of each pass: [rounds]. One more round comes first and is dropped."""
     taken: dict[str, list[float]] = {name: [] for name in passes}
@@ -144,12 +135,6 @@ def extra_memory(name: str, length: int, threads: int) -> int:
     return peak - before
 
 
-def resident(which: str) -> int:
-    """VmRSS (now) or VmHWM (at its peak) of this process, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{which}:"))
-
-
 def in_fresh_process(name: str, length: int, threads: int) -> int:
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(extra_memory, name, length, threads).result()
@@ -167,11 +152,6 @@ def prepare(threads: int) -> None:
 
 
 # --- the table
-
-
-def quartiles(values: np.ndarray, digits: int) -> str:
-    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-    return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def length_rows(length: int, times: dict[str, np.ndarray], memory: dict[str, int]) -> list[str]:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +27,7 @@ import psutil
 import pyarrow.parquet as pq
 import torch
 
+from bench.measuring import resident
 from core import load_model
 from core.corpus.example import documentation
 from core.corpus.passages import counter, cut
@@ -87,7 +88,8 @@ def scaling() -> None:
                 began = ended = 0.0
                 while driver.poll() is None:
                     for worker in workers_of(driver):
-                        peaks[worker.pid] = max(peaks.get(worker.pid, 0), peak_of(worker))
+                        with suppress(OSError):  # it has just ended
+                            peaks[worker.pid] = max(peaks.get(worker.pid, 0), resident("VmHWM", worker.pid))
                     if not began and list(out.glob("parts/*.npz")):
                         began = time.monotonic()
                     ended = time.monotonic()
@@ -193,15 +195,6 @@ def workers_of(driver: subprocess.Popen) -> list[psutil.Process]:
         return [process for process in below if process.cmdline()[:1] and process.cmdline()[0].startswith(WORKER)]
     except psutil.Error:
         return []
-
-
-def peak_of(process: psutil.Process) -> int:
-    """The most memory that it has ever had, in bytes; 0 where it has just ended."""
-    try:
-        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def contents(run: Path) -> dict[str, str]:

@@ -13,7 +13,8 @@ import argparse
 import numpy as np
 import torch
 
-from bench.capture import MODEL, seconds, token_ids
+from bench.capture import MODEL, token_ids
+from bench.measuring import quartiles, seconds
 from core.capturing.capture import capture
 from core.heads.effects import head_effects
 from core.models.loading import load_model
@@ -36,11 +37,8 @@ def main() -> None:
         for _ in range(options.rounds):
             passes.append(np.median([seconds(lambda ids=ids: capture(model, input_ids=ids)) for _ in range(5)]))
             effects.append(seconds(lambda ids=ids: head_effects(model, input_ids=ids)))
-        lower, middle, upper = np.quantile(np.array(effects) / passes, [0.25, 0.5, 0.75])
-        print(
-            f"{length:6} {np.median(passes):8.3f} s {np.median(effects):16.2f} s {middle:11.1f} ({lower:.1f} to {upper:.1f})",
-            flush=True,
-        )
+        multiple = quartiles(np.array(effects) / passes, 1)
+        print(f"{length:6} {np.median(passes):8.3f} s {np.median(effects):16.2f} s       {multiple}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,14 @@ from collections.abc import Callable
 from urllib.parse import urlencode
 
 import torch
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from bench.browser import SCREEN, Traffic, walk
-from check import find_browser
+from bench.measuring import chromium
 from core import Model, load_model
 from core.capturing.generation.generating import Generating
 from core.models.inputs import all_inputs
-from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
+from tests.browser.driver import App, Server
 
 MODEL = "SmolLM2-135M-Instruct"
 ROUNDS, NEW = 7, 20
@@ -81,8 +81,7 @@ def main(wanted: str) -> None:
             writing(tokens)
     if wanted in ("", "stepping"):
         server = Server().wait()
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=find_browser(), args=BROWSER_ARGUMENTS)
+        with chromium() as browser:
             for tokens in (16, 1_024):
                 stepping(browser, server, tokens)
         server.stop()

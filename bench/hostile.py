@@ -35,17 +35,16 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import psutil
-from playwright.sync_api import sync_playwright
 from websockets.exceptions import WebSocketException
 
 from bench.bystander import Bystander
+from bench.measuring import chromium
 from bench.sessions import Left, Visitor, key_of
-from check import find_browser
 from core import load_model
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import all_inputs, chat_ids
 from core.models.words import token_classes, word_starts
-from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
+from tests.browser.driver import App, Server
 from tests.core.corpus.damages import damages
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
 from tests.core.corpus.plain import reader
@@ -76,7 +75,7 @@ MORE = {
 }
 
 
-class Tally:
+class Outcomes:
     """What was tried and what broke.
 
     seconds  of processor time for one try, or None
@@ -140,53 +139,53 @@ async def pages(server: Server) -> dict[str, str]:
         return {page.page_name: page.url_pathname for page in visitor.pages if page.page_name != "Atlas"}
 
 
-async def try_texts(server: Server, tally: Tally) -> None:
+async def try_texts(server: Server, outcomes: Outcomes) -> None:
     for page in (await pages(server)).values():
         for query in MORE.get(page, ({},)):
             async with visiting(server, page, query) as visitor:
                 keys = text_fields(visitor)
-            await type_texts(server, tally, page, query, keys)
+            await type_texts(server, outcomes, page, query, keys)
             print(f"    /{page} {query}: {', '.join(keys)}", flush=True)
 
 
-async def type_texts(server: Server, tally: Tally, page: str, query: dict[str, str], keys: list[str]) -> None:
+async def type_texts(server: Server, outcomes: Outcomes, page: str, query: dict[str, str], keys: list[str]) -> None:
     """Every text into each of these fields of a page, as far as the page still has it."""
     async with visiting(server, page, query) as visitor:
         for key in keys:
             for name, nasty in TEXTS.items():
                 if key in text_fields(visitor):
-                    await tally.run("texts", f"/{page}, {key}, {name}", visitor, visitor.change(key, nasty))
+                    await outcomes.run("texts", f"/{page}, {key}, {name}", visitor, visitor.change(key, nasty))
 
 
 def text_fields(visitor: Visitor) -> list[str]:
     return [key_of(field.id) for kind in TEXT_FIELDS for field in visitor.on_page(kind)]
 
 
-async def try_addresses(server: Server, tally: Tally) -> None:
+async def try_addresses(server: Server, outcomes: Outcomes) -> None:
     by_title = await pages(server)
     for page in by_title.values():
-        await follow_addresses(server, tally, page)
+        await follow_addresses(server, outcomes, page)
         print(f"    /{page}: every value under all names", flush=True)
     for at, (key, titles) in enumerate(NAMES):
         for title in by_title.keys() & {title.strip() for title in titles.split(",")}:
             for turn in range(3):  # of sixteen values three for each name, others for the next
                 name = list(VALUES)[(3 * at + turn) % len(VALUES)]
                 twice = f"{key}={VALUES[name]}&{key}={VALUES[name]}"
-                await _follow(server, tally, by_title[title], f"{key}={name}", f"{twice}&{state.SOURCE}=real")
+                await _follow(server, outcomes, by_title[title], f"{key}={name}", f"{twice}&{state.SOURCE}=real")
 
 
-async def follow_addresses(server: Server, tally: Tally, page: str) -> None:
+async def follow_addresses(server: Server, outcomes: Outcomes, page: str) -> None:
     """Every bad value under all names at once."""
     for name, value in VALUES.items():
-        await _follow(server, tally, page, f"all={name}", "&".join(f"{key}={value[:2000]}" for key, _ in NAMES))
+        await _follow(server, outcomes, page, f"all={name}", "&".join(f"{key}={value[:2000]}" for key, _ in NAMES))
 
 
-async def _follow(server: Server, tally: Tally, page: str, name: str, query: str) -> None:
+async def _follow(server: Server, outcomes: Outcomes, page: str, name: str, query: str) -> None:
     async with Visitor(server.address) as visitor:
-        await tally.run("addresses", f"/{page}?{name}", visitor, visitor.open(page, query))
+        await outcomes.run("addresses", f"/{page}?{name}", visitor, visitor.open(page, query))
 
 
-async def try_files(server: Server, tally: Tally) -> None:
+async def try_files(server: Server, outcomes: Outcomes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sees, reads = Path(folder, "sees"), Path(folder, "reads")
         tiny("ViT").save_pretrained(sees)
@@ -201,45 +200,49 @@ async def try_files(server: Server, tally: Tally) -> None:
                 for name, content in files().items():
                     async with visiting(server, page, query) as visitor:
                         given = visitor.upload(key, f"{name}{ending}", content)
-                        await tally.run("files", f"/{page}, {key}, {name}", visitor, given)
+                        await outcomes.run("files", f"/{page}, {key}, {name}", visitor, given)
                 print(f"    /{page}, {key}: every file as {ending}", flush=True)
         for name, lying in write_lying_models(reads, Path(folder)).items():
             async with visiting(server, "step_by_step", {state.TEXT: "5 6"}) as visitor:
-                await tally.run("models", name, visitor, visitor.change(state.MODEL, str(lying)))
+                await outcomes.run("models", name, visitor, visitor.change(state.MODEL, str(lying)))
 
 
 # --- ten thousand characters
 
 
-async def try_long(server: Server, tally: Tally) -> None:
+async def try_long(server: Server, outcomes: Outcomes) -> None:
     texts = cycle(long_texts())
     for page in (await pages(server)).values():
         for query in MORE.get(page, ({},)):
-            await long_fields(server, tally, page, query, texts)
+            await long_fields(server, outcomes, page, query, texts)
         print(f"    /{page}: every field and every upload", flush=True)
-    await long_addresses(server, tally, texts)
+    await long_addresses(server, outcomes, texts)
     print("    every name of an address", flush=True)
-    await long_changes(server, tally)
+    await long_changes(server, outcomes)
     print("    changes of a what-if", flush=True)
-    await long_headers(server, tally)
+    await long_headers(server, outcomes)
     print(f"    {', '.join(HEADERS)}", flush=True)
 
 
-async def long_fields(server: Server, tally: Tally, page: str, query: dict[str, str], texts: Iterator[str]) -> None:
+async def long_fields(
+    server: Server, outcomes: Outcomes, page: str, query: dict[str, str], texts: Iterator[str]
+) -> None:
     async with visiting(server, page, query) as visitor:
         uploads = [(key_of(field.id), field.type[0]) for field in visitor.on_page("file_uploader")]
         for key in text_fields(visitor):
             for long in islice(texts, EACH):
                 if key in text_fields(visitor):
-                    await tally.run("long texts", f"/{page}, {key}, {_named(long)}", visitor, visitor.change(key, long))
+                    await outcomes.run(
+                        "long texts", f"/{page}, {key}, {_named(long)}", visitor, visitor.change(key, long)
+                    )
     for key, ending in uploads:
         for long in islice(texts, EACH):
             async with visiting(server, page, query) as visitor:
                 given = visitor.upload(key, f"long{ending}", long.encode())
-                await tally.run("long files", f"/{page}, {key}, {_named(long)}", visitor, given)
+                await outcomes.run("long files", f"/{page}, {key}, {_named(long)}", visitor, given)
 
 
-async def long_addresses(server: Server, tally: Tally, texts: Iterator[str]) -> None:
+async def long_addresses(server: Server, outcomes: Outcomes, texts: Iterator[str]) -> None:
     by_title = await pages(server)
     for key, titles in NAMES:
         for title in by_title.keys() & {title.strip() for title in titles.split(",")}:
@@ -247,29 +250,29 @@ async def long_addresses(server: Server, tally: Tally, texts: Iterator[str]) -> 
             query = urlencode({key: long, state.SOURCE: "real"})
             async with Visitor(server.address) as visitor:
                 act = visitor.open(by_title[title], query)
-                await tally.run("long addresses", f"/{by_title[title]}?{key}={_named(long)}", visitor, act)
+                await outcomes.run("long addresses", f"/{by_title[title]}?{key}={_named(long)}", visitor, act)
 
 
-async def long_changes(server: Server, tally: Tally) -> None:
+async def long_changes(server: Server, outcomes: Outcomes) -> None:
     """Every beginning of a change with some texts; and as many lines as a page takes."""
     for beginning in EDITS:
         for long in islice(long_texts(beginning), 0, None, 9):
             for lines in ([long], [f"{long}{number}" for number in range(MAX_LINES)]):
                 async with Visitor(server.address) as visitor:
                     act = visitor.open("what_if", urlencode({"edit": lines}, doseq=True))
-                    await tally.run("long changes", f"{len(lines)} times {_named(long)}", visitor, act)
+                    await outcomes.run("long changes", f"{len(lines)} times {_named(long)}", visitor, act)
 
 
-async def long_headers(server: Server, tally: Tally) -> None:
+async def long_headers(server: Server, outcomes: Outcomes) -> None:
     """Sent as they are, and refused or answered by the server before any page is asked."""
     for header in HEADERS:
         for long in long_texts(*{"Cookie": ("", "_streamlit_xsrf=2|"), "Range": ("", "bytes=")}.get(header, ("",))):
             value = quote(long, safe=" !\"#$&'()*+,-./:;<=>?@[]^_`{|}~")
-            tally.tried["long headers"] += 1
-            begun = tally.processor_time()
+            outcomes.tried["long headers"] += 1
+            begun = outcomes.processor_time()
             if not await asyncio.to_thread(_sent, server.port, header, value):
-                tally.broken.append(f"{header}: {_named(long)}: no answer")
-            tally.spent("long headers", f"{header}: {_named(long)}", tally.processor_time() - begun)
+                outcomes.broken.append(f"{header}: {_named(long)}: no answer")
+            outcomes.spent("long headers", f"{header}: {_named(long)}", outcomes.processor_time() - begun)
 
 
 def _sent(port: int, header: str, value: str) -> bool:
@@ -321,7 +324,7 @@ def _parsers_of_models() -> dict[str, Parser]:
     return found
 
 
-async def try_runs(server: Server, tally: Tally) -> None:
+async def try_runs(server: Server, outcomes: Outcomes) -> None:
     """Each damaged run beside a whole one, with what the page shows first, and with what reads other files."""
     looks = f"&{state.KEPT}=spread&{state.HEADS_AS}=map&{state.LOOKS_BY}=relation"
     runs = Path(os.environ[CORPORA])
@@ -332,7 +335,7 @@ async def try_runs(server: Server, tally: Tally) -> None:
             chosen = f"{state.RUN}=run{number}&{state.LAYER}=1&{state.HEAD}=3&{state.METRIC}=previous"
             for query in (chosen, chosen + looks):
                 async with Visitor(server.address) as visitor:
-                    await tally.run("runs", f"{name}, {query}", visitor, visitor.open("corpus", query))
+                    await outcomes.run("runs", f"{name}, {query}", visitor, visitor.open("corpus", query))
             shutil.rmtree(runs / f"run{number}")
 
 
@@ -343,10 +346,9 @@ def make_run(folder: Path, sentences: tuple[str, ...] = SENTENCES) -> Path:
     return folder
 
 
-def try_browser(server: Server, tally: Tally) -> None:
+def try_browser(server: Server, outcomes: Outcomes) -> None:
     fields = asyncio.run(_text_fields(server))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=list(BROWSER_ARGUMENTS))
+    with chromium() as browser:
         for page, keys in fields.items():
             for name in MARKUP:
                 query = "&".join(f"{key}={_quoted(TEXTS[name])}" for key in keys)
@@ -354,14 +356,13 @@ def try_browser(server: Server, tally: Tally) -> None:
                 app = App(context, server).open(f"/{page}?{state.SOURCE}=real&{query}")
                 app.page.mouse.move(600, 400)  # what is shown when pointing at something is markup too
                 app.page.wait_for_timeout(300)
-                tally.tried["in a browser"] += 1
+                outcomes.tried["in a browser"] += 1
                 where = f"/{page}, {name}"
-                tally.broken += [f"{where}: {problem[:200]}" for problem in app.problems]
+                outcomes.broken += [f"{where}: {problem[:200]}" for problem in app.problems]
                 if app.page.evaluate(f"window.{RAN}"):
-                    tally.broken.append(f"{where}: a script ran")
+                    outcomes.broken.append(f"{where}: a script ran")
                 context.close()
             print(f"    /{page}: {', '.join(keys)}", flush=True)
-        browser.close()
 
 
 async def _text_fields(server: Server) -> dict[str, list[str]]:
@@ -379,7 +380,7 @@ def _quoted(value: str) -> str:
 
 def main() -> None:
     only = sys.argv[1] if len(sys.argv) > 1 else None
-    ways: dict[str, Callable[[Server, Tally], Any]] = {
+    ways: dict[str, Callable[[Server, Outcomes], Any]] = {
         "texts": try_texts,
         "addresses": try_addresses,
         "files": try_files,
@@ -398,19 +399,19 @@ def main() -> None:
         try_parsers()
 
 
-def with_a_server(name: str, way: Callable[[Server, Tally], Any]) -> None:
+def with_a_server(name: str, way: Callable[[Server, Outcomes], Any]) -> None:
     """One way to break a server of its own, and what it did to somebody else on it."""
     print(f"{name}:", flush=True)
     is_long = name == "long"
     if is_long:
         os.environ.setdefault(*TOKENS)
     server = Server().wait()
-    tally, bystander = Tally(server.process_id, SERVER_SECONDS if is_long else None), Bystander(server.address)
+    outcomes, bystander = Outcomes(server.process_id, SERVER_SECONDS if is_long else None), Bystander(server.address)
     try:
         with bystander:
-            asyncio.run(way(server, tally)) if asyncio.iscoroutinefunction(way) else way(server, tally)
+            asyncio.run(way(server, outcomes)) if asyncio.iscoroutinefunction(way) else way(server, outcomes)
     finally:
-        tally.report(server.log())
+        outcomes.report(server.log())
         print(bystander.waits, flush=True)
         server.stop()
 

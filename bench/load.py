@@ -15,22 +15,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
-import re
 import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 import psutil
 import torch
 from numpy.typing import NDArray
 
+from bench.measuring import load_average, resident
 from bench.sessions import Answer, Left, Visitor
 from core import AttentionTrace, capture, load_model
 from core.models.catalogue import CATALOGUE
@@ -246,13 +244,6 @@ def report(title: str, sessions: list[list[Change]]) -> None:
         print(f"    {troubles.count(trouble)} × {trouble[:200]}")
 
 
-def peak_memory(process: int) -> float:
-    """GB that a process has held at most."""
-    found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024 / 1e9
-
-
 def pss(process: int) -> float:
     """GB that a process holds now; what several processes share is divided among them."""
     return psutil.Process(process).memory_full_info().pss / 1e9
@@ -265,12 +256,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--copies", type=int, default=1, help="of the app; several are behind Caddy")
     given = parser.parse_args()
-    print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}", flush=True)
     alone, texts = min(1.0, given.minutes / 3), [long_text(number) for number in range(given.long)]
     found: dict[str, list[list[Change]]] = {}
-    with running(given.copies) as (site, copies):
+    with load_average(), running(given.copies) as (site, copies):
         asyncio.run(warm(copies))
-        before = [peak_memory(copy.process_id) for copy in copies]
+        before = [resident("VmHWM", copy.process_id) for copy in copies]
         first = LIGHT if texts else 1
         found[f"{first} alone"] = asyncio.run(visitors(site.address, first, alone))
         if texts:
@@ -280,15 +270,14 @@ def main() -> None:
         else:
             found[f"{given.sessions} together"] = asyncio.run(visitors(site.address, given.sessions, given.minutes))
         memory = [
-            f"{was:.2f} GB before, {peak_memory(copy.process_id):.2f} GB in the end, {pss(copy.process_id):.2f} GB now"
-            f" ({copy.sessions} sessions)"
+            f"{was / 1e9:.2f} GB before, {resident('VmHWM', copy.process_id) / 1e9:.2f} GB in the end, "
+            f"{pss(copy.process_id):.2f} GB now ({copy.sessions} sessions)"
             for copy, was in zip(copies, before, strict=True)
         ]
         tracebacks = sum(copy.log().count("Traceback") for copy in copies)
     for title, sessions in found.items():
         report(title, sessions)
     print(f"memory at the peak: {'; '.join(memory)}; {tracebacks} tracebacks in the log")
-    print(f"load average at the end {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -200,10 +200,9 @@ def _in_a_page(body: str) -> str:
 
 def show(name: str, file: str, folder: str) -> None:
     """Open a page; print the seconds to the first picture and to another head."""
-    from playwright.sync_api import Route, sync_playwright
+    from playwright.sync_api import Route
 
-    from check import find_browser
-    from tests.browser.driver import BROWSER_ARGUMENTS
+    from bench.measuring import chromium
 
     viewer = VIEWERS[name]
 
@@ -216,8 +215,7 @@ def show(name: str, file: str, folder: str) -> None:
         else:
             route.abort()
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=BROWSER_ARGUMENTS)
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.route("**", answer)
         page.add_init_script(FIRST.replace("DRAWN", viewer.drawn))
@@ -237,7 +235,6 @@ def show(name: str, file: str, folder: str) -> None:
                 else:
                     chooses.click()
         print(*times)
-        browser.close()
 
 
 if __name__ == "__main__":

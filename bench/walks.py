@@ -19,11 +19,11 @@ from collections import Counter
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Error, sync_playwright
+from playwright.sync_api import Error
 
-from check import find_browser
+from bench.measuring import chromium
 from tests.browser.addresses import drawn_by
-from tests.browser.driver import BROWSER_ARGUMENTS, STILL, App, Server, difference
+from tests.browser.driver import STILL, App, Server, difference
 from ui import state
 
 SMOLLM = "model=SmolLM2-135M-Instruct"
@@ -50,7 +50,7 @@ PATIENCE = 20.0  # seconds until a page has to show what its address says
 KEYS = ("PageDown", "PageUp", "ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "s")
 
 
-class Walk:
+class Walker:
     """One walker with two windows, each a session of its own."""
 
     def __init__(self, apps: list[App], seed: int) -> None:
@@ -204,12 +204,11 @@ def main() -> None:
     asked = parser.parse_args()
     server = Server().wait()
     steps, wrong, problems, done = 0, [], [], Counter()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=list(BROWSER_ARGUMENTS))
+    with chromium() as browser:
         for number in range(-(-asked.steps // asked.length)):
             context = browser.new_context(**STILL)
             context.set_default_timeout(30_000)
-            walk = Walk([App(context, server), App(context, server)], asked.seed + number)
+            walk = Walker([App(context, server), App(context, server)], asked.seed + number)
             for app in walk.apps:
                 app.open("/step_by_step").forget_history()  # a walk does not leave Headlight
             walk.make_talk()
@@ -223,7 +222,6 @@ def main() -> None:
             done += walk.done
             print(f"    {steps} steps, {len(wrong)} mismatches, {len(problems)} problems", flush=True)
             context.close()
-        browser.close()
     log = server.log()
     server.stop()
     print(f"{steps} steps from seed {asked.seed} on: {len(wrong)} mismatches")
