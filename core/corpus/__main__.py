@@ -45,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"\n{error.field}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nStopped. The same command goes on where this one ended.", file=sys.stderr)
+        print("\nStopped. The same command continues where this one ended.", file=sys.stderr)
         return 130
     return 0
 
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     two = commands.add_parser("example", help="two small runs of the bundled models, for the page Corpus")
     two.add_argument("--out", default="corpora", help="the folder for them (default: %(default)s)")
-    own = commands.add_parser("run", help="a run over texts of your own; the same command goes on with a stopped run")
+    own = commands.add_parser("run", help="a run over texts of your own; the same command continues a stopped run")
     own.add_argument("--model", required=True, help="a name, a folder or a Hugging Face id")
     own.add_argument("--data", required=True, help="a file, a folder or a pattern; local, s3://, gs:// or hdfs://")
     own.add_argument("--out", required=True, help="the folder of the run, such as corpora/my-run")

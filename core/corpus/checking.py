@@ -1,6 +1,6 @@
 """Checking a finished run: that its files hold what a run has in them, and which rows belong to which head.
 
-`File` reads everything that is read of a run, and checks each value. Opening a run checks all small columns and which rows
+`TableFile` reads everything that is read of a run, and checks each value. Opening a run checks all small columns and which rows
 there are. Weights, texts, tokens and histograms are checked when somebody asks for their rows.
 """
 
@@ -27,8 +27,8 @@ Head = tuple[int, int]  # layer, head
 HeadRows = dict[Head, dict[int, int]]  # of each head in a file: the groups of rows that have any -> how many
 
 
-class File:
-    """A file of a run. Reading raises Unfit, OSError or ArrowException for whatever is not as `core.corpus.columns` says."""
+class TableFile:
+    """A file of a run. Reading raises Unfit, OSError or ArrowException for what `core.corpus.columns` does not allow."""
 
     def __init__(self, folder: Path, name: str, about: About) -> None:
         self._name, self._about = name, about
@@ -42,7 +42,7 @@ class File:
                 return
         raise Unfit(f"{name}.parquet is of another run")
 
-    def __enter__(self) -> File:
+    def __enter__(self) -> TableFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -88,7 +88,7 @@ def index_of(folder: Path, about: About) -> tuple[pd.DataFrame, dict[str, HeadRo
     if len(heads) != about.wanted:
         raise Unfit(f"metrics.parquet has {len(heads):,} heads of the {about.wanted:,} that were measured")
     _check_shares(tables["classes"], tables["distances"], about)
-    with File(folder, "passages", about) as file:
+    with TableFile(folder, "passages", about) as file:
         ids = file.read(file.light)["passage"].to_numpy()
     if len(np.unique(ids)) != len(ids):
         raise Unfit("passages.parquet has a passage twice")
@@ -96,7 +96,7 @@ def index_of(folder: Path, about: About) -> tuple[pd.DataFrame, dict[str, HeadRo
         if not np.isin(tables[name]["passage"], ids).all():
             raise Unfit(f"{name}.parquet has a query in a passage that is not there")
     _check_queries(tables, rows, about, heads)
-    with File(folder, "problems", about) as file:
+    with TableFile(folder, "problems", about) as file:
         if len(file.read(file.light)) != min(about.unread, LISTED):
             raise Unfit(f"problems.parquet lists others than the {about.unread:,} that there were")
     places = np.argsort(ids)
@@ -104,7 +104,7 @@ def index_of(folder: Path, about: About) -> tuple[pd.DataFrame, dict[str, HeadRo
 
 
 def _light_columns(folder: Path, name: str, about: About) -> tuple[pd.DataFrame, HeadRows]:
-    with File(folder, name, about) as file:
+    with TableFile(folder, name, about) as file:
         table, lengths = file.read(file.light).to_pandas(), file.group_lengths
     groups = np.repeat(np.arange(len(lengths)), lengths)
     rows: HeadRows = {}

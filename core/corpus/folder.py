@@ -41,7 +41,7 @@ class RunFolder:
 
     @classmethod
     def of(cls, out: str) -> RunFolder:
-        """Make the folder. Raises InputError (field "out") where that is not possible, or a finished run is in it."""
+        """Make the folder. Raises InputError (field "out") if that fails or the folder holds a finished run."""
         require_address(out, "out")
         address = out if is_uri(out) else str(Path(out).expanduser().absolute())
         try:
@@ -68,7 +68,7 @@ class RunFolder:
     def alone(self) -> Iterator[None]:
         """Lock the folder, so that no other run works in it. The system takes the lock from a holder that dies.
 
-        Raises InputError (field "out") where another run holds it, with which one that is. On object storage, and on file
+        Raises InputError (field "out"), which names the other run, if the folder is locked. On object storage, and on file
         systems without locks, nothing is locked.
         """
         file = Path(self.path, RUNNING)
@@ -102,7 +102,7 @@ class RunFolder:
                 begun = stream.read().decode(errors="replace")
         if begun != job:
             raise _refusal(
-                f"In {self.address!r} another run has been begun, with {_differences(begun, job)}. Go on with that one, or "
+                f"In {self.address!r} another run has been begun, with {_differences(begun, job)}. Continue that one, or "
                 f"choose another folder."
             )
         if isinstance(self.system, fs.LocalFileSystem):
@@ -144,13 +144,13 @@ class RunFolder:
             why = str(error).strip().splitlines()[-1:] or [type(error).__name__]  # the last line, where a worker met it
             raise _refusal(
                 f"{self.address!r} cannot be used: {why[0][:300].rstrip('. ')}. What has been measured stays: start again, it "
-                f"goes on. A file in it that is named here can be deleted; what it held is measured anew."
+                f"continues. A file that is named here can be deleted; what it held is measured again."
             ) from error
 
     def finish(self, tables: Iterable[tuple[str, pa.Table]], about: About) -> None:
         """Write the tables, which come with `LAST` last, and delete what they were made from.
 
-        Raises InputError (field "out") where that is not possible; what was measured stays.
+        Raises InputError (field "out") if that fails; what was measured stays.
         """
         try:
             for name, table in tables:
@@ -160,7 +160,7 @@ class RunFolder:
         except (OSError, pa.ArrowException) as error:
             raise _refusal(
                 f"The tables could not be written to {self.address!r}: {error}. Make room and start again: nothing has to be "
-                f"measured anew."
+                f"measured again."
             ) from error
         self.system.delete_dir(self.parts)
         self.system.delete_file(f"{self.path}/{JOB}")

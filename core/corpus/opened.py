@@ -26,7 +26,7 @@ from ..heads.metrics import NAMES
 from ..models.modules import Kind
 from ..models.texts import half_of_a_pair
 from .about import FORMAT, METADATA, NOT_JSON, About
-from .checking import File, Head, HeadRows, index_of, require_once, same_for_all
+from .checking import Head, HeadRows, TableFile, index_of, require_once, same_for_all
 from .columns import COLUMNS, MAP, NEEDED, Unfit, columns_of, file_of
 from .head_map import HeadMap
 from .passages import CLASSES
@@ -100,7 +100,7 @@ class HeadSample:
     rows: pd.DataFrame
 
     def ordered(self, metric: str, low: float = 0.0, high: float = 1.0) -> NDArray[np.intp]:
-        """The places of the queries, those with the largest value of a metric first; only those between two quantiles."""
+        """The rows of the queries between two quantiles of a metric, largest value first."""
         values = self.rows[metric].to_numpy()
         known = np.flatnonzero(np.isfinite(values))
         rising = known[np.argsort(values[known], kind="stable")]
@@ -108,12 +108,12 @@ class HeadSample:
         return rising[(middle >= low) & (middle <= high)][::-1]
 
     def examples(self, places: Iterable[int], metric: str) -> list[Example]:
-        """The queries at these places, with the metric as their score. Raises InputError where the passages cannot be read."""
+        """The queries in these rows, with the metric as their score. Raises InputError if their passages cannot be read."""
         return self.run._examples(self.rows.iloc[[*places]], metric)
 
 
 def spread_over_quantiles(places: NDArray[np.intp], bins: int = QUANTILES) -> NDArray[np.intp]:
-    """One place from the middle of each of `bins` equal parts of an ordered list; all places where there are fewer."""
+    """One entry from the middle of each of `bins` equal parts of an ordered list; all entries if there are fewer."""
     if len(places) <= bins:
         return places
     return places[((np.arange(bins) + 0.5) * len(places) / bins).astype(np.intp)]
@@ -287,8 +287,8 @@ class Run:
         return rows
 
     @contextmanager
-    def _open(self, name: str) -> Iterator[File]:
-        with _readable(self.folder), File(self.folder, name, self.about) as file:
+    def _open(self, name: str) -> Iterator[TableFile]:
+        with _readable(self.folder), TableFile(self.folder, name, self.about) as file:
             yield file
 
 
@@ -318,7 +318,7 @@ def open_run(folder: str | Path) -> Run:
 
 
 def runs_in(folder: str | Path) -> list[ListedRun]:
-    """The runs in a folder, each in a folder of its own, by name; none where there is no such folder."""
+    """The runs in a folder, by name; each is a folder in it. Empty if there is no such folder."""
     with _readable(Path(folder)):
         paths = [path for path in Path(folder).glob("[!.]*") if _is_folder(path)] if Path(folder).is_dir() else []
     return [_listed(path) for path in sorted(paths, key=lambda path: (path.name.casefold(), path.name))]
@@ -352,8 +352,8 @@ def _about(folder: Path) -> About:
             )
         if missing:
             raise _refusal(
-                f"{folder.name!r} is not complete: it has no {', '.join(missing)}. Start the run again, it goes on where it "
-                "stopped."
+                f"{folder.name!r} is not complete: it has no {', '.join(missing)}. Start the run again; it continues where "
+                "it stopped."
             )
         schemas = {name: pq.read_schema(folder / file_of(name)) for name in NEEDED}
         metadata = [(schema.metadata or {}).get(METADATA) for schema in schemas.values()]

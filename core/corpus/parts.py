@@ -31,7 +31,7 @@ ENDING = ".npz"
 
 
 def save(tally: Tally, system: fs.FileSystem, folder: str) -> str:
-    """Write a tally into a folder; return the file's name. Raises OSError where there is no room."""
+    """Write a tally into a folder; return the file's name. Raises OSError if there is no room."""
     ids = np.array(sorted(tally.ids), np.uint64)
     name = hashlib.blake2b(ids.tobytes(), digest_size=12).hexdigest() + ENDING
     buffer = io.BytesIO()
@@ -50,7 +50,7 @@ def put(data: bytes | memoryview, system: fs.FileSystem, path: str) -> None:
 
 
 def load(system: fs.FileSystem, folder: str, name: str, *others: str) -> Tally:
-    """Read one tally, or several and add them up. Raises OSError, and ValueError for a file that holds none."""
+    """Read one tally, or several and add them up. Raises OSError, and ValueError for any other file."""
     with _opened(system, folder, name) as arrays:
         tally = _tally(dict(arrays))
     for other in others:

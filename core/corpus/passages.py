@@ -1,4 +1,4 @@
-"""Cutting texts into passages that a model reads at once. Each can be read again alone, with the same tokens."""
+"""Texts cut into passages that a model reads at once. Read alone, each has the same tokens again."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Job:
-    """A run as it was begun. A stopped run goes on only where all of this is the same.
+    """A run as it was begun. A stopped run continues only if all of this is the same.
 
     model     a name, or an absolute path
     folder    of the texts

@@ -193,7 +193,7 @@ class Tally:
     # --- putting together
 
     def merge(self, other: Tally) -> None:
-        """Add a tally of other passages. Raises ValueError for one of other settings, and where passages are in both."""
+        """Add a tally of other passages. Raises ValueError if the settings differ, or a passage is in both."""
         if (self.settings, self.heads) != (other.settings, other.heads):
             raise ValueError("Tallies of other settings cannot be added.")
         if self.ids & other.ids:

@@ -13,7 +13,7 @@ By = Literal["document", "paragraph", "line"]  # what one text is in a file of p
 
 @dataclass(frozen=True)
 class Location:
-    """Where a text stands: its file and row. Rows count from 1 (lines of text and JSONL, records of CSV, rows of Parquet,
+    """The file and the row of a text. Rows count from 1 (lines of text and JSONL, records of CSV, rows of Parquet,
     sentences of CoNLL-U, paragraphs); 0 is the file as a whole."""
 
     file: str

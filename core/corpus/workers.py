@@ -142,7 +142,7 @@ class Measurer:
         try:
             parts.save(tally, self._system, self._folder)
         except OSError as error:
-            return _failed(f"A result could not be written: {error}. Make room and start again: it goes on.", "out")
+            return _failed(f"A result could not be written: {error}. Make room and start again: it continues.", "out")
         return {"failed": [""], "tokens": [tally.tokens_read]}
 
 

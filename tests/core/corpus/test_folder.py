@@ -90,21 +90,20 @@ def test_a_part_that_goes_while_it_is_looked_at_is_not_missed(place, monkeypatch
     assert left(place) == [2, 3, 4, 5, 6, 7, 8]
 
 
-def test_a_run_is_gone_on_with_and_another_one_refused(place, tmp_path):
-    one = json.dumps({"tokens": 8, "versions": {"torch": "1"}})
-    place.begin(one, 0)
+def test_a_run_is_continued_with_the_same_job_and_enough_room(place, tmp_path):
+    """test_settings.py tries each field of another job."""
+    job = json.dumps({"tokens": 8})
+    place.begin(job, 0)
     add_part(place, 1)
     again = RunFolder.of(str(tmp_path / "run"))
-    again.begin(one, 0)
-    with pytest.raises(InputError, match=r"with versions {'torch': '1'} \(here {'torch': '2'}\)\.") as found:
-        again.begin(one.replace("1", "2"), 0)
-    assert found.value.field == "out"
+    again.begin(job, 0)
     assert left(again) == WANTED.tolist()[1:]
     with pytest.raises(InputError, match="of room"):
-        again.begin(one, 10**18)
+        again.begin(job, 10**18)
     (tmp_path / "run" / JOB).write_bytes(b"\xff")
-    with pytest.raises(InputError, match=r"with a job\.json that cannot be read"):
-        again.begin(one, 0)
+    with pytest.raises(InputError, match=r"with a job\.json that cannot be read") as found:
+        again.begin(job, 0)
+    assert found.value.field == "out"
 
 
 def test_a_folder_that_cannot_be_read_is_said(place, tmp_path):
@@ -128,6 +127,7 @@ def test_a_finished_run_has_its_tables_alone(place, tmp_path):
     assert About.read(table.schema.metadata[METADATA]) == about()
     with pytest.raises(InputError, match="finished run"):
         RunFolder.of(str(tmp_path / "run"))
+    assert not (tmp_path / "run" / PARTS).exists()
 
 
 def test_where_tables_cannot_be_written_what_was_measured_stays(place, tmp_path):
@@ -209,11 +209,3 @@ def test_a_folder_that_cannot_be_named_is_refused(out, tmp_path, monkeypatch):
         RunFolder.of(out)
     assert error.value.field == "out"
     assert not list(tmp_path.iterdir())
-
-
-def test_a_finished_run_is_left_as_it_is(place, tmp_path):
-    place.begin("one", 0)
-    place.finish(TABLES, about())
-    with pytest.raises(InputError, match="finished run"):
-        RunFolder.of(str(tmp_path / "run"))
-    assert not (tmp_path / "run" / PARTS).exists()

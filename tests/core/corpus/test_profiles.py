@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.manifold import trustworthiness
 
 from core.corpus.columns import MAP_METADATA
 from core.corpus.head_map import ALIKE, HeadMap
@@ -226,13 +225,3 @@ def test_of_no_heads_and_of_other_heads_there_is_no_map():
         map_of(metrics[:0], classes[:0], distances[:0])
     with pytest.raises(ValueError, match="same heads"):
         map_of(metrics, classes, distances[distances["layer"] > 0])
-
-
-def test_trustworthiness_is_that_of_the_map(mixed):
-    """Against the definition by ranks: how far down the true neighbours' list a neighbour on the map stands."""
-    places = mixed.heads[["x", "y"]].to_numpy()
-    flat = map_of(*tables(MIXED[:5]))
-    assert 0 <= flat.trustworthiness <= 1
-    turned = places @ np.array([[0, 1], [-1, 0]])
-    assert trustworthiness(places, turned, n_neighbors=10) == 1
-    assert mixed.trustworthiness < 1

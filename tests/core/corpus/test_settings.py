@@ -52,7 +52,7 @@ def test_a_stopped_run_does_not_go_on_with_anything_else(name, tmp_path):
     with pytest.raises(InputError) as refused:
         folder.begin(json.dumps(there | {name: here}, sort_keys=True, indent=1), 0)
     here = json.loads(json.dumps(here))
-    assert f"another run has been begun, with {name} {there[name]} (here {here}). Go on" in str(refused.value)
+    assert f"another run has been begun, with {name} {there[name]} (here {here}). Continue" in str(refused.value)
 
 
 def test_a_run_that_another_version_has_begun_is_refused_in_words(tmp_path):

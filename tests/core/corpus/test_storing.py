@@ -157,28 +157,6 @@ def test_relations_passages_and_problems(tally, read):
     assert read["problems"].to_pylist() == [{"file": "b.txt", "row": 3, "why": "No."}]
 
 
-def test_every_file_says_what_was_run(read):
-    assert set(read) == {
-        "metrics",
-        "classes",
-        "distances",
-        "relations",
-        "strongest",
-        "sample",
-        "passages",
-        "problems",
-    }
-    for table in read.values():
-        assert About.read(table.schema.metadata[METADATA]) == about()
-
-
-def test_what_is_no_account_of_a_run_is_refused():
-    with pytest.raises(ValueError, match="Expecting"):
-        About.read(b"{")
-    with pytest.raises(KeyError):
-        About.read(b'{"model": "m"}')
-
-
 def test_a_table_keeps_its_own_metadata(read, tmp_path):
     found = map_of(*(read[name].to_pandas() for name in ("metrics", "classes", "distances")))
     write(found.table(), fs.LocalFileSystem(), str(tmp_path / "map.parquet"), about(limit=5))

@@ -265,12 +265,6 @@ def test_some_heads_alone_are_what_they_are_among_all(bert):
     np.testing.assert_allclose(part.attention.values, whole.attention.values[places], rtol=1e-6, atol=1e-9)
 
 
-def test_nothing_need_be_kept(bert):
-    tally = tallied(bert, TEXTS[:3], settings_of(bert, strongest=0, sample=0))
-    assert (len(tally.strongest.rows), len(tally.sample.rows), tally.shown_passages) == (0, 0, {})
-    assert dict(tables(tally, {}))["metrics"].num_rows == len(NAMES) * 8
-
-
 def test_tallies_that_do_not_belong_together(bert):
     one = tallied(bert, TEXTS[:2], settings_of(bert))
     with pytest.raises(ValueError, match="other settings"):
