@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tools.training.dates import DIGITS, HELD_OUT, KNOWN, Written, draw, split, write
+from tools.training.dates import DIGITS, HELD_OUT, KNOWN, WrittenDate, draw, split, write
 
 ORDINALS = [
     *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
@@ -90,7 +90,7 @@ def test_no_date_or_form_is_on_both_sides() -> None:
 
 
 def test_the_same_seed_writes_the_same_dates() -> None:
-    def drawn(seed: int) -> list[Written]:
+    def drawn(seed: int) -> list[WrittenDate]:
         random = Random(seed)
         return [draw(random, split()[0], KNOWN) for _ in range(50)]
 

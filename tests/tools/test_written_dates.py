@@ -15,7 +15,7 @@ from core import Model, capture, load_model
 from core.models.tokens import token_texts
 from core.models.words import word_starts, word_texts
 from tools.training.__main__ import OUT, held_out_dates
-from tools.training.dates import DIGITS, HELD_OUT, KNOWN, Written, draw, split
+from tools.training.dates import DIGITS, HELD_OUT, KNOWN, WrittenDate, draw, split
 from tools.training.measuring import alignment, right
 from ui.views.sources.heads import opening_head
 
@@ -28,7 +28,7 @@ def model() -> Model:
 
 
 @pytest.fixture(scope="module")
-def sample() -> list[Written]:
+def sample() -> list[WrittenDate]:
     """Held-out dates in known forms, others than those of the card."""
     random = Random("a sample")
     return [draw(random, split()[1], KNOWN) for _ in range(300)]
@@ -70,7 +70,7 @@ def test_it_writes_the_dates_that_it_is_shown_with(model: Model, text: str, answ
     assert model.tokenizer.decode(generated[0], skip_special_tokens=True) == answer
 
 
-def test_held_out_dates_in_known_forms_are_right(model: Model, sample: list[Written]) -> None:
+def test_held_out_dates_in_known_forms_are_right(model: Model, sample: list[WrittenDate]) -> None:
     good = np.mean(right(model.network, model.tokenizer, sample))
     assert good >= 0.99
     dates, said = row("known forms")
@@ -109,7 +109,7 @@ def test_weights_are_those_of_transformers_in_every_layer_head_and_kind(model: M
                 assert trace.scale == pytest.approx(1 / math.sqrt(32))
 
 
-def test_the_row_that_predicts_a_digit_looks_where_it_comes_from(model: Model, sample: list[Written]) -> None:
+def test_the_row_that_predicts_a_digit_looks_where_it_comes_from(model: Model, sample: list[WrittenDate]) -> None:
     """The share of the best head, summed here by hand over captured traces, is what is measured and what the card says."""
     fewer = sample[:25]
     measured = alignment(model.network, model.tokenizer, fewer)

@@ -15,8 +15,8 @@ from random import Random
 
 import numpy as np
 
-from .card import Run, card
-from .dates import HELD_OUT, KNOWN, Written, draw, split
+from .card import Training, card
+from .dates import HELD_OUT, KNOWN, WrittenDate, draw, split
 from .learning import train
 from .measuring import alignment, right
 
@@ -44,7 +44,7 @@ def main() -> None:
     weights = options.out / "model.safetensors"
     weights.chmod(0o644)  # safetensors lets its owner alone read it; in a container somebody else does
     known, held_out = held_out_dates(KNOWN), held_out_dates(HELD_OUT)
-    run = Run(
+    run = Training(
         seed=options.seed,
         losses=losses,
         minutes=minutes,
@@ -59,7 +59,7 @@ def main() -> None:
     say(f"wrote {options.out}, sha256 {run.sha256}")
 
 
-def held_out_dates(forms: tuple[str, ...], each: int = A_FORM) -> list[Written]:
+def held_out_dates(forms: tuple[str, ...], each: int = A_FORM) -> list[WrittenDate]:
     """What is measured: held-out dates, so many in each form."""
     random = Random(MEASURED_SEED)
     _, dates = split()

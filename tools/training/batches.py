@@ -9,7 +9,7 @@ from random import Random
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from .dates import KNOWN, Written, draw, split
+from .dates import KNOWN, WrittenDate, draw, split
 
 BATCH = 128  # texts
 SORTED_TOGETHER = 16  # batches: texts of like length need little padding
@@ -33,7 +33,7 @@ class Batch:
         return {name: getattr(self, name) for name in ("input_ids", "attention_mask", "decoder_input_ids")}
 
 
-def batch_of(tokenizer: PreTrainedTokenizerBase, written: Sequence[Written]) -> Batch:
+def batch_of(tokenizer: PreTrainedTokenizerBase, written: Sequence[WrittenDate]) -> Batch:
     read = tokenizer([date.text for date in written], padding=True, return_tensors="pt")
     wanted = tokenizer([date.answer for date in written], return_tensors="pt")["input_ids"]
     start = torch.tensor([[tokenizer.bos_token_id]] * len(written))
@@ -50,7 +50,7 @@ def batches(tokenizer: PreTrainedTokenizerBase, seed: int) -> Iterator[Batch]:
             yield batch_of(tokenizer, part)
 
 
-def in_parts(written: Sequence[Written], size: int) -> list[list[Written]]:
+def in_parts(written: Sequence[WrittenDate], size: int) -> list[list[WrittenDate]]:
     """Parts of this size at most, from the shortest texts to the longest."""
     by_length = sorted(written, key=lambda date: len(date.text))
     return [by_length[start : start + size] for start in range(0, len(by_length), size)]

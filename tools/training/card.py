@@ -11,13 +11,13 @@ import torch
 import transformers
 
 from .batches import BATCH
-from .dates import FIRST, HELD_OUT, KNOWN, LAST, SPLIT_SEED, TWO_DIGIT_YEARS, Written, split, write
+from .dates import FIRST, HELD_OUT, KNOWN, LAST, SPLIT_SEED, TWO_DIGIT_YEARS, WrittenDate, split, write
 from .learning import LEARNING_RATE
-from .measuring import Alignment
+from .measuring import DigitShares
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class Training:
     """A training and what was measured after it.
 
     losses   of each step
@@ -30,12 +30,12 @@ class Run:
     minutes: float
     numbers: int
     sha256: str
-    known: tuple[Sequence[Written], Sequence[bool]]
-    held_out: tuple[Sequence[Written], Sequence[bool]]
-    alignment: Alignment
+    known: tuple[Sequence[WrittenDate], Sequence[bool]]
+    held_out: tuple[Sequence[WrittenDate], Sequence[bool]]
+    alignment: DigitShares
 
 
-def card(run: Run) -> str:
+def card(run: Training) -> str:
     training, held_out = split()
     layer, head = run.alignment.best
     share = run.alignment.share.mean(-1)
@@ -100,7 +100,7 @@ characters and `</s>` would have {run.alignment.uniform.mean():.1%}. "Largest" i
 """
 
 
-def _by_form(title: str, forms: Sequence[str], written: Sequence[Written], right: Sequence[bool]) -> str:
+def _by_form(title: str, forms: Sequence[str], written: Sequence[WrittenDate], right: Sequence[bool]) -> str:
     rows = [f"| {title} | for example | dates | right |", "| --- | --- | --- | --- |"]
     _, dates = split()
     for form in forms:
@@ -110,7 +110,7 @@ def _by_form(title: str, forms: Sequence[str], written: Sequence[Written], right
     return "\n".join(rows)
 
 
-def _by_head(alignment: Alignment) -> str:
+def _by_head(alignment: DigitShares) -> str:
     digits = ["Y1", "Y2", "Y3", "Y4", "M1", "M2", "D1", "D2"]
     rows = ["| head | share | largest | " + " | ".join(digits) + " |", "| --- " * 11 + "|"]
     layers, heads, _ = alignment.share.shape

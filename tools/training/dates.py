@@ -72,7 +72,7 @@ Piece = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenDate:
     """A date as somebody wrote it.
 
     spans  for each of the ten characters of the answer, where in `text` it comes from: (start, stop). Of a number that is its
@@ -94,7 +94,7 @@ def split() -> tuple[tuple[date, ...], tuple[date, ...]]:
     return tuple(dates[held_out:]), tuple(dates[:held_out])
 
 
-def draw(random: Random, dates: Sequence[date], forms: Sequence[str]) -> Written:
+def draw(random: Random, dates: Sequence[date], forms: Sequence[str]) -> WrittenDate:
     """One of the dates in one of the forms, with stray blanks and commas and in capitals now and then."""
     form = random.choice(forms)
     when = random.choice(dates)
@@ -103,7 +103,7 @@ def draw(random: Random, dates: Sequence[date], forms: Sequence[str]) -> Written
     return write(when, form, random)
 
 
-def write(when: date, form: str, random: Random | None = None) -> Written:
+def write(when: date, form: str, random: Random | None = None) -> WrittenDate:
     """The date in this form; as it stands there, or with what `random` does to it."""
     pieces = _pieces(when, form)
     if random is not None:
@@ -117,7 +117,7 @@ def write(when: date, form: str, random: Random | None = None) -> Written:
         for place in places:
             first, _ = spans.get(place, (start, start))
             spans[place] = first, len(written)
-    return Written(written, when.isoformat(), form, tuple(map(spans.get, range(10))))
+    return WrittenDate(written, when.isoformat(), form, tuple(map(spans.get, range(10))))
 
 
 def _pieces(when: date, form: str) -> list[Piece]:

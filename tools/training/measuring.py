@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .batches import batch_of, in_parts
-from .dates import DIGITS, Written
+from .dates import DIGITS, WrittenDate
 
 TOGETHER = 256
 
 
-def right(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, written: Sequence[Written]) -> list[bool]:
+def right(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, written: Sequence[WrittenDate]) -> list[bool]:
     """Of each, whether transformers' own greedy generation gives the whole answer, character for character."""
     answers: dict[str, str] = {}
     generate: Any = network.generate
@@ -34,7 +34,7 @@ def right(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, written:
 
 
 @dataclass(frozen=True, eq=False)
-class Alignment:
+class DigitShares:
     """Cross-attention and the true alignment, for each of the eight digits of the answer; all from 0 to 1.
 
     share    [layers, heads, 8]: the mean share of attention on the characters that the digit comes from
@@ -54,7 +54,9 @@ class Alignment:
 
 
 @torch.inference_mode()
-def alignment(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, written: Sequence[Written]) -> Alignment:
+def alignment(
+    network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, written: Sequence[WrittenDate]
+) -> DigitShares:
     """Over these dates, with the right answer given to the decoder. Reads the network's own eager attention."""
     before = network.config._attn_implementation or "eager"
     network.set_attn_implementation("eager")
@@ -70,10 +72,10 @@ def alignment(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, writ
         uniform.append(true.sum(-1) / batch.attention_mask.sum(-1, keepdim=True))
     network.set_attn_implementation(before)
     share, most = (torch.cat(parts, dim=1).double().mean(1).numpy() for parts in (shares, largest))
-    return Alignment(share, most, torch.cat(uniform).double().mean(0).numpy())
+    return DigitShares(share, most, torch.cat(uniform).double().mean(0).numpy())
 
 
-def _true(written: Sequence[Written], keys: int) -> torch.Tensor:
+def _true(written: Sequence[WrittenDate], keys: int) -> torch.Tensor:
     """[texts, digits, keys]: 1 where a digit comes from, else 0."""
     true = torch.zeros(len(written), len(DIGITS), keys)
     for text, date in enumerate(written):
