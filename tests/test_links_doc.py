@@ -30,14 +30,8 @@ def test_every_value_is_a_short_word(found):
     assert [pair for pair in words if not re.fullmatch(SHORT_WORD, pair[1])] == []
 
 
-def test_every_name_in_the_document_is_known_to_links():
-    """Those that no field is bound to are named in the text above the table."""
-    listed = set(re.findall(r"^\| `(\w+)` \|", written("links"), re.MULTILINE))
-    assert listed | {state.EDITS, *state.HOW} == state.IN_ADDRESS
-
-
 def test_every_name_that_links_know_is_that_of_a_field(found):
-    """And the other way round: an address is asked for no other name."""
+    """And the other way round: a page reads no other name from its address."""
     known = {name for of_page in found.values() for name in of_page}
     of_any_page = {state.EDITS, *state.HOW}  # which are told above the table
     assert known | of_any_page == state.IN_ADDRESS

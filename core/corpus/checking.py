@@ -24,7 +24,7 @@ from .settings import distance_ranges
 from .tally import LISTED
 
 Head = tuple[int, int]  # layer, head
-HeadRows = dict[Head, dict[int, int]]  # of each head in a file: the groups of rows that have any -> how many
+RowsOfHeads = dict[Head, dict[int, int]]  # of each head in a file: the groups of rows that have any -> how many
 
 
 class TableFile:
@@ -72,7 +72,7 @@ class TableFile:
         return table
 
 
-def index_of(folder: Path, about: About) -> tuple[pd.DataFrame, dict[str, HeadRows], NDArray, NDArray]:
+def index_of(folder: Path, about: About) -> tuple[pd.DataFrame, dict[str, RowsOfHeads], NDArray, NDArray]:
     """Check all files. Return the metrics, the rows of each head by table, the ids of the passages sorted, and their rows.
 
     Raises Unfit, OSError or ArrowException for files that do not hold what a run has in them.
@@ -103,11 +103,11 @@ def index_of(folder: Path, about: About) -> tuple[pd.DataFrame, dict[str, HeadRo
     return metrics, rows, ids[places], places
 
 
-def _light_columns(folder: Path, name: str, about: About) -> tuple[pd.DataFrame, HeadRows]:
+def _light_columns(folder: Path, name: str, about: About) -> tuple[pd.DataFrame, RowsOfHeads]:
     with TableFile(folder, name, about) as file:
         table, lengths = file.read(file.light).to_pandas(), file.group_lengths
     groups = np.repeat(np.arange(len(lengths)), lengths)
-    rows: HeadRows = {}
+    rows: RowsOfHeads = {}
     counts = table.groupby(["layer", "head", groups]).size()
     for (layer, head, group), count in zip(counts.index.tolist(), counts.tolist(), strict=True):
         rows.setdefault((layer, head), {})[group] = count
@@ -137,7 +137,9 @@ def _check_shares(classes: pd.DataFrame, distances: pd.DataFrame, about: About) 
             raise Unfit("the attention of a query in it sums to more than 1")
 
 
-def _check_queries(tables: dict[str, pd.DataFrame], rows: dict[str, HeadRows], about: About, heads: set[Head]) -> None:
+def _check_queries(
+    tables: dict[str, pd.DataFrame], rows: dict[str, RowsOfHeads], about: About, heads: set[Head]
+) -> None:
     """Raise Unfit unless the kept queries are of measured heads, and the sample has as many of each, with every metric."""
     if not set(tables["strongest"]["metric"].unique()) <= set(about.examples_of):
         raise Unfit("strongest.parquet has queries by metrics of which none are kept")

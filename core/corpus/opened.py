@@ -26,7 +26,7 @@ from ..heads.metrics import NAMES
 from ..models.modules import Kind
 from ..models.texts import half_of_a_pair
 from .about import FORMAT, METADATA, NOT_JSON, About
-from .checking import Head, HeadRows, TableFile, index_of, require_once, same_for_all
+from .checking import Head, RowsOfHeads, TableFile, index_of, require_once, same_for_all
 from .columns import COLUMNS, MAP, NEEDED, Unfit, columns_of, file_of
 from .head_map import HeadMap
 from .passages import CLASSES
@@ -136,7 +136,7 @@ class Run:
     folder: Path
     about: About
     metrics: pd.DataFrame
-    rows: dict[str, HeadRows]
+    rows: dict[str, RowsOfHeads]
     ids: NDArray[np.uint64]
     places: NDArray[np.int64]
 
