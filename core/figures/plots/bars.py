@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...units import small_number
-from ..chart import Chart, Layout, Trace
-from ..labels import axis_labels, escaped, short, without_markup
+from ..chart import Chart, Layout, Trace, bar
+from ..labels import axis_labels, short, without_markup
 from ..palette import ABOVE, GRID, INK, SERIES, TOTAL, text_on
 from ..theme import enlarged, letters, plain_layout, template, thick
 from ..values import Values, bar_values
@@ -46,16 +46,15 @@ def bar_trace(
     names_group  whether pointing at a bar also names its group
     """
     places, length = list(range(len(names))), "x" if horizontal else "y"
-    axes = {"orientation": "h", "y": places, "x": numbers} if horizontal else {"x": places, "y": np.asarray(numbers)}
-    return {
-        "type": "bar",
-        **axes,
-        "name": group,
-        "marker": {"color": colour},
-        "customdata": axis_labels(names),
-        "text": None if printed is None else [_printed(value, printed) for value in np.asarray(numbers).tolist()],
-        "hovertemplate": f"%{{customdata}}: <b>%{{{length}:{hover}}}</b>" + ("" if names_group else "<extra></extra>"),
-    }
+    return bar(
+        *((numbers, places) if horizontal else (places, np.asarray(numbers))),
+        orientation="h" if horizontal else None,
+        name=group,
+        marker={"color": colour},
+        customdata=axis_labels(names),
+        text=None if printed is None else [_printed(value, printed) for value in np.asarray(numbers).tolist()],
+        hovertemplate=f"%{{customdata}}: <b>%{{{length}:{hover}}}</b>" + ("" if names_group else "<extra></extra>"),
+    )
 
 
 def _printed(value: float, form: str) -> str:
@@ -177,24 +176,22 @@ def log_bars(
     """
     low, high = np.log10(limits)
     lonely = bool((np.sum([np.isfinite(np.asarray(values)) for values in groups.values()], axis=0) <= 1).all())
-    traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "y": [escaped(name) for name in names],
-            "x": [None if np.isnan(value) else max(value, limits[0]) for value in np.asarray(values, dtype=np.float64)],
-            "name": group,
-            "marker": {"color": colour},
-            "text": [
-                "" if np.isnan(value) else written(value) for value in np.asarray(values, dtype=np.float64).tolist()
-            ],
-            "textposition": "auto",
-            "insidetextanchor": "end",
-            "insidetextfont": {"color": text_on([colour])[0]},
-            "hovertemplate": "%{y}, " + group + ": <b>%{text}</b><extra></extra>",
-        }
-        for (group, values), colour in zip(groups.items(), colours, strict=False)
-    ]
+    traces = []
+    for (group, values), colour in zip(groups.items(), colours, strict=False):
+        numbers = np.asarray(values, dtype=np.float64).tolist()
+        trace = bar(
+            [None if np.isnan(value) else max(value, limits[0]) for value in numbers],
+            axis_labels(names),
+            orientation="h",
+            name=group,
+            marker={"color": colour},
+            text=["" if np.isnan(value) else written(value) for value in numbers],
+            textposition="auto",
+            insidetextanchor="end",
+            insidetextfont={"color": text_on([colour])[0]},
+            hovertemplate="%{y}, " + group + ": <b>%{text}</b><extra></extra>",
+        )
+        traces.append(trace)
     top = enlarged(34) + enlarged(MARK) * len(marks)
     lines = len(names) * (1 if lonely else len(groups))
     layout = plain_layout(lines * enlarged(LOG_ROW) + top + enlarged(62))

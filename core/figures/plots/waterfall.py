@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...attention.ledger import Ledger
-from ..chart import Chart
+from ..chart import Chart, bar
 from ..palette import ABOVE, BELOW, GRID, TOTAL
 from ..theme import LETTER, enlarged, letters, template
 from ..values import Values, bar_values, floats, numbered
@@ -38,16 +38,8 @@ def waterfall(cell: Ledger) -> Chart:
         "connector": {"visible": False},
         "hovertemplate": "%{customdata}: <b>%{delta:.5g}</b><br>so far <b>%{final:.5g}</b><extra></extra>",
     }
-    share = {
-        "type": "bar",
-        "xaxis": "x2",
-        "yaxis": "y2",
-        "x": ["e^x", "weight"],
-        "y": [cell.exponential, cell.weight],
-        "width": 0.6,
-        "marker": {"color": [TOTAL, ABOVE]},
-        "hovertemplate": "%{x}: <b>%{y:.5g}</b><extra></extra>",
-    }
+    look = {"marker": {"color": [TOTAL, ABOVE]}, "hovertemplate": "%{x}: <b>%{y:.5g}</b><extra></extra>"}
+    share = bar(["e^x", "weight"], [cell.exponential, cell.weight], width=0.6, xaxis="x2", yaxis="y2", **look)
     slanted = {"tickangle": -45, "tickfont": {"size": letters(12)}}
     texts = [f"{count} products", *(name for name, _, _ in steps)]
     below = letters(12) * (1.5 + LETTER * max(map(len, texts)) * math.sqrt(0.5))
@@ -88,14 +80,7 @@ def passed_on(cell: Ledger) -> Chart:
     groups, size = {"value": cell.value, "weight × value": cell.contribution}, cell.value.size
     pointing = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"
     traces = [
-        {
-            "type": "bar",
-            "x": list(range(size)),
-            "y": numbers,
-            "name": name,
-            "marker": {"color": colour},
-            "hovertemplate": pointing,
-        }
+        bar(list(range(size)), numbers, name=name, marker={"color": colour}, hovertemplate=pointing)
         for (name, numbers), colour in zip(groups.items(), (GRID, ABOVE), strict=True)
     ]
     layout = _layout(above=enlarged(30), below=enlarged(46))
