@@ -6,7 +6,7 @@ import pytest
 from core.attention.head import Head
 from core.attention.masks import causal, grid
 from core.attention.trace import attend
-from core.figures.heatmaps.compared import Side, compared_heatmaps, strongest_colours
+from core.figures.heatmaps.compared import ComparedAxis, compared_heatmaps, strongest_colours
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.heads.aligning import align
 from core.heads.comparing import HeadPair
@@ -28,7 +28,7 @@ def figures():
     assert axis.gaps == ([1, 5], [])
     gaps = {"first": [1, 5], "second": [], "difference": [1, 5]}
     labels = axis.labels(TOKENS, OTHERS)
-    side = Side({"first": labels.first, "second": labels.second, "difference": labels.both}, gaps, 2)
+    side = ComparedAxis({"first": labels.first, "second": labels.second, "difference": labels.both}, gaps, 2)
     charts = compared_heatmaps(
         pictures,
         side,
