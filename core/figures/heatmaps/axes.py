@@ -19,7 +19,7 @@ from ..theme import LETTER, PLAIN_AXIS, enlarged, letters, smallest_letters
 MANY = 24  # labels: more are written smaller
 MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered, at a desk
 LINE = 1.1  # the height of a line of text, as a share of that of its letters
-_ANGLE = -45  # of the labels below the columns that are no single characters
+_ANGLE = -45  # of the labels below the columns, unless they are single characters
 SINGLE, MARK = 2, 4  # letters at most of what stands for a single character, and of a mark among them, such as </s>
 
 
