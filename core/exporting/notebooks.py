@@ -41,7 +41,7 @@ def to_notebook(cells: Sequence[str], title: str, about: About, *, files: Sequen
         "cells": [
             {"cell_type": "markdown", "id": "opening", "metadata": {}, "source": opening},
             _code("install", install),
-            *(_code(f"cell-{place}", cell if place else beside + cell) for place, cell in enumerate(cells)),
+            *(_code(f"cell-{index}", cell if index else beside + cell) for index, cell in enumerate(cells)),
         ],
         "metadata": {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

@@ -32,6 +32,11 @@ def bar(x: Any, y: Any, **look: Any) -> Trace:
     return {"type": "bar", "x": x, "y": y, **look}
 
 
+def axis_ending(index: int) -> str:
+    """Return how Plotly's names of the axes of a figure's parts end: "" for the first part, then "2", "3" ..."""
+    return str(index + 1) if index else ""
+
+
 def packed(numbers: NDArray) -> dict[str, str]:
     """Return an array as plotly.js reads it: the bytes of its numbers, the lowest byte of each first."""
     little = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...units import small_number
-from ..chart import Chart, Layout, Trace, bar
+from ..chart import Chart, Layout, Trace, axis_ending, bar
 from ..labels import axis_labels, short, without_markup
 from ..palette import ABOVE, GRID, INK, SERIES, TOTAL, text_on
 from ..theme import enlarged, letters, plain_layout, template, thick
@@ -121,8 +121,8 @@ def bar_panels(names: Sequence[str], panels: Groups, *, x: str, printed: bool = 
     }
     scale = {"range": list(limits), "nticks": 4, "automargin": True}
     traces = _traces(names, panels, printed=".3f" if printed else None, names_group=False)
-    for place, (title, trace) in enumerate(zip(panels, traces, strict=True)):
-        number, bottom = str(place + 1) if place else "", (len(panels) - 1 - place) * enlarged(panel) / area
+    for index, (title, trace) in enumerate(zip(panels, traces, strict=True)):
+        number, bottom = axis_ending(index), (len(panels) - 1 - index) * enlarged(panel) / area
         top = bottom + (enlarged(panel) - above) / area
         shared = {"matches": f"x{len(panels)}", "showticklabels": False} if bottom else {"title": {"text": x}}
         trace |= {"xaxis": f"x{number}", "yaxis": f"y{number}"}
@@ -214,7 +214,7 @@ def log_bars(
         for mark in marks
     ]
     layout["annotations"] = [
-        _mark_words(mark, place, right=np.log10(mark.value) > (low + high) / 2) for place, mark in enumerate(marks)
+        _mark_words(mark, index, right=np.log10(mark.value) > (low + high) / 2) for index, mark in enumerate(marks)
     ]
     return Chart(traces, layout, _values(names, groups, value=x))
 
@@ -225,9 +225,9 @@ def full_height(left: float, right: float, **look: Any) -> dict[str, Any]:
     return {"type": "line" if left == right else "rect", "xref": "x", "yref": "paper"} | sides | look
 
 
-def _mark_words(mark: Mark, place: int, *, right: bool) -> dict[str, object]:
+def _mark_words(mark: Mark, index: int, *, right: bool) -> dict[str, object]:
     at = {"x": np.log10(mark.value), "xanchor": "right" if right else "left", "y": 1, "yanchor": "bottom"}
-    return at | {"text": mark.words, "xref": "x", "yref": "paper", "yshift": enlarged(MARK) * place}
+    return at | {"text": mark.words, "xref": "x", "yref": "paper", "yshift": enlarged(MARK) * index}
 
 
 def room_for(groups: Iterable[ArrayLike], share: float) -> tuple[float, float]:

@@ -24,7 +24,7 @@ def waterfall(cell: Ledger) -> Chart:
     steps = _steps(cell)
     count = len(cell.products)
     width = _PRODUCTS_WIDTH / count
-    later = [_PRODUCTS_WIDTH + 1 + place for place in range(len(steps))]
+    later = [_PRODUCTS_WIDTH + 1 + index for index in range(len(steps))]
     steps_of_score = {
         "type": "waterfall",
         "x": [(d + 0.5) * width for d in range(count)] + later,
@@ -65,7 +65,7 @@ def _steps(cell: Ledger) -> list[tuple[str, float, str]]:
 
 def _values(cell: Ledger, steps: list[tuple[str, float, str]]) -> tuple[Values, Values]:
     """The number that each step adds; then the sums on the way and the weight."""
-    added = {f"dimension {place}": product for place, product in enumerate(cell.products.tolist())}
+    added = {f"dimension {index}": product for index, product in enumerate(cell.products.tolist())}
     added |= {name: number for name, number, measure in steps if measure == "relative"}
     sums = {name: number for name, number, measure in steps if measure == "total"}
     sums |= {"e^x": cell.exponential, "weight": cell.weight}

@@ -104,9 +104,3 @@ def test_neighbouring_gaps_are_one_box():
     (hatched,) = hatching(figure)
     assert list(hatched.y) == [-0.5, -0.5, 2.5, 2.5, None, 3.5, 3.5, 4.5, 4.5, None]
     assert figure.layout.showlegend
-
-
-def test_a_picture_without_gaps_is_what_it_was():
-    figure = heatmap(np.zeros((5, 4)), Axis("query"), Axis("key"), name="weight", scale="share").figure
-    assert not hatching(figure)
-    assert not figure.layout.showlegend
