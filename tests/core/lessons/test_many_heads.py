@@ -138,30 +138,34 @@ class TestWhySeveral:
 class TestRealLayers:
     """The sum over heads, plus the bias, is what the attention block itself returns."""
 
-    @pytest.mark.parametrize("layer", [0, 5])
-    def test_of_an_encoder(self, minilm, layer):
-        dense = minilm.network.encoder.layer[layer].attention.output.dense
-        self.check(minilm, layer, dense, most=2e-6)
+    def test_of_an_encoder(self, minilm):
+        layers = minilm.network.encoder.layer
+        self.check(minilm, {layer: layers[layer].attention.output.dense for layer in (0, 5)}, most=2e-6)
 
-    @pytest.mark.parametrize("layer", [0, 13, 29])
-    def test_of_a_decoder(self, smollm, layer):
-        projection = smollm.network.model.layers[layer].self_attn.o_proj
-        self.check(smollm, layer, projection, most=2e-5)
+    def test_of_a_decoder(self, smollm):
+        layers = smollm.network.model.layers
+        self.check(smollm, {layer: layers[layer].self_attn.o_proj for layer in (0, 13, 29)}, most=2e-5)
 
-    def check(self, model, layer, module, most):
+    def check(self, model, modules, most):
         from core import capture
 
-        returned = []
-        hook = module.register_forward_hook(lambda _module, _inputs, output: returned.append(output[0].numpy()))
+        returned = {}
+        hooks = [
+            module.register_forward_hook(lambda *of, layer=layer: returned.update({layer: of[-1][0].numpy()}))
+            for layer, module in modules.items()
+        ]
         try:
             passed = capture(model, SENTENCE)
         finally:
-            hook.remove()
-        found = head_contributions(passed, layer)
-        assert np.abs(found.total + found.bias - returned[0]).max() < most * max(1, np.abs(returned[0]).max())
-        assert found.difference < 1e-12
-        np.testing.assert_allclose(found.along.sum(axis=0), np.linalg.norm(found.total, axis=1), rtol=1e-9)
-        assert found.lengths.shape == (passed.heads(), len(passed.input_ids))
+            for hook in hooks:
+                hook.remove()
+        assert returned.keys() == modules.keys()
+        for layer, output in returned.items():
+            found = head_contributions(passed, layer)
+            assert np.abs(found.total + found.bias - output).max() < most * max(1, np.abs(output).max())
+            assert found.difference < 1e-12
+            np.testing.assert_allclose(found.along.sum(axis=0), np.linalg.norm(found.total, axis=1), rtol=1e-9)
+            assert found.lengths.shape == (passed.heads(), len(passed.input_ids))
 
     def test_head_5_11_adds_most_at_animal(self, minilm):
         """The head that looks from "it" back to "animal" is also the one that adds most there."""

@@ -233,8 +233,13 @@ def check_on_one_token_repeated(model):
     return rotated
 
 
-def test_smollm_rotates_as_read_from_it(smollm):
-    rotary = rotary_of(capture(smollm, TEXT), 13)
+@pytest.fixture(scope="module")
+def passed(smollm):
+    return capture(smollm, TEXT)
+
+
+def test_smollm_rotates_as_read_from_it(smollm, passed):
+    rotary = rotary_of(passed, 13)
     np.testing.assert_allclose(rotary.frequencies, frequencies(64, base=100_000), rtol=1e-6)
     np.testing.assert_array_equal(rotary.pairs, [(i, i + 32) for i in range(32)])
     assert rotary.wavelengths[0] == pytest.approx(2 * np.pi)
@@ -287,8 +292,7 @@ def test_layers_of_a_hybrid_with_their_own_rotation():
         np.testing.assert_allclose(rotary.frequencies, frequencies(8, base=base), rtol=1e-6)
 
 
-def test_bands_add_up_to_the_raw_score(smollm):
-    passed = capture(smollm, TEXT)
+def test_bands_add_up_to_the_raw_score(passed):
     for layer, head in ((0, 0), (13, 8), (29, 4)):
         trace, rotary = passed.trace(layer, head), rotary_of(passed, layer)
         for query, key in ((8, 1), (12, 0), (5, 5)):
@@ -298,9 +302,9 @@ def test_bands_add_up_to_the_raw_score(smollm):
             assert found.unrotated == 0
 
 
-def test_a_score_at_another_distance_is_what_rotation_makes_of_the_same_vectors(smollm):
-    trace = capture(smollm, TEXT).trace(13, 8)
-    found = bands(trace.query[8], trace.key[1], 7, rotary_of(capture(smollm, TEXT), 13))
+def test_a_score_at_another_distance_is_what_rotation_makes_of_the_same_vectors(passed):
+    trace = passed.trace(13, 8)
+    found = bands(trace.query[8], trace.key[1], 7, rotary_of(passed, 13))
     plain_query = rotate(trace.query[8:9], [-8], base=100_000)
     plain_key = rotate(trace.key[1:2], [-1], base=100_000)
     distances, scores = found.by_distance(40)
@@ -309,13 +313,13 @@ def test_a_score_at_another_distance_is_what_rotation_makes_of_the_same_vectors(
         assert scores[distance] == pytest.approx(expected, abs=1e-3)
     assert found.at_distance_0.sum() == pytest.approx(scores[0])
     assert scores[7] == pytest.approx(found.score)
-    backwards, _ = bands(trace.query[1], trace.key[8], -7, rotary_of(capture(smollm, TEXT), 13)).by_distance(9)
+    backwards, _ = bands(trace.query[1], trace.key[8], -7, rotary_of(passed, 13)).by_distance(9)
     assert backwards[-1] == -9
 
 
-def test_slow_bands_hardly_turn_and_fast_ones_do(smollm):
-    trace = capture(smollm, TEXT).trace(13, 8)
-    rotary = rotary_of(capture(smollm, TEXT), 13)
+def test_slow_bands_hardly_turn_and_fast_ones_do(passed):
+    trace = passed.trace(13, 8)
+    rotary = rotary_of(passed, 13)
     found = bands(trace.query[8], trace.key[1], 7, rotary)
     change = np.abs(found.parts - found.at_distance_0)
     lengths = [np.hypot(*vector[rotary.pairs.T]) for vector in (trace.query[8], trace.key[1])]
@@ -325,8 +329,7 @@ def test_slow_bands_hardly_turn_and_fast_ones_do(smollm):
 
 
 def test_a_model_that_learned_its_positions(minilm):
-    passed = capture(minilm, TEXT)
-    assert rotary_of(passed, 0) is None
+    assert rotary_of(capture(minilm, TEXT), 0) is None
     learned = learned_positions(minilm)
     assert learned.shape == (512, 384)
     theirs = torch.nn.functional.cosine_similarity(
