@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot
 from ..capturing.calls.rows import Rows
 from ..capturing.weights_only import WeightRows
 from ..heads.metrics import NAMES, measure_block
-from ..heads.quantities import Block, Pass, text_of
+from ..heads.quantities import HeadRows, Pass, text_of
 from ..models.modules import Kind
 from .kept import SampleSoFar, StrongestSoFar, draws, rows_of, sample_dtype
 from .passages import CLASSES, classes_of
@@ -100,7 +100,7 @@ class Tally:
                 if wanted:
                     places, heads = map(_some, zip(*wanted, strict=True))
                     for rows in blocks:
-                        self._add_block(sums, places, heads, Block(rows, sums.text, sums.queries))
+                        self._add_block(sums, places, heads, HeadRows(rows, sums.text, sums.queries))
         # From here on nothing stops: a passage is in the tally as a whole or not at all.
         for rows in sums.strongest:
             self.strongest.add(**rows)
@@ -124,7 +124,7 @@ class Tally:
         self.ids.add(passage.id)
         self.tokens_read += sums.queries
 
-    def _add_block(self, sums: _PassageSums, places: Some, heads: Some, block: Block) -> None:
+    def _add_block(self, sums: _PassageSums, places: Some, heads: Some, block: HeadRows) -> None:
         rows = slice(block.rows.start, block.rows.stop)
         weights = block.weights[heads]
         measured = measure_block(block).float().numpy(force=True)
@@ -151,7 +151,7 @@ class Tally:
                 }
             )
 
-    def _add_attention(self, sums: _PassageSums, places: Some, heads: Some, block: Block, weights: Tensor) -> None:
+    def _add_attention(self, sums: _PassageSums, places: Some, heads: Some, block: HeadRows, weights: Tensor) -> None:
         rows, keys = slice(block.rows.start, block.rows.stop), weights.shape[2]
         of_query, of_key = sums.classes[rows], sums.classes[:keys]
         ranges = _ranges(self.settings.passage_tokens, rows.start, rows.stop, keys)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..figures import descriptions
-from ..figures.chart import Chart, Layout, Trace
+from ..figures.chart import Chart, Layout, Trace, packed
 from ..figures.theme import template
 from ..figures.values import Values, floats
 from ..models.fields import Fields, broken
@@ -39,7 +39,7 @@ _LAYOUT = re.compile(
 _TAG = re.compile(r"<(?!/?(?:b|i|br|sub|sup|extra)>)")
 
 _TEXTS = ("part", "value", "opening", "closing", "prefix")
-_PACKED = {"dtype", "bdata", "shape"}
+_KEYS = {"dtype", "bdata", "shape"}  # of a packed table
 _DTYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4")
 
 
@@ -80,7 +80,7 @@ def _figure(drawn: object) -> tuple[list[Trace], Layout]:
     try:
         figure = go.Figure(data, layout)
     except (ValueError, TypeError):  # Plotly's message may be as long as the file
-        raise _broken("is none that Plotly draws") from None
+        raise _broken("cannot be drawn by Plotly") from None
     checked: Any = figure.data
     return [trace.to_plotly_json() for trace in checked], figure.layout.to_plotly_json() | {"template": template()}
 
@@ -102,7 +102,7 @@ def _try(chart: Chart) -> None:
         tables_of(chart)
         portrait(chart.figure, "", [], GROUNDS["light"])
     except Exception:  # a figure from elsewhere may raise any error
-        raise _broken("is none that Headlight draws") from None
+        raise _broken("cannot be drawn by Headlight") from None
 
 
 def _checked(value: Any, budget: list[int], depth: int) -> Any:
@@ -142,8 +142,8 @@ def _pixels(value: Any) -> str:
 
 
 def _written_values(values: Values) -> dict[str, Any]:
-    packed = {"numbers": _packed(values.numbers), "x": None if values.x is None else _packed(values.x)}
-    return vars(values) | {"rows": list(values.rows), "columns": list(values.columns)} | packed
+    numbers = {"numbers": packed(values.numbers), "x": None if values.x is None else packed(values.x)}
+    return vars(values) | {"rows": list(values.rows), "columns": list(values.columns)} | numbers
 
 
 def _read_values(fields: Fields) -> Values:
@@ -171,24 +171,18 @@ def _read_values(fields: Fields) -> Values:
 
 def _unpacked(value: Mapping[str, Any]) -> NDArray:
     """A table as Plotly packs it. Plotly itself would find out in the browser that it does not fit."""
-    packed, dtype, shape = value.get("bdata"), value.get("dtype"), str(value.get("shape", ""))
-    if not value.keys() <= _PACKED or dtype not in _DTYPES or not isinstance(packed, str):
+    data, dtype, shape = value.get("bdata"), value.get("dtype"), str(value.get("shape", ""))
+    if not value.keys() <= _KEYS or dtype not in _DTYPES or not isinstance(data, str):
         raise _broken("has numbers that cannot be read")
     try:
-        flat = np.frombuffer(base64.b64decode(packed, validate=True), dtype=f"<{dtype}")
+        flat = np.frombuffer(base64.b64decode(data, validate=True), dtype=f"<{dtype}")
         return flat.reshape([int(side) for side in shape.split(",")]) if shape else flat
     except ValueError:
         raise _broken("has numbers that cannot be read") from None
 
 
-def _packed(numbers: NDArray[np.floating]) -> dict[str, str]:
-    little = np.ascontiguousarray(numbers).astype(numbers.dtype.newbyteorder("<"))
-    data = base64.b64encode(little.tobytes()).decode()
-    return {"dtype": f"f{numbers.itemsize}", "bdata": data, "shape": ", ".join(map(str, numbers.shape))}
-
-
-def _numbers(packed: object) -> NDArray[np.floating]:
-    numbers = floats(_unpacked(packed)) if isinstance(packed, dict) else np.zeros(())
+def _numbers(table: object) -> NDArray[np.floating]:
+    numbers = floats(_unpacked(table)) if isinstance(table, dict) else np.zeros(())
     if numbers.ndim not in (1, 2):
         raise _broken("has numbers that cannot be read")
     return numbers

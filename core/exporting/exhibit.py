@@ -107,7 +107,7 @@ def write(exhibit: Exhibit) -> bytes:
 
 
 def read(data: bytes) -> Exhibit:
-    """Read the exhibit in a file. Raises InputError for a file that is no exhibit or is damaged."""
+    """Read the exhibit in a file. Raises InputError for any other file, and for a damaged one."""
     content = _content(data)
     version = content.values.get("version")
     if content.values.get("format") != FORMAT or type(version) is not int or version < 1:
@@ -150,7 +150,7 @@ def _content(data: bytes) -> Fields:
     try:
         arrays = safetensors.numpy.load(data)
     except (SafetensorError, ValueError, KeyError, TypeError, OverflowError):
-        raise broken("it is no exhibit, or a part of it is missing") from None
+        raise broken("it is not an exhibit, or a part of it is missing") from None
     if len(arrays) > MAX_ARRAYS:
         raise broken(f"it holds {len(arrays):,} arrays")
     return Fields(read_json(_bytes(arrays, _IN_FILE), MAX_LISTS), arrays)

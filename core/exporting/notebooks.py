@@ -24,7 +24,7 @@ _INSTALL_MODELS = """
 def to_notebook(cells: Sequence[str], title: str, about: About, *, files: Sequence[str] = ()) -> str:
     """Write a notebook: a cell that installs Headlight, and the cells of a program.
 
-    Files and folders of this machine are named without the folders that they are in, which are nobody's business.
+    Files and folders of this machine are named without the folders that they are in, which are private.
 
     files  the names of the files that the program reads; they have to lie beside the notebook
     """
@@ -41,7 +41,7 @@ def to_notebook(cells: Sequence[str], title: str, about: About, *, files: Sequen
         "cells": [
             {"cell_type": "markdown", "id": "opening", "metadata": {}, "source": opening},
             _code("install", install),
-            *(_code(f"cell-{place}", cell if place else beside + cell) for place, cell in enumerate(cells)),
+            *(_code(f"cell-{index}", cell if index else beside + cell) for index, cell in enumerate(cells)),
         ],
         "metadata": {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

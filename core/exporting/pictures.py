@@ -43,7 +43,7 @@ class Ground:
 GROUNDS = {"light": Ground("#ffffff", "#1d2430", DIVERGING), "dark": Ground("#14171c", "#e8ebf0", DIVERGING_ON_DARK)}
 
 
-class _Header(NamedTuple):
+class _Heading(NamedTuple):
     """Pixels of the letters of the title and of the notes, and of a line of each."""
 
     title: int
@@ -52,7 +52,7 @@ class _Header(NamedTuple):
     note_line: int
 
 
-_ON_SCREEN, _IN_PRINT = _Header(20, 34, 13, 20), _Header(16, 24, SMALLEST, 16)
+_ON_SCREEN, _IN_PRINT = _Heading(20, 34, 13, 20), _Heading(16, 24, SMALLEST, 16)
 
 
 def print_widths(figure: go.Figure) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ def _is_line(layout: Any) -> bool:
 
 
 def _write_header(
-    picture: go.Figure, heading: Sequence[str], lines: Sequence[str], edges: dict[str, float], sizes: _Header
+    picture: go.Figure, heading: Sequence[str], lines: Sequence[str], edges: dict[str, float], sizes: _Heading
 ) -> None:
     at = {"x": 0, "xref": "paper", "y": 1, "yref": "paper", "showarrow": False, "align": "left", "xanchor": "left"}
     at |= {"yanchor": "bottom", "xshift": -edges["l"]}

@@ -5,11 +5,13 @@ Whoever draws a figure knows what its numbers stand for, and says so once, here.
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from .descriptions import described, with_aside
 from .values import Values, farthest, farthest_of_all
@@ -23,6 +25,23 @@ Layout = dict[str, Any]
 def scatter(x: Any, y: Any, mode: str, **look: Any) -> Trace:
     """Return dots, lines or texts (Plotly's `mode`) at these places."""
     return {"type": "scatter", "x": x, "y": y, "mode": mode, **look}
+
+
+def bar(x: Any, y: Any, **look: Any) -> Trace:
+    """Return bars: upright ones at `x`, or at `y` with `orientation="h"`."""
+    return {"type": "bar", "x": x, "y": y, **look}
+
+
+def axis_ending(index: int) -> str:
+    """Return how Plotly's names of the axes of a figure's parts end: "" for the first part, then "2", "3" ..."""
+    return str(index + 1) if index else ""
+
+
+def packed(numbers: NDArray) -> dict[str, str]:
+    """Return an array as plotly.js reads it: the bytes of its numbers, the lowest byte of each first."""
+    little = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))
+    data = base64.b64encode(little.tobytes()).decode("ascii")
+    return {"dtype": little.dtype.str[1:], "bdata": data, "shape": ", ".join(map(str, numbers.shape))}
 
 
 class Strongest(NamedTuple):

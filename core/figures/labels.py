@@ -17,7 +17,7 @@ _VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
 def visible(token: str) -> str:
     """Make leading and trailing blanks, line breaks and control characters visible: " the" becomes "·the"."""
     inside = range(len(token) - len(token.lstrip(" ")), len(token.rstrip(" ")))
-    letters = (" " if letter == " " and place in inside else _marked(letter) for place, letter in enumerate(token))
+    letters = (" " if letter == " " and at in inside else _marked(letter) for at, letter in enumerate(token))
     return "".join(letters) or "∅"
 
 
@@ -34,15 +34,15 @@ def short(token: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
 
 
-def placed(token: str, place: int, written: Callable[[str], str] = short) -> str:
+def placed(token: str, position: int, written: Callable[[str], str] = short) -> str:
     """Return the token with its position: "it (10)". Every page names a token of a text in this way."""
-    return f"{written(token)} ({place})"
+    return f"{written(token)} ({position})"
 
 
 @lru_cache(maxsize=16)  # of long texts: a page asks for the same ones again in every run
 def all_placed(tokens: tuple[str, ...]) -> tuple[str, ...]:
     """Return each token of a text with its position."""
-    return tuple(placed(token, place) for place, token in enumerate(tokens))
+    return tuple(placed(token, position) for position, token in enumerate(tokens))
 
 
 @lru_cache(maxsize=2**13)
@@ -67,7 +67,7 @@ def thinned(count: int, keep: int | None = None, max_labels: int = MAX_LABELS) -
     places = list(range(0, count, step))
     if keep is None or keep in places:
         return places
-    return sorted([place for place in places if abs(place - keep) >= step] + [keep])
+    return sorted([position for position in places if abs(position - keep) >= step] + [keep])
 
 
 def in_blocks(names: Sequence[str], block: int) -> list[str]:

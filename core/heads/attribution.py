@@ -3,7 +3,7 @@
 With the norms held at their scales each of these numbers is linear in what the embeddings, heads, feed-forward layers and
 biases wrote into the residual stream (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits",
 https://transformer-circuits.pub/2021/framework). So the sums are exact, up to rounding, and every table states how exact. What
-a component writes also changes the norms, and what later components do: that is no part of its contribution.
+a component writes also changes the norms and what later components do; its contribution leaves both out.
 """
 
 from __future__ import annotations
@@ -368,8 +368,8 @@ def _grouped(components: Components, groups: Mapping[str, Collection[str]] | Non
     for name, members in (groups or {}).items():
         if missing := [member for member in members if member not in left]:
             raise InputError(
-                f"The group “{name}” has {missing[0]!r}, which is no component or is in another group. Components are called "
-                f"{next(iter(left))!r}, {next(reversed(left))!r} and so on.",
+                f"The group “{name}” has {missing[0]!r}, which is not a component or is in another group. Components are "
+                f"called {next(iter(left))!r}, {next(reversed(left))!r} and so on.",
                 field="groups",
             )
         places = tuple(place for member in members for place in left.pop(member).places)
@@ -391,8 +391,7 @@ def _with_rest(
 
 
 def _strongest(table: Attribution, parts: Sequence[Component], count: int) -> list[Component]:
-    sizes = np.abs(table["contribution"].to_numpy()[: len(parts)])  # what is fixed comes after them
-    return [parts[row] for row in np.argsort(-sizes, kind="stable")[:count]]
+    return [parts[row] for row in _largest(table[: len(parts)], count)]  # what is fixed comes after them
 
 
 # --- what is asked
@@ -499,8 +498,13 @@ def as_grid(table: Attribution) -> Grid:
 
 def strongest(table: Attribution, count: int) -> list[tuple[str, float]]:
     """The components with the largest contributions, below 0 or above, each with its contribution."""
-    order = np.argsort(-np.abs(table["contribution"].to_numpy()), kind="stable")[:count]
-    return [(table["component"].iloc[row], float(table["contribution"].iloc[row])) for row in order]
+    rows = table.iloc[_largest(table, count)]
+    return list(zip(rows["component"], rows["contribution"].tolist(), strict=True))
+
+
+def _largest(table: pd.DataFrame, count: int) -> NDArray[np.intp]:
+    """The rows with the largest contributions, below 0 or above."""
+    return np.argsort(-np.abs(table["contribution"].to_numpy()), kind="stable")[:count]
 
 
 class Reason(NamedTuple):

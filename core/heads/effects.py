@@ -93,7 +93,7 @@ class Effects(Interventions):
 
     def of_heads(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """(layer, effects [heads]) of each head muted alone, from the last layer, which comes at once, to the first."""
-        return self._by_layer(self.layers, partial(self.measured, whole=max(self.heads)))
+        return self._by_layer(self.layers, self._muted_in_pieces())
 
     def suspects_first(self) -> Iterator[Piece]:
         """((layers, heads), their effects) of each head muted alone, in pieces: the batches with `suspects` first, the
@@ -103,11 +103,15 @@ class Effects(Interventions):
         """
         rank = {head: place for place, head in enumerate(self.suspects())}
 
-        def first(batch: list[list[LayerHead]]) -> int:
-            return min(rank.get(head, len(rank)) for (head,) in batch)
+        def first(piece: Piece) -> int:
+            return min(rank.get(head, len(rank)) for head in zip(*piece[0], strict=True))
 
-        for together in sorted(self._batches(self._each(self.layers), max(self.heads)), key=first):
-            yield self._piece(together, self._muted)
+        yield from sorted(self._muted_in_pieces(), key=first)
+
+    def _muted_in_pieces(self) -> Iterator[Piece]:
+        """Pieces of whole layers, if a batch can hold as many heads."""
+        size, whole = self._pass.at_once, max(self.heads)
+        return self._heads_in_pieces(self.layers, size - size % whole if size > whole else size, self.muted)
 
     def suspects(self, count: int = SUSPECTS) -> list[LayerHead]:
         """The (layer, head) whose muting should change the answer most, the strongest first; [] if torch cannot follow the
@@ -157,8 +161,8 @@ class Effects(Interventions):
     def layers_in_pieces(self) -> Iterator[Piece]:
         """`of_layers` in pieces: (layers, their effects)."""
         muted = [[(layer, head) for head in range(self.heads[layer])] for layer in reversed(range(self.layers))]
-        for together in self._batches(muted, 1):
-            yield [layer for ((layer, _), *_) in together], partial(self._muted, together)
+        for together in batches(muted, self._pass.at_once):
+            yield [layer for ((layer, _), *_) in together], partial(self.muted, together)
 
     def of_keys(self) -> Iterator[tuple[int, float]]:
         """(position, effect) of each token hidden in all heads of all layers, from the first to the last.
@@ -186,19 +190,9 @@ class Effects(Interventions):
         first = next(number for number, kind in enumerate(kinds) if kind in where)
         return self._effects(self._pass.go_on(first, len(keys), blocked))
 
-    def measured(self, variants: list[list[LayerHead]], whole: int = 1) -> Iterator[float]:
-        """The effect of each of these sets of heads. whole: as in `_batches`"""
-        for together in self._batches(variants, whole):
-            yield from self._muted(together)
-
-    def _batches(self, variants: list[list[LayerHead]], whole: int) -> Iterator[list[list[LayerHead]]]:
-        """Sets of heads that are measured together. whole: a batch holds a multiple of this number, if it can hold as many."""
-        size = self._pass.at_once
-        return batches(variants, size - size % whole if size > whole else size)
-
-    def _muted(self, together: list[list[LayerHead]]) -> list[float]:
-        """The effect of each of the sets of heads of a batch."""
-        return self._effects(self._pass.replacing(self._calls, together, lambda *_: 0))
+    def muted(self, heads: list[list[LayerHead]]) -> list[float]:
+        """The effect of each of these sets of heads, muted together."""
+        return self._effects(self._pass.replacing(self._calls, heads, lambda *_: 0))
 
     @torch.inference_mode()
     def _effects(self, answers: Tensor | None) -> list[float]:

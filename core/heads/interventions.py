@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,18 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..capturing.branching import Branches, LayerHead
+from ..capturing.branching import Branches, LayerHead, batches
 from ..errors import InputError
 from ..models.model import Model
 from ..models.modules import Kind
 from ..progress import OnProgress, step_counter
 
-Measured = Callable[[list[list[LayerHead]]], Iterator[float]]
+Measure = Callable[[list[list[LayerHead]]], list[float]]  # a number for each of these sets of heads, changed together
 # Places in an array, such as ([layers], [heads]), and what computes the numbers there. It can be called again after an error.
 Piece = tuple[Any, Callable[[], list[float]]]
 
 
-class Interventions(ABC):
+class Interventions:
     """One pass, continued with other outputs of its heads; `layers` is how many there are of the chosen kind of attention,
     `heads` how many each layer has."""
 
@@ -35,27 +34,19 @@ class Interventions(ABC):
         self.heads = self._pass.heads(kind)
         self.layers = len(self.heads)
 
-    @abstractmethod
-    def measured(self, variants: list[list[LayerHead]]) -> Iterator[float]:
-        """The number of each of these sets of heads, changed together."""
+    def _heads_in_pieces(self, layers: int, size: int, measure: Measure) -> Iterator[Piece]:
+        """Pieces ((layers, heads), their numbers) of each head of the first `layers` layers changed alone, `size` of them at a
+        time, from the last of these layers down: only what is above a changed head has to be computed again."""
+        each = [[(layer, head)] for layer in reversed(range(layers)) for head in range(self.heads[layer])]
+        for together in batches(each, size):
+            of_layers, heads = zip(*(head for (head,) in together), strict=True)
+            yield (list(of_layers), list(heads)), partial(measure, together)
 
-    def _by_layer(self, layers: int, measured: Measured) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """(layer, numbers [heads]) of each head changed alone, from the last of these layers down: only what is above a changed
-        head has to be computed again."""
-        numbers = measured(self._each(layers))
+    def _by_layer(self, layers: int, pieces: Iterable[Piece]) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """(layer, numbers [heads]) from the pieces of the first `layers` layers."""
+        numbers = chain.from_iterable(measured() for _, measured in pieces)
         for layer in reversed(range(layers)):
             yield layer, np.fromiter(islice(numbers, self.heads[layer]), np.float64)
-
-    def _each(self, layers: int) -> list[list[LayerHead]]:
-        """Each head of the first `layers` layers alone, from the last of these layers down."""
-        return [[(layer, head)] for layer in reversed(range(layers)) for head in range(self.heads[layer])]
-
-    def _piece(
-        self, together: list[list[LayerHead]], measured: Callable[[list[list[LayerHead]]], list[float]]
-    ) -> Piece:
-        """The piece of some heads, each of which is changed alone."""
-        layers, heads = zip(*(head for (head,) in together), strict=True)
-        return (list(layers), list(heads)), partial(measured, together)
 
     def table(
         self, name: str, by_layer: Iterable[tuple[int, NDArray[np.float64]]], on_progress: OnProgress | None

@@ -23,7 +23,7 @@ from ..capturing.weights_only import WeightRows
 from ..models.modules import Kind
 from ..progress import OnProgress
 from ..threads import side_by_side
-from .quantities import LOCAL, Block, Need, Pass, Text, text_of
+from .quantities import LOCAL, HeadRows, KeyText, Need, Pass, text_of
 
 Group = Literal["Position", "Repetition", "Kind of token", "Spread"]
 GROUPS: tuple[Group, ...] = get_args(Group)  # in the order of menus
@@ -52,7 +52,7 @@ class Metric:
     unit: str = ""
     words: str
     source: str
-    measure: Callable[[Block], Tensor]
+    measure: Callable[[HeadRows], Tensor]
     needs: tuple[Need, ...] = ()
     likeness: str | None = None
 
@@ -247,7 +247,7 @@ def head_metrics(passed: Pass, kind: Kind | None = None, *, on_progress: OnProgr
     return pd.DataFrame(columns | {"strongest_key": keys, "strongest_share": shares})
 
 
-def measure(blocks: Iterable[Rows | WeightRows], text: Text, queries: int) -> tuple[Tensor, Tensor]:
+def measure(blocks: Iterable[Rows | WeightRows], text: KeyText, queries: int) -> tuple[Tensor, Tensor]:
     """Measure all queries of some heads, from blocks of their rows in order. Returns
 
     values    [metrics, heads, queries] in the order of `METRICS`, NaN where there is nothing to measure
@@ -255,7 +255,7 @@ def measure(blocks: Iterable[Rows | WeightRows], text: Text, queries: int) -> tu
     """
     values, received, attending = [], torch.zeros(1, len(text.special), dtype=torch.float64), torch.zeros(())
     for rows in blocks:
-        block = Block(rows, text, queries)
+        block = HeadRows(rows, text, queries)
         values.append(measure_block(block))
         sums = block.weights.sum(dim=1)
         received = received.expand(len(sums), -1).contiguous()
@@ -264,7 +264,7 @@ def measure(blocks: Iterable[Rows | WeightRows], text: Text, queries: int) -> tu
     return torch.cat(values, dim=2), received / attending[:, None]
 
 
-def measure_block(block: Block) -> Tensor:
+def measure_block(block: HeadRows) -> Tensor:
     """`values` of `measure` for the rows of one block."""
     unmeasured = torch.full_like(block.largest, torch.nan)
     offers = block.text.offers

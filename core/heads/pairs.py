@@ -26,7 +26,7 @@ def pair_sides(capture: Capture) -> NDArray[np.int_]:
 
 
 def pair_ranges(capture: Capture) -> tuple[range, range] | None:
-    """The positions of the first and of the second text; None where there are not two that are known to follow each other."""
+    """The positions of the first and of the second text; None unless both are there, each in one stretch."""
     positions = [np.flatnonzero(np.array(capture.sides) == side) for side in (0, 1)]
     if not all(len(places) and places[-1] - places[0] == len(places) - 1 for places in positions):
         return None

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..capturing.branching import Branches, LayerHead, PassOver, batches, heads_by_call, with_heads
+from ..capturing.branching import Branches, LayerHead, PassOver, heads_by_call, with_heads
 from ..errors import InputError, check_index
 from ..models.calls import Call
 from ..models.inputs import TokenNumbers, all_inputs, require_same_length
@@ -104,16 +104,12 @@ class Patching(Interventions):
 
     def of_heads(self, through: LayerHead | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """(layer, moved [heads]) of each head patched alone, from the last layer that counts to the first."""
-        return self._by_layer(self._layers_before(through), partial(self.measured, through=through))
+        return self._by_layer(self._layers_before(through), self.heads_in_pieces(through))
 
     def heads_in_pieces(self, through: LayerHead | None = None) -> Iterator[Piece]:
         """`of_heads` in pieces: ((layers, heads), how far they move the answer)."""
-        for together in batches(self._each(self._layers_before(through)), self._pass.at_once):
-            yield self._piece(together, partial(self._moved, through=through))
-
-    def measured(self, variants: list[list[LayerHead]], through: LayerHead | None = None) -> Iterator[float]:
-        for heads in batches(variants, self._pass.at_once):
-            yield from self._moved(heads, through)
+        layers = self._layers_before(through)
+        return self._heads_in_pieces(layers, self._pass.at_once, partial(self.moved, through=through))
 
     def _layers_before(self, through: LayerHead | None) -> int:
         """How many layers can act. Raises InputError for a head that is not there."""
@@ -123,7 +119,7 @@ class Patching(Interventions):
         check_index(through[1], self.heads[through[0]], "head")
         return through[0]
 
-    def _moved(self, heads: list[list[LayerHead]], through: LayerHead | None) -> list[float]:
+    def moved(self, heads: list[list[LayerHead]], through: LayerHead | None = None) -> list[float]:
         """How far each of these sets of heads, patched together, moves the answer."""
         plain = through is None
         answers = self._pass.replacing(self._calls, heads, self._source) if plain else self._through(heads, through)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..attention.trace import AttentionTrace
 from ..capturing.calls.head_places import Place
 from ..capturing.capture import Capture
 from ..capturing.edits.edits import Edits
@@ -71,7 +72,7 @@ def read_hops(words: str) -> list[Hop]:
 def _read_hop(words: str) -> Hop:
     if (found := _HOP.fullmatch(words.strip())) is None:
         raise InputError(
-            f"“{shortened(words)}” is no hop of a path. Write for example 23.4>3 or key 16.0.", field="path"
+            f"“{shortened(words)}” is not a hop of a path. Write, for example, 23.4>3 or key 16.0.", field="path"
         )
     side, kind, layer, head, query, key = found.groups()
     names: dict[str, Any] = {"side": side or "answer", "kind": kind or "self"}  # only these can match
@@ -89,7 +90,7 @@ class Stop:
     gave        its contribution to the number before, in the unit of that number; where the path begins, its weight on the key
     by_token    [keys] the part that it wrote at this query, by the token whose value it passed on; or its weights
     is_weights  whether it is its weights: where the path begins
-    score       of this key, minus the mean of the others; not, if there are no others
+    score       of this key, minus the mean of the others where there are any
     others      how many other keys the query may attend to
     of_key      why it looked there: the score by the components that wrote what the keys were made from
     of_query    the same for the query
@@ -162,8 +163,7 @@ def cut_effect(path: Path, place: int, edited: Capture, answer_after: float) -> 
 
 def _score_in(capture: Capture, stop: Stop) -> float:
     """The score of a stop in another pass over the same text."""
-    hop = stop.hop
-    trace = capture.trace(hop.layer, hop.head, hop.kind, rows=range(stop.query, stop.query + 1))
+    trace = _row(capture, stop.hop, stop.query)
     row, others = trace.scaled[0] + trace.bias[0], trace.mask[0].copy()
     others[stop.key] = False
     return float(row[stop.key] - (row[others].mean() if others.any() else 0))
@@ -239,13 +239,13 @@ def _begin(capture: Capture, hop: Hop) -> tuple[Stop, Scores]:
     query, key = hop.query or 0, hop.key or 0
     check_index(query, capture.shape(hop.kind)[0], "query", field="path")
     check_index(key, capture.shape(hop.kind)[1], "key", field="path")
-    weights = _weights(capture, hop, query)
+    weights = _row(capture, hop, query).weights[0].astype(np.float64)
     return _scored(capture, hop, (query, key), float(weights[key]), weights, is_weights=True)
 
 
-def _weights(capture: Capture, hop: Hop, query: int) -> NDArray[np.float64]:
-    trace = capture.trace(hop.layer, hop.head, hop.kind, rows=range(query, query + 1))
-    return trace.weights[0].astype(np.float64)
+def _row(capture: Capture, hop: Hop, query: int) -> AttentionTrace:
+    """The head of a hop, with this query alone."""
+    return capture.trace(hop.layer, hop.head, hop.kind, rows=range(query, query + 1))
 
 
 def _scored(
@@ -264,7 +264,7 @@ def attribution_at(capture: Capture, hop: Hop, query: int, key: int) -> ScoreAtt
 
 def _allowed(capture: Capture, hop: Hop, query: int) -> int:
     """To how many keys a query of the head of a hop may attend."""
-    return int(capture.trace(hop.layer, hop.head, hop.kind, rows=range(query, query + 1)).mask.sum())
+    return int(_row(capture, hop, query).mask.sum())
 
 
 def _to_strongest(table: Attribution, side: Side) -> Hop | None:

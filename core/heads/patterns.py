@@ -57,7 +57,7 @@ def read_pairs(text: str) -> tuple[tuple[int, int], ...]:
     for part in _parts(text):
         match = re.fullmatch(r"(\d{1,9})\s*(?:-|>|->|→)\s*(\d{1,9})", part)
         if match is None:
-            message = f"“{part[:40]}” is no pair. Write a query and a key with a hyphen between, such as 7-2."
+            message = f"“{part[:40]}” is not a pair. Write a query and a key with a hyphen between, such as 7-2."
             raise InputError(message, field="pairs")
         cells.append((int(match[1]), int(match[2])))
     if len(cells) > MAX_PAIRS:
@@ -74,7 +74,7 @@ def read_keys(text: str) -> tuple[int, ...]:
     """ "0, 5" -> (0, 5). Raises InputError."""
     for part in _parts(text):
         if re.fullmatch(r"\d{1,9}", part) is None:
-            raise InputError(f"“{part[:40]}” is no position. Write numbers with commas between.", field="keys")
+            raise InputError(f"“{part[:40]}” is not a position. Write numbers with commas between.", field="keys")
     return tuple(map(int, _parts(text)))
 
 

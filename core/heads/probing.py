@@ -28,7 +28,7 @@ from .metrics import NAMES, head_metrics
 # What the probe adds to the metrics of a text: the shift from a token's copy to where the score looks.
 SCORES = {"duplicate": 0, "induction": 1}
 CLEAR = 3.0  # standard errors by which a score has to be above its null
-LEAST = 0.1  # and by how much at least: less than a tenth of the attention is no habit
+LEAST = 0.1  # and by how much at least: less than a tenth of the attention is not a habit
 
 
 def probe_heads(

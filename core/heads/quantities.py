@@ -25,7 +25,7 @@ Pass = Capture | WeightsOnly  # one pass over a text, whatever the model exposes
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
+class KeyText:
     """What metrics need to know of the key tokens. On an image special are those that lie nowhere on it: [CLS], registers.
 
     ids   [keys] token numbers, or None where there are none (images)
@@ -69,10 +69,12 @@ class Text:
         return Occurrences(self.ids)
 
 
-_TEXTS: WeakKeyDictionary[Pass, dict[Kind, Text]] = WeakKeyDictionary()  # a page asks for the same ones again and again
+_TEXTS: WeakKeyDictionary[Pass, dict[Kind, KeyText]] = (
+    WeakKeyDictionary()
+)  # a page asks for the same ones again and again
 
 
-def text_of(passed: Pass, kind: Kind) -> Text:
+def text_of(passed: Pass, kind: Kind) -> KeyText:
     """The key tokens of one kind of attention."""
     known = _TEXTS.setdefault(passed, {})
     if kind not in known:
@@ -80,17 +82,17 @@ def text_of(passed: Pass, kind: Kind) -> Text:
     return known[kind]
 
 
-def _read(passed: Pass, kind: Kind) -> Text:
+def _read(passed: Pass, kind: Kind) -> KeyText:
     ids = passed.target_ids if kind == "decoder" else passed.input_ids
     _, keys = passed.shape(kind)
     nothing = np.zeros(keys, dtype=np.bool_)
     on_image = ~np.isnan(passed.image_boxes(kind)[:, 0]) if isinstance(passed, Capture) else nothing
     if len(ids) != keys or kind == "vision":  # patches of an image have no token numbers
-        return Text(None, ~on_image if on_image.any() else nothing, nothing, same=True)
+        return KeyText(None, ~on_image if on_image.any() else nothing, nothing, same=True)
     classes = token_classes(passed.model.tokenizer, ids)
     mask = passed.model.captures  # weights alone do not say it: a pair with a weight of 0 may or may not be forbidden
     # The tokenizer declares the token special that stands for parts of an image.
-    return Text(np.asarray(ids), classes.special & ~on_image, classes.punctuation, same=kind != "cross", mask=mask)
+    return KeyText(np.asarray(ids), classes.special & ~on_image, classes.punctuation, same=kind != "cross", mask=mask)
 
 
 class Sums(NamedTuple):
@@ -103,11 +105,11 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class HeadRows:
     """Some query rows of some heads, of a text with `queries` in all. A quantity is [heads, rows] unless it says otherwise."""
 
     rows: Rows | WeightRows
-    text: Text
+    text: KeyText
     queries: int
 
     @property

@@ -6,13 +6,13 @@ Vaswani et al. 2017, section 4 and table 1; Hochreiter and Schmidhuber 1997 and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from ..attention.trace import AS_IT_IS, Array, AttentionTrace, attend
+from ..attention.trace import Array, AttentionTrace, attend
 from ..averages import log_mean_and_error
 from ..capturing.calls.rows import row_blocks
 from ..capturing.capture import Capture
@@ -157,20 +157,6 @@ def compare_reach(
 # --- how far heads look
 
 
-def mean_distance(trace: AttentionTrace, *, without_first: bool = False) -> float:
-    """How far a head looks, in tokens: Σ weight · |query - key| / Σ weight. Its queries and keys are the same text.
-
-    In a text of more than MAX_QUERIES tokens, that many evenly spaced queries are used.
-
-    without_first  whether to leave out the first token as a key: many heads attend to it whatever it is (Xiao et al. 2023)
-    """
-    queries = _sampled(trace.shape[0])
-    inputs = {name: getattr(trace, name)[queries] for name in ("query", "mask", "bias")}
-    rows = replace(trace, instead=AS_IT_IS, **inputs)
-    far, total = _far_and_total(rows.weights, queries, without_first)
-    return float(far / total) if total > 0 else 0.0
-
-
 def _sampled(count: int) -> NDArray[np.integer]:
     """Up to MAX_QUERIES evenly spaced queries of `count`, rising."""
     return np.unique(np.linspace(0, count - 1, min(MAX_QUERIES, count)).round().astype(int))
@@ -191,7 +177,11 @@ def mean_distances(
     without_first: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Array:
-    """`mean_distance` of every head: [layers, heads], in tokens, computed in blocks of rows.
+    """How far each head looks, in tokens: Σ weight · |query - key| / Σ weight, [layers, heads].
+
+    In a text of more than MAX_QUERIES tokens, that many evenly spaced queries are used.
+
+    without_first  whether to leave out the first token as a key: many heads attend to it whatever it is (Xiao et al. 2023)
 
     Raises InputError for cross-attention, whose queries and keys are positions of different texts.
     """
@@ -205,7 +195,7 @@ def mean_distances(
 
 
 def _layer_distances(call: Call, without_first: bool) -> Array:
-    """`mean_distance` of each head of a layer: [heads]."""
+    """`mean_distances` of one layer: [heads]."""
     far = total = np.zeros(call.heads)
     queries = _sampled(call.query.shape[2])
     for neighbours in np.split(queries, np.flatnonzero(np.diff(queries) > 1) + 1):
@@ -217,6 +207,8 @@ def _layer_distances(call: Call, without_first: bool) -> Array:
 
 
 def even_distance(trace: AttentionTrace, *, without_first: bool = False) -> float:
-    """`mean_distance` of a head that attends evenly to all allowed keys, for comparison."""
-    even = attend(trace.query, trace.key, trace.value, mask=trace.mask, scale=0.0)
-    return mean_distance(even, without_first=without_first)
+    """How far a head would look if it attended evenly to all keys that it may attend to; as in `mean_distances`."""
+    queries = _sampled(trace.shape[0])
+    even = attend(trace.query[queries], trace.key, trace.value, mask=trace.mask[queries], scale=0.0)
+    far, total = _far_and_total(even.weights, queries, without_first)
+    return float(far / total) if total > 0 else 0.0

@@ -30,7 +30,7 @@ def example(angle: float = ANGLE) -> AttentionTrace:
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class HeadChange:
     """A head before and after one of its inputs was changed."""
 
     before: AttentionTrace
@@ -47,22 +47,22 @@ class Change:
         return float(np.linalg.norm(self.after.output - self.before.output, axis=1).max())
 
 
-def longer_key(trace: AttentionTrace, key: int, factor: float) -> Change:
+def longer_key(trace: AttentionTrace, key: int, factor: float) -> HeadChange:
     """Make one key `factor` times as long. Its direction stays."""
     factors = np.ones((trace.shape[1], 1), trace.key.dtype)
     factors[key] = factor
-    return Change(trace, replace(trace, key=frozen(trace.key * factors)))
+    return HeadChange(trace, replace(trace, key=frozen(trace.key * factors)))
 
 
-def swapped_values(trace: AttentionTrace, first: int, second: int) -> Change:
+def swapped_values(trace: AttentionTrace, first: int, second: int) -> HeadChange:
     """Let two keys swap their values."""
     order = np.arange(trace.shape[1])
     order[[first, second]] = second, first
-    return Change(trace, replace(trace, value=frozen(trace.value[order])))
+    return HeadChange(trace, replace(trace, value=frozen(trace.value[order])))
 
 
 @dataclass(frozen=True, eq=False)
-class Alignment:
+class KeyAngles:
     """One query and some of its keys: their lengths, and the angles between query and key."""
 
     places: NDArray[np.integer]  # [n] the positions of the keys, in ascending order
@@ -84,7 +84,7 @@ class Alignment:
         return np.argsort(-self.weights, kind="stable")[:count].tolist()
 
 
-def alignment(trace: AttentionTrace, query: int = 0, most: int = MOST_KEYS) -> Alignment:
+def alignment(trace: AttentionTrace, query: int = 0, most: int = MOST_KEYS) -> KeyAngles:
     """How a query of any head lies to its keys: to those that it may attend to, or to the `most` with the largest weights."""
     weights = trace.weights[query]
     allowed = np.flatnonzero(trace.mask[query])
@@ -95,4 +95,4 @@ def alignment(trace: AttentionTrace, query: int = 0, most: int = MOST_KEYS) -> A
     with np.errstate(divide="ignore", invalid="ignore"):
         cosines = np.clip(scores / (length * lengths), -1, 1)
     turned = lengths[:, None] * np.column_stack([cosines, np.sqrt(1 - cosines**2)])
-    return Alignment(places, length, lengths, cosines, scores, trace.masked[query, places], weights[places], turned)
+    return KeyAngles(places, length, lengths, cosines, scores, trace.masked[query, places], weights[places], turned)

@@ -25,7 +25,7 @@ Text = Literal["read", "written"]
 
 
 @dataclass(frozen=True)
-class Block:
+class AttentionBlock:
     """One attention block: the text of its queries, and the text of its keys and values."""
 
     name: str
@@ -35,10 +35,10 @@ class Block:
     seed: int  # of its untrained weights, which differ in each of the three blocks
 
 
-BLOCKS: dict[Place, Block] = {
-    "encoder": Block("Encoder", "read", "read", causal=False, seed=0),
-    "decoder": Block("Decoder: first", "written", "written", causal=True, seed=1),
-    "cross": Block("Decoder: second", "written", "read", causal=False, seed=2),
+BLOCKS: dict[Place, AttentionBlock] = {
+    "encoder": AttentionBlock("Encoder", "read", "read", causal=False, seed=0),
+    "decoder": AttentionBlock("Decoder: first", "written", "written", causal=True, seed=1),
+    "cross": AttentionBlock("Decoder: second", "written", "read", causal=False, seed=2),
 }
 
 
@@ -46,7 +46,7 @@ BLOCKS: dict[Place, Block] = {
 class Crossing:
     """One block at work: the trace of its head, and the tokens of its queries and keys."""
 
-    block: Block
+    block: AttentionBlock
     trace: AttentionTrace
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]

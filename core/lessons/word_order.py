@@ -247,7 +247,7 @@ def shuffle(text: str, order_from: str = "Nothing", *, seed: int = 0, d_model: i
     Raises InputError if order_from is unknown, and for a text that `embed` refuses.
     """
     if order_from not in ORDER_FROM:
-        raise InputError(f"{order_from!r} is none of {', '.join(ORDER_FROM)}.", field="order_from")
+        raise InputError(f"There is no {order_from!r}. Choose one of: {', '.join(ORDER_FROM)}.", field="order_from")
     tokens, x = embed(text, d_model=d_model)
     w_q, w_k, w_v = np.random.default_rng(0).standard_normal((3, d_model, d_head)) / np.sqrt(d_model)
     order = np.random.default_rng(seed).permutation(len(tokens))

@@ -18,8 +18,8 @@ from core.lessons.query_key_value import (
     ANGLE,
     QUERY,
     TOKENS,
-    Alignment,
-    Change,
+    HeadChange,
+    KeyAngles,
     alignment,
     example,
     longer_key,
@@ -57,7 +57,7 @@ def show(chart: Chart, names: Sequence[str], weights: Mapping[str, ArrayLike], h
         show_chart(shares, "weights", "The weight of each key.")
 
 
-def show_scores(aligned: Alignment, names: Sequence[str]) -> None:
+def show_scores(aligned: KeyAngles, names: Sequence[str]) -> None:
     """Show how the weight of each key comes about; `names` are those of all keys."""
     columns = (aligned.lengths, aligned.angles, aligned.scores, aligned.masked, aligned.weights)
     table(
@@ -146,7 +146,7 @@ def plane_of(trace: AttentionTrace, outputs: Mapping[str, NDArray[np.floating]])
     )
 
 
-def show_change(change: Change) -> None:
+def show_change(change: HeadChange) -> None:
     both = {"before": change.before, "after": change.after}
     chart = plane_of(change.after, {f"output {name}": trace.output[0] for name, trace in both.items()})
     show(chart, TOKENS, {name: trace.weights[0] for name, trace in both.items()})

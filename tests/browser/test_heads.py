@@ -140,10 +140,10 @@ def test_patterns(visit, taken):
     app.idle().click_cell("head", 7, 2)
     matches((9, 4), (10, 3))
     app.unfold("Options").has(state.PAIRS, "9-4, 10-3").says("Shown here: drawn pairs.").number(state.AT_LEAST, 0.2)
-    for text, complaint in (("9-4, x-y", "“x-y” is no pair"), ("99-98", "No query of this text has a choice")):
+    for text, complaint in (("9-4, x-y", "“x-y” is not a pair"), ("99-98", "No query of this text has a choice")):
         app.write(state.PAIRS, text).complains(complaint).has(state.PAIRS, text)
         app.eventually(lambda: app.drawn("head").values.shape, (16, 16))
-    app.write(state.PAIRS, "9-4, x-y").complains("“x-y” is no pair").unfold("Options", fold=True).sent.clear()
+    app.write(state.PAIRS, "9-4, x-y").complains("“x-y” is not a pair").unfold("Options", fold=True).sent.clear()
     app.click_cell("head", 5, 5).eventually(lambda: app.sent)
     app.unfold("Options").has(state.PAIRS, "9-4, x-y").write(state.PAIRS, "10-2")
     found = match_heads(taken, pairs([(10, 2)]))

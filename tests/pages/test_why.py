@@ -67,7 +67,7 @@ def test_a_path_in_the_address_is_the_one_that_is_followed(smollm):
 @pytest.mark.parametrize(
     ("asked", "complaint"),
     [
-        ({"path": "16.0 of nothing"}, "is no hop of a path"),
+        ({"path": "16.0 of nothing"}, "is not a hop of a path"),
         ({"path": "key 16.0"}, "the first hop, alone, leads to the answer"),
         ({"path": "99.0"}, "There is no head 99.0"),
         ({"path": ",".join(["23.4"] * 7)}, "at most 6 hops"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from plotly.basedatatypes import BaseFigure
 
 from core.attention.rowwise import Overview, RowwiseMatrix, around
 from core.capturing.certifying import CHECKED, NOT_CHECKED, Certificate
-from core.figures.chart import Chart, copied
+from core.figures.chart import Chart, copied, packed
 from core.figures.palette import DIVERGING_ON_DARK, TEXT_ON_DARK, set_signed_colours
 from core.units import small_number
 from ui import passes, presenting, shown, state
@@ -99,8 +98,7 @@ def _packed(entry: Any) -> Any:
     """An array as plotly.js reads it: the bytes of its numbers. Other arrays become lists when they are written as JSON."""
     if not isinstance(entry, np.ndarray) or entry.dtype.str not in ("<f4", "<f8", "|u1"):
         return entry
-    packed = base64.b64encode(entry.tobytes()).decode("ascii")
-    return {"dtype": entry.dtype.str[1:], "bdata": packed, "shape": ", ".join(map(str, entry.shape))}
+    return packed(entry)
 
 
 def show_heatmap(

@@ -14,7 +14,7 @@ from ..values import Values, head_values
 from .frames import over_cells
 from .heatmap import WIDTH, Axis, heatmap
 
-GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
+GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures: those from ZERO up are weights
 _LEVELS = 255
 _MARKED = (0, 0.01, 0.1, 0.3, 0.6, 1)  # weights beside the colour bar
 

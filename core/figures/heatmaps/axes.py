@@ -19,7 +19,7 @@ from ..theme import LETTER, PLAIN_AXIS, enlarged, letters, smallest_letters
 MANY = 24  # labels: more are written smaller
 MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered, at a desk
 LINE = 1.1  # the height of a line of text, as a share of that of its letters
-_ANGLE = -45  # of the labels below the columns that are no single characters
+_ANGLE = -45  # of the labels below the columns, unless they are single characters
 SINGLE, MARK = 2, 4  # letters at most of what stands for a single character, and of a mark among them, such as </s>
 
 
@@ -98,7 +98,7 @@ def _angle_of(count: int, columns: Axis) -> int:
 
 def _texts(count: int, axis: Axis) -> list[str]:
     if axis.tokens is None:
-        return [str(place) for place in range(axis.start, axis.start + count)]
+        return [str(position) for position in range(axis.start, axis.start + count)]
     return axis_labels(axis.tokens)
 
 
@@ -106,7 +106,7 @@ def names_of(count: int, axis: Axis, block: int, written: Callable[[str], str] =
     """The name of each drawn row or column, with its token as `written`: "it (10)", of a block "it (10) … was (12)"."""
     if axis.tokens is None:
         return in_blocks(_texts(count, axis), block)
-    return in_blocks([placed(token, place, written) for place, token in enumerate(axis.tokens, axis.start)], block)
+    return in_blocks([placed(token, at, written) for at, token in enumerate(axis.tokens, axis.start)], block)
 
 
 def columns_axis(count: int, columns: Axis, size: int, room: float, *, max_labels: int) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]
     """An axis with as many labels as fit, among them the pinned one in bold."""
     texts = _texts(count, axis)
     places = thinned(count, axis.pinned, max_labels)
-    labels = [f"<b>{texts[place]}</b>" if place == axis.pinned else texts[place] for place in places]
+    labels = [f"<b>{texts[position]}</b>" if position == axis.pinned else texts[position] for position in places]
     return {
         "title": {"text": axis.name, "standoff": enlarged(12)},
         "range": [-0.5, count - 0.5],
@@ -142,13 +142,13 @@ def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]
 def _upright(axis: dict[str, Any], column_width: float, size: int) -> dict[str, Any]:
     """An axis whose labels stand upright, without marks such as </s> that would lie on the labels beside them."""
     kept: list[tuple[int, str]] = []
-    for place, text in zip(axis["tickvals"], axis["ticktext"], strict=True):
-        if kept and _overlap(kept[-1], (place, text), column_width, size):
+    for position, text in zip(axis["tickvals"], axis["ticktext"], strict=True):
+        if kept and _overlap(kept[-1], (position, text), column_width, size):
             _, before = kept[-1]
             if "<b>" in before or ("<b>" not in text and _letters(text) > _letters(before)):
                 continue
             kept.pop()
-        kept.append((place, text))
+        kept.append((position, text))
     places, texts = zip(*kept, strict=True)
     return axis | {"tickvals": places, "ticktext": texts, "tickangle": 0}
 

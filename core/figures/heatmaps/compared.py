@@ -18,7 +18,7 @@ Part = Literal["first", "second", "difference"]
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedAxis:
     """One side of all three heatmaps."""
 
     tokens: Mapping[Part, Sequence[str]]  # a text for each place of the common axis, or of its drawn window
@@ -29,8 +29,8 @@ class Side:
 
 def compared_heatmaps(
     pictures: dict[Part, Pooled],
-    queries: Side,
-    keys: Side,
+    queries: ComparedAxis,
+    keys: ComparedAxis,
     *,
     divergence: NDArray[np.floating],
     limits: tuple[float, float],

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled
 from ...attention.stages import BY_KEY
-from ..chart import Chart, Trace
+from ..chart import Chart, Trace, axis_ending
 from ..palette import BELOW, FORBIDDEN, INK, PIN, colour_range, largest
 from ..theme import PLAIN_AXIS, enlarged, letters, smallest_letters, template, thick
 from ..values import Values
@@ -70,10 +70,10 @@ def equation(
     layout = _layout(BELOW_IT + is_long * A_LINE)
     traces: list[Trace] = []
     values: list[Values] = []
-    for place, ((key, term), (left, width)) in enumerate(zip(TERMS.items(), _places().values(), strict=True)):
+    for index, ((key, term), (left, width)) in enumerate(zip(TERMS.items(), _places().values(), strict=True)):
         drawn = stages[key].smaller(MAX_CELLS)
         drawn = _transposed(drawn) if key == "key" else drawn
-        number = "" if place == 0 else str(place + 1)
+        number = axis_ending(index)
         height = NARROW if key == "key" else 1
         traces.append(_picture(key, drawn, number))
         values.append(_values(key, drawn))

@@ -36,7 +36,7 @@ def on_image(
 
     The image is grey, so that every colour is a number's, and keeps its proportions.
 
-    query   the patch that looks, framed; None: a token that is no patch
+    query   the patch that looks, framed; None: a token that is not a patch
     signed  two colours that meet at 0, instead of one from 0 up
     area    (left, top, right, bottom) of all patches as shares of the image; beyond 0 and 1 where they are padding
     axes    what the page calls rows and columns when one is clicked

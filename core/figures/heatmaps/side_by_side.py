@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled, pool
-from ..chart import Chart, Trace
+from ..chart import Chart, Trace, axis_ending
 from ..labels import axis_labels, in_blocks, short
 from ..palette import FORBIDDEN, PIN, colour_range, largest
 from ..theme import PLAIN_AXIS, colour_bar, enlarged, letters, template, thick
@@ -60,13 +60,13 @@ def side_by_side(
     fits = (line_height - enlarged(ABOVE) - BETWEEN) / len(rows) >= enlarged(ROW_LABEL, 11)
     layout = _layout(matrices, signed=scale == "signed", height=-(-len(matrices) // across) * line_height)
     traces: list[Trace] = []
-    for place, (matrix, name) in enumerate(zip(matrices, names, strict=True)):
-        number = "" if place == 0 else str(place + 1)
-        left_right, bottom_top = _domains(place, len(matrices), across, line_height)
+    for index, (matrix, name) in enumerate(zip(matrices, names, strict=True)):
+        number = axis_ending(index)
+        left_right, bottom_top = _domains(index, len(matrices), across, line_height)
         layout[f"xaxis{number}"] = _axis(matrix.columns, column_names, f"y{number}", left_right)
         layout[f"yaxis{number}"] = _axis(matrix.rows, row_names, f"x{number}", bottom_top) | {
             "autorange": "reversed",
-            "showticklabels": fits and place % across == 0,
+            "showticklabels": fits and index % across == 0,
         }
         at = {"x": left_right[0], "y": bottom_top[1], "xanchor": "left", "yanchor": "bottom"}
         layout["annotations"].append({"text": name, "xref": "paper", "yref": "paper"} | at)
@@ -118,9 +118,9 @@ def _heatmap(matrix: Pooled, name: str, number: str, what: str) -> Trace:
     }
 
 
-def _domains(place: int, count: int, across: int, line_height: int) -> tuple[list[float], list[float]]:
+def _domains(index: int, count: int, across: int, line_height: int) -> tuple[list[float], list[float]]:
     """Return where a small matrix lies, as shares of the width and the height of the figure."""
-    line, column = divmod(place, across)
+    line, column = divmod(index, across)
     height = -(-count // across) * line_height
     width = (1 - GAP * (across - 1)) / across
     left = column * (width + GAP)

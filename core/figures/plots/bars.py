@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...units import small_number
-from ..chart import Chart, Layout, Trace
-from ..labels import axis_labels, escaped, short, without_markup
+from ..chart import Chart, Layout, Trace, axis_ending, bar
+from ..labels import axis_labels, short, without_markup
 from ..palette import ABOVE, GRID, INK, SERIES, TOTAL, text_on
 from ..theme import enlarged, letters, plain_layout, template, thick
 from ..values import Values, bar_values
@@ -46,16 +46,15 @@ def bar_trace(
     names_group  whether pointing at a bar also names its group
     """
     places, length = list(range(len(names))), "x" if horizontal else "y"
-    axes = {"orientation": "h", "y": places, "x": numbers} if horizontal else {"x": places, "y": np.asarray(numbers)}
-    return {
-        "type": "bar",
-        **axes,
-        "name": group,
-        "marker": {"color": colour},
-        "customdata": axis_labels(names),
-        "text": None if printed is None else [_printed(value, printed) for value in np.asarray(numbers).tolist()],
-        "hovertemplate": f"%{{customdata}}: <b>%{{{length}:{hover}}}</b>" + ("" if names_group else "<extra></extra>"),
-    }
+    return bar(
+        *((numbers, places) if horizontal else (places, np.asarray(numbers))),
+        orientation="h" if horizontal else None,
+        name=group,
+        marker={"color": colour},
+        customdata=axis_labels(names),
+        text=None if printed is None else [_printed(value, printed) for value in np.asarray(numbers).tolist()],
+        hovertemplate=f"%{{customdata}}: <b>%{{{length}:{hover}}}</b>" + ("" if names_group else "<extra></extra>"),
+    )
 
 
 def _printed(value: float, form: str) -> str:
@@ -122,8 +121,8 @@ def bar_panels(names: Sequence[str], panels: Groups, *, x: str, printed: bool = 
     }
     scale = {"range": list(limits), "nticks": 4, "automargin": True}
     traces = _traces(names, panels, printed=".3f" if printed else None, names_group=False)
-    for place, (title, trace) in enumerate(zip(panels, traces, strict=True)):
-        number, bottom = str(place + 1) if place else "", (len(panels) - 1 - place) * enlarged(panel) / area
+    for index, (title, trace) in enumerate(zip(panels, traces, strict=True)):
+        number, bottom = axis_ending(index), (len(panels) - 1 - index) * enlarged(panel) / area
         top = bottom + (enlarged(panel) - above) / area
         shared = {"matches": f"x{len(panels)}", "showticklabels": False} if bottom else {"title": {"text": x}}
         trace |= {"xaxis": f"x{number}", "yaxis": f"y{number}"}
@@ -177,24 +176,22 @@ def log_bars(
     """
     low, high = np.log10(limits)
     lonely = bool((np.sum([np.isfinite(np.asarray(values)) for values in groups.values()], axis=0) <= 1).all())
-    traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "y": [escaped(name) for name in names],
-            "x": [None if np.isnan(value) else max(value, limits[0]) for value in np.asarray(values, dtype=np.float64)],
-            "name": group,
-            "marker": {"color": colour},
-            "text": [
-                "" if np.isnan(value) else written(value) for value in np.asarray(values, dtype=np.float64).tolist()
-            ],
-            "textposition": "auto",
-            "insidetextanchor": "end",
-            "insidetextfont": {"color": text_on([colour])[0]},
-            "hovertemplate": "%{y}, " + group + ": <b>%{text}</b><extra></extra>",
-        }
-        for (group, values), colour in zip(groups.items(), colours, strict=False)
-    ]
+    traces = []
+    for (group, values), colour in zip(groups.items(), colours, strict=False):
+        numbers = np.asarray(values, dtype=np.float64).tolist()
+        trace = bar(
+            [None if np.isnan(value) else max(value, limits[0]) for value in numbers],
+            axis_labels(names),
+            orientation="h",
+            name=group,
+            marker={"color": colour},
+            text=["" if np.isnan(value) else written(value) for value in numbers],
+            textposition="auto",
+            insidetextanchor="end",
+            insidetextfont={"color": text_on([colour])[0]},
+            hovertemplate="%{y}, " + group + ": <b>%{text}</b><extra></extra>",
+        )
+        traces.append(trace)
     top = enlarged(34) + enlarged(MARK) * len(marks)
     lines = len(names) * (1 if lonely else len(groups))
     layout = plain_layout(lines * enlarged(LOG_ROW) + top + enlarged(62))
@@ -217,7 +214,7 @@ def log_bars(
         for mark in marks
     ]
     layout["annotations"] = [
-        _mark_words(mark, place, right=np.log10(mark.value) > (low + high) / 2) for place, mark in enumerate(marks)
+        _mark_words(mark, index, right=np.log10(mark.value) > (low + high) / 2) for index, mark in enumerate(marks)
     ]
     return Chart(traces, layout, _values(names, groups, value=x))
 
@@ -228,9 +225,9 @@ def full_height(left: float, right: float, **look: Any) -> dict[str, Any]:
     return {"type": "line" if left == right else "rect", "xref": "x", "yref": "paper"} | sides | look
 
 
-def _mark_words(mark: Mark, place: int, *, right: bool) -> dict[str, object]:
+def _mark_words(mark: Mark, index: int, *, right: bool) -> dict[str, object]:
     at = {"x": np.log10(mark.value), "xanchor": "right" if right else "left", "y": 1, "yanchor": "bottom"}
-    return at | {"text": mark.words, "xref": "x", "yref": "paper", "yshift": enlarged(MARK) * place}
+    return at | {"text": mark.words, "xref": "x", "yref": "paper", "yshift": enlarged(MARK) * index}
 
 
 def room_for(groups: Iterable[ArrayLike], share: float) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..chart import Chart, Trace, scatter
+from ..chart import Chart, Trace, bar, scatter
 from ..palette import ABOVE, BELOW, INK, PIN
 from ..theme import PLAIN_AXIS, enlarged, letters, plain_layout, thick
 from ..values import bar_values, head_values
@@ -39,16 +39,15 @@ def distribution_bars(
     shares, edges = _drawn(histogram, high)
     width = edges[1] - edges[0]
     ranges = [f"{low:.3g} to {low + width:.3g}" for low in edges[:-1]]
-    bars = {
-        "type": "bar",
-        "x": (edges[:-1] + edges[1:]) / 2,
-        "y": np.where(shares > 0, np.maximum(shares, LEAST * 1.25), np.nan),
-        "width": width,
-        "marker": {"color": BELOW, "line": {"width": 0}},
-        "customdata": ranges,
-        "hovertemplate": "%{customdata}: <b>%{y:.3%}</b> of the queries<extra></extra>",
-        "textposition": "none",
-    }
+    bars = bar(
+        (edges[:-1] + edges[1:]) / 2,
+        np.where(shares > 0, np.maximum(shares, LEAST * 1.25), np.nan),
+        width=width,
+        marker={"color": BELOW, "line": {"width": 0}},
+        customdata=ranges,
+        hovertemplate="%{customdata}: <b>%{y:.3%}</b> of the queries<extra></extra>",
+        textposition="none",
+    )
     diamond = {"symbol": "diamond", "size": enlarged(10), "color": ABOVE, "opacity": 1}
     middle = scatter([mean], [_THIS], "markers", yaxis="y2", marker=diamond, hoverinfo="skip")
     end = max(edges[-1], float(np.nanmax(means, initial=0.0)))

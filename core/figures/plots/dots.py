@@ -33,8 +33,8 @@ def dots(
     marked  (layer, head) with a ring around its dots
     """
     traces: list[Trace] = []
-    for place, ((name, values), colour) in enumerate(zip(groups.items(), cycle(SERIES), strict=False)):
-        shift = 0.6 * ((place + 0.5) / len(groups) - 0.5)  # the groups share the middle of the layer's width
+    for index, ((name, values), colour) in enumerate(zip(groups.items(), cycle(SERIES), strict=False)):
+        shift = 0.6 * ((index + 0.5) / len(groups) - 0.5)  # the groups share the middle of the layer's width
         heads = np.indices(values.shape).reshape(2, -1).T  # (layer, head) of each
         is_marked = (heads == (marked or (-1, -1))).all(axis=1)
         pointing = f"head %{{customdata[0]}}.%{{customdata[1]}}: {name} <b>%{{y:.4g}}</b><extra></extra>"
@@ -67,7 +67,7 @@ def dots_against(
     across, along = x[tuple(heads.T)], y[tuple(heads.T)]
     is_marked = (heads == marked).all(axis=1)
     named = {*farthest(across, NAMED), *farthest(along, NAMED), *np.flatnonzero(is_marked).tolist()}
-    texts = ["{}.{}".format(*head) if place in named else "" for place, head in enumerate(heads.tolist())]
+    texts = ["{}.{}".format(*head) if index in named else "" for index, head in enumerate(heads.tolist())]
     pointing = f"{names[0]} <b>%{{x:.4g}}</b><br>{names[1]} <b>%{{y:.4g}}</b><extra></extra>"
     words = {"text": texts, "textposition": "top center", "textfont": {"size": letters(12)}, "cliponaxis": False}
     look = {"marker": _marker(SERIES[0], is_marked), "customdata": heads.tolist()}

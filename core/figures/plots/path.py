@@ -36,16 +36,16 @@ def path_chart(nodes: Sequence[Node], chosen: int) -> Chart:
     """
     places = list(range(len(nodes)))
     lines, words = [], []
-    for place, node in enumerate(nodes[1:], start=1):
+    for index, node in enumerate(nodes[1:], start=1):
         look = {"color": ABOVE if node.gave >= 0 else BELOW, "width": thick(2 + 7 * min(abs(node.share), 1.0))}
-        lines.append({"type": "line", "x0": place - 1, "x1": place, "y0": 0, "y1": 0, "line": look, "layer": "below"})
-        words.append(_words(_signed(node.gave), place - 0.5, 8, "bottom"))
-    for place, node in enumerate(nodes):
+        lines.append({"type": "line", "x0": index - 1, "x1": index, "y0": 0, "y1": 0, "line": look, "layer": "below"})
+        words.append(_words(_signed(node.gave), index - 0.5, 8, "bottom"))
+    for index, node in enumerate(nodes):
         # Above the numbers: on a narrow screen there is no room beside them.
-        words.append(_words(f"<b>{escaped(node.name)}</b>", place, 26, "bottom"))
+        words.append(_words(f"<b>{escaped(node.name)}</b>", index, 26, "bottom"))
         if node.below:
-            words.append(_words(escaped(node.below), place, -12, "top"))
-    ring = {"color": PIN, "width": [thick(3) if place == chosen else 0 for place in places]}
+            words.append(_words(escaped(node.below), index, -12, "top"))
+    ring = {"color": PIN, "width": [thick(3) if index == chosen else 0 for index in places]}
     look = {"size": enlarged(15), "color": INK, "opacity": 1, "line": ring}
     dots = scatter(places, [0] * len(places), "markers", marker=look, hoverinfo="skip")
     layout = plain_layout(HEIGHT) | {"shapes": lines, "annotations": words, "showlegend": False}

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...attention.ledger import Ledger
-from ..chart import Chart
+from ..chart import Chart, bar
 from ..palette import ABOVE, BELOW, GRID, TOTAL
 from ..theme import LETTER, enlarged, letters, template
 from ..values import Values, bar_values, floats, numbered
@@ -24,7 +24,7 @@ def waterfall(cell: Ledger) -> Chart:
     steps = _steps(cell)
     count = len(cell.products)
     width = _PRODUCTS_WIDTH / count
-    later = [_PRODUCTS_WIDTH + 1 + place for place in range(len(steps))]
+    later = [_PRODUCTS_WIDTH + 1 + index for index in range(len(steps))]
     steps_of_score = {
         "type": "waterfall",
         "x": [(d + 0.5) * width for d in range(count)] + later,
@@ -38,16 +38,8 @@ def waterfall(cell: Ledger) -> Chart:
         "connector": {"visible": False},
         "hovertemplate": "%{customdata}: <b>%{delta:.5g}</b><br>so far <b>%{final:.5g}</b><extra></extra>",
     }
-    share = {
-        "type": "bar",
-        "xaxis": "x2",
-        "yaxis": "y2",
-        "x": ["e^x", "weight"],
-        "y": [cell.exponential, cell.weight],
-        "width": 0.6,
-        "marker": {"color": [TOTAL, ABOVE]},
-        "hovertemplate": "%{x}: <b>%{y:.5g}</b><extra></extra>",
-    }
+    look = {"marker": {"color": [TOTAL, ABOVE]}, "hovertemplate": "%{x}: <b>%{y:.5g}</b><extra></extra>"}
+    share = bar(["e^x", "weight"], [cell.exponential, cell.weight], width=0.6, xaxis="x2", yaxis="y2", **look)
     slanted = {"tickangle": -45, "tickfont": {"size": letters(12)}}
     texts = [f"{count} products", *(name for name, _, _ in steps)]
     below = letters(12) * (1.5 + LETTER * max(map(len, texts)) * math.sqrt(0.5))
@@ -73,7 +65,7 @@ def _steps(cell: Ledger) -> list[tuple[str, float, str]]:
 
 def _values(cell: Ledger, steps: list[tuple[str, float, str]]) -> tuple[Values, Values]:
     """The number that each step adds; then the sums on the way and the weight."""
-    added = {f"dimension {place}": product for place, product in enumerate(cell.products.tolist())}
+    added = {f"dimension {index}": product for index, product in enumerate(cell.products.tolist())}
     added |= {name: number for name, number, measure in steps if measure == "relative"}
     sums = {name: number for name, number, measure in steps if measure == "total"}
     sums |= {"e^x": cell.exponential, "weight": cell.weight}
@@ -88,14 +80,7 @@ def passed_on(cell: Ledger) -> Chart:
     groups, size = {"value": cell.value, "weight × value": cell.contribution}, cell.value.size
     pointing = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"
     traces = [
-        {
-            "type": "bar",
-            "x": list(range(size)),
-            "y": numbers,
-            "name": name,
-            "marker": {"color": colour},
-            "hovertemplate": pointing,
-        }
+        bar(list(range(size)), numbers, name=name, marker={"color": colour}, hovertemplate=pointing)
         for (name, numbers), colour in zip(groups.items(), (GRID, ABOVE), strict=True)
     ]
     layout = _layout(above=enlarged(30), below=enlarged(46))

@@ -219,8 +219,8 @@ def good():
 def test_files_that_are_none(good):
     data = write(good)
     assert "is empty" in refused(b"")
-    assert "no exhibit" in refused(b"PK\x03\x04" + b"0" * 100)  # an archive
-    assert "no exhibit" in refused(b"\x80\x04\x95" + b"0" * 100)  # a pickle
+    assert "not an exhibit" in refused(b"PK\x03\x04" + b"0" * 100)  # an archive
+    assert "not an exhibit" in refused(b"\x80\x04\x95" + b"0" * 100)  # a pickle
     assert "20" in refused(b"0" * (MAX_BYTES + 1))
     for length in (4, 8, 100, len(data) // 2, len(data) - 1):
         refused(data[:length])

@@ -9,7 +9,6 @@ import pytest
 
 from core import attend
 from core.attention.head import Head
-from core.attention.ledger import explain
 from core.attention.masks import causal, grid
 from core.attention.stages import STAGES
 from core.errors import InputError
@@ -17,7 +16,6 @@ from core.exporting.tables import MAX_CSV_CELLS, Side, Table, stage_table, table
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.bars import bars
 from core.figures.plots.lines import Series, lines
-from core.figures.plots.waterfall import waterfall
 
 TOKENS = ("=1+1", " the", 'a,"b"\n', "##ing", "</script>")
 ABOUT = {"model": "a model", "layer.head": "1.10", "text": '=HYPERLINK("x")\nsecond, line', "dtype": "float32"}
@@ -117,13 +115,6 @@ def test_what_a_figure_draws_can_be_taken_from_it():
     (table,) = tables_of(lines([Series("here", places, [0.25, -1.0])], x="distance", y="score"))
     assert table.columns.named(2) == ["distance", "score"]
     assert np.array_equal(table.values, np.stack([places, [0.25, -1.0]], axis=1))
-
-
-def test_a_waterfall_is_saved_with_its_sums(trace):
-    cell = explain(trace, 2, 1)
-    steps, sums = tables_of(waterfall(cell))
-    np.testing.assert_allclose(steps.values[: len(cell.products), 0], cell.products)
-    assert sums.values[sums.rows.texts(len(sums.values)).index("weight"), 0] == pytest.approx(cell.weight)
 
 
 def test_a_mask_is_saved_as_what_may_attend():

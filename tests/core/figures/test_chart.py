@@ -17,7 +17,6 @@ from core.figures.heatmaps.patches import on_image
 from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.heatmaps.stages import stage_heatmap
 from core.figures.plots.bars import bar_panels, bars, log_bars, share_bars
-from core.figures.plots.dots import dots
 from core.figures.plots.lines import Series, lines
 from core.figures.plots.waterfall import waterfall
 from core.figures.plots.wiring import wiring
@@ -239,13 +238,6 @@ def test_many_curves_under_a_hostile_heading():
     curve = Values(kind="line", numbers=np.array([1.0, 2.0]), headings=("(" * 2_000,), x=np.array([0.0, 1.0]))
     with processor_time(3):
         assert Chart([], {}, (curve,) * 500).description
-
-
-def test_dots_are_heads():
-    values = RNG.random((3, 4))
-    chart = dots({"scaled": values}, y="spread", levels={"scaled": 9.0}, marked=(0, 0))
-    layer, head = np.unravel_index(values.argmax(), values.shape)
-    assert chart.strongest(1).rows == [[str(layer), str(head), said(values.max())]]
 
 
 def test_a_drawing_without_numbers_says_nothing():

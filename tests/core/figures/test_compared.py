@@ -6,7 +6,7 @@ import pytest
 from core.attention.head import Head
 from core.attention.masks import causal, grid
 from core.attention.trace import attend
-from core.figures.heatmaps.compared import Side, compared_heatmaps, strongest_colours
+from core.figures.heatmaps.compared import ComparedAxis, compared_heatmaps, strongest_colours
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.heads.aligning import align
 from core.heads.comparing import HeadPair
@@ -28,7 +28,7 @@ def figures():
     assert axis.gaps == ([1, 5], [])
     gaps = {"first": [1, 5], "second": [], "difference": [1, 5]}
     labels = axis.labels(TOKENS, OTHERS)
-    side = Side({"first": labels.first, "second": labels.second, "difference": labels.both}, gaps, 2)
+    side = ComparedAxis({"first": labels.first, "second": labels.second, "difference": labels.both}, gaps, 2)
     charts = compared_heatmaps(
         pictures,
         side,
@@ -104,9 +104,3 @@ def test_neighbouring_gaps_are_one_box():
     (hatched,) = hatching(figure)
     assert list(hatched.y) == [-0.5, -0.5, 2.5, 2.5, None, 3.5, 3.5, 4.5, 4.5, None]
     assert figure.layout.showlegend
-
-
-def test_a_picture_without_gaps_is_what_it_was():
-    figure = heatmap(np.zeros((5, 4)), Axis("query"), Axis("key"), name="weight", scale="share").figure
-    assert not hatching(figure)
-    assert not figure.layout.showlegend

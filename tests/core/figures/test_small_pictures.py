@@ -19,9 +19,14 @@ def four(count: int = 3):
     return [rng.uniform(size=(4, 4)) * (which + 1) for which in range(count)]
 
 
+def drawn(*matrices, across=2, **more):
+    names = [str(at) for at in range(len(matrices))]
+    return side_by_side([small(one) for one in matrices], names, TOKENS, TOKENS, across=across, **more).figure
+
+
 def test_one_colour_range_for_all():
     matrices = four()
-    figure = side_by_side([small(one) for one in matrices], ["a", "b", "c"], TOKENS, TOKENS, across=2).figure
+    figure = drawn(*matrices)
     assert figure.layout.coloraxis.cmax == pytest.approx(max(matrix.max() for matrix in matrices))
     assert {trace.coloraxis for trace in figure.data} == {"coloraxis"}
     for trace, matrix in zip(figure.data, matrices, strict=True):
@@ -29,10 +34,8 @@ def test_one_colour_range_for_all():
 
 
 def test_signed_pictures_meet_at_zero():
-    figure = side_by_side(
-        [small(-one) for one in four()], ["a", "b", "c"], TOKENS, TOKENS, across=3, scale="signed"
-    ).figure
-    assert figure.layout.coloraxis.cmin == -figure.layout.coloraxis.cmax < 0
+    colours = drawn(*(-one for one in four()), scale="signed").layout.coloraxis
+    assert colours.cmin == -colours.cmax < 0
 
 
 def test_masked_cells_are_grey_and_explained():
@@ -42,20 +45,18 @@ def test_masked_cells_are_grey_and_explained():
     assert [trace.name for trace in figure.data if trace.type == "scatter"] == ["masked"]
     assert figure.layout.showlegend
     assert figure.layout.plot_bgcolor == FORBIDDEN
-    assert not side_by_side([small(matrix)], ["a"], TOKENS, TOKENS, across=1).figure.layout.showlegend
+    assert not drawn(matrix).layout.showlegend
 
 
 def test_tokens_are_text_and_stay_apart():
-    figure = side_by_side([small(one) for one in four()], ["a", "b", "c"], TOKENS, TOKENS, across=2).figure
+    figure = drawn(*four())
     assert figure.layout.yaxis.ticktext == ("&lt;b&gt;", "&#36;x&#36;", "·the", "the")
     assert list(figure.layout.yaxis.tickvals) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("count", "across"), [(1, 2), (4, 4), (9, 5), (12, 6)])
 def test_small_pictures_do_not_overlap(count, across):
-    figure = side_by_side(
-        [small(one) for one in four(count)], [str(one) for one in range(count)], TOKENS, TOKENS, across=across
-    ).figure
+    figure = drawn(*four(count), across=across)
     boxes = []
     for place in range(count):
         number = "" if place == 0 else str(place + 1)
@@ -75,10 +76,14 @@ def test_long_texts_are_pooled_and_say_so():
     assert (figure.layout.shapes[0].y0, figure.layout.shapes[0].y1) == (149.5, 150.5)
 
 
-def test_borders_lie_between_the_parts():
-    figure = with_borders(
-        heatmap(np.ones((2, 6)), Axis("query"), Axis("column"), name="n"), columns=(2, 4), rows=(1,), names="abc"
-    ).figure
+@pytest.fixture(scope="module")
+def bordered():
+    chart = heatmap(np.ones((2, 6)), Axis("query"), Axis("column"), name="n")
+    return with_borders(chart, columns=(2, 4), rows=(1,), names="abc").figure
+
+
+def test_borders_lie_between_the_parts(bordered):
+    figure = bordered
     frame, *lines = figure.layout.shapes
     assert (frame.x0, frame.x1, frame.y0, frame.y1) == (-0.5, 5.5, -0.5, 1.5)
     between = [(1.5, 1.5, -0.5, 1.5), (3.5, 3.5, -0.5, 1.5), (-0.5, 5.5, 0.5, 0.5)]
@@ -86,17 +91,14 @@ def test_borders_lie_between_the_parts():
     assert [(name.text, name.x) for name in figure.layout.annotations] == [("a", 0.5), ("b", 2.5), ("c", 4.5)]
 
 
-def test_borders_are_seen_on_both_backgrounds_and_on_every_cell():
+def test_borders_are_seen_on_both_backgrounds_and_on_every_cell(bordered):
     backgrounds = BACKGROUNDS.values()
     cells = [
         hexadecimal(colour)
         for scale in (SEQUENTIAL, DIVERGING, DIVERGING_ON_DARK)
         for colour in sample_colorscale(scale, np.linspace(0, 1, 101))
     ]
-    figure = with_borders(
-        heatmap(np.ones((2, 6)), Axis("query"), Axis("column"), name="n"), columns=(2, 4), rows=(1,), names="abc"
-    ).figure
-    frame, *lines = figure.layout.shapes
+    frame, *lines = bordered.layout.shapes
     for ground in backgrounds:
         assert contrast(frame.line.color, ground) >= 3
     drawn = {}

@@ -356,13 +356,13 @@ def test_the_head_that_knows_the_capital(smollm):
     assert token == " Paris"
     assert before == pytest.approx(0.772, abs=0.005)
     assert before * np.exp(effects.min()) == pytest.approx(0.141, abs=0.005)
-    assert next(asked.measured([[(23, 4)]])) == pytest.approx(effects.min(), abs=1e-4)
+    assert asked.muted([[(23, 4)]])[0] == pytest.approx(effects.min(), abs=1e-4)
 
     # Beside what the heads themselves write, as docs/what-if.md says.
     direct = direct_contributions(capture(smollm, text, components=True)).pivot(index="layer", columns="head")[
         "contribution"
     ]
-    muted = {(23, 4): effects[3, 4], (29, 1): effects[9, 1], (0, 4): next(asked.measured([[(0, 4)]]))}
+    muted = {(23, 4): effects[3, 4], (29, 1): effects[9, 1], (0, 4): asked.muted([[(0, 4)]])[0]}
     assert {place: (direct.loc[place], effect) for place, effect in muted.items()} == {
         (23, 4): pytest.approx((2.87, -1.70), abs=0.0051),
         (29, 1): pytest.approx((1.87, -0.03), abs=0.0051),

@@ -24,7 +24,7 @@ from core.heads.metrics import (
     standing_out,
 )
 from core.heads.probing import probe_heads
-from core.heads.quantities import Text, text_of
+from core.heads.quantities import KeyText, text_of
 from core.models.inputs import all_inputs, run
 from core.models.tokens import token_texts
 from tests.conftest import TEXTS
@@ -62,7 +62,7 @@ def synthetic(weights, ids=None, special=(), punctuation=(), *, same=True, mask=
             None,
         )
 
-    text = Text(
+    text = KeyText(
         None if ids is None else np.asarray(ids),
         np.isin(np.arange(keys), special),
         np.isin(np.arange(keys), punctuation),
@@ -242,7 +242,7 @@ def test_the_strongest_key_is_the_one_that_gets_most_of_all_queries_together(min
 
 def test_a_query_without_keys_gives_nothing_and_counts_for_nothing():
     weights = torch.tensor([[[0.0, 0.0, 0.0], [0.9, 0.1, 0.0], [0.1, 0.6, 0.3]]])
-    text = Text(np.arange(3), np.zeros(3, bool), np.zeros(3, bool), same=True)
+    text = KeyText(np.arange(3), np.zeros(3, bool), np.zeros(3, bool), same=True)
     rows = [
         Rows(0, torch.zeros(1, 3, 1), torch.zeros(1, 3, 1), 1.0, weights > 0, weights.log().nan_to_num(), None, None)
     ]

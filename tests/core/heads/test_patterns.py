@@ -98,7 +98,7 @@ def test_pairs_and_keys_as_text():
         with pytest.raises(InputError) as caught:
             read_pairs(text)
         assert caught.value.field == "pairs"
-    with pytest.raises(InputError, match="no position"):
+    with pytest.raises(InputError, match="not a position"):
         read_keys("1, x")
     with pytest.raises(InputError, match="at most 200"):
         read_pairs(", ".join(f"{n}-0" for n in range(201)))

@@ -63,27 +63,6 @@ def test_every_step_is_the_direct_result_over_the_keys_so_far(trace, block_size)
         np.testing.assert_allclose(blocks.output[step], so_far.output, rtol=0, atol=1e-12)
 
 
-@given(traces(), st.integers(1, 14), st.data())
-def test_one_query_is_a_row_of_all_of_them(trace, block_size, data):
-    query = data.draw(st.integers(0, trace.shape[0] - 1))
-    alone, together = in_blocks(trace.rows(range(query, query + 1)), block_size), in_blocks(trace, block_size)
-    np.testing.assert_allclose(alone.output[:, 0], together.output[:, query], atol=1e-12)
-    np.testing.assert_allclose(alone.total[:, 0], together.total[:, query], rtol=1e-11)
-
-
-def test_blocks_in_which_nothing_is_allowed_change_nothing():
-    mask = np.array([[0, 0, 0, 0, 1, 1], [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
-    rng = np.random.default_rng(0)
-    blocks = in_blocks(attend(rng.random((3, 2)), rng.random((6, 2)), rng.random((6, 2)), mask=mask), 2)
-    assert np.isneginf(blocks.maximum[1, 0])
-    assert np.isfinite(blocks.maximum[2, 0])
-    assert blocks.total[:, 2].tolist() == [0, 0, 0]
-    np.testing.assert_array_equal(blocks.output[0, 1], blocks.output[2, 1])
-    assert not blocks.output[:, 2].any()
-    assert np.isfinite(blocks.output).all()
-    assert np.isfinite(blocks.correction).all()
-
-
 @pytest.mark.parametrize("block_size", [1, 3, 5])
 def test_how_close_two_formats_come(block_size):
     words = toy_sentence("Attention in blocks of keys gives the same result")
@@ -96,19 +75,6 @@ def test_scores_far_beyond_what_e_to_the_x_can_hold():
     trace = attend([[1000.0]], [[-1.0], [0.5], [2.0]], [[1.0], [2.0], [3.0]], scale=1.0)
     assert in_blocks(trace, 1).maximum.ravel().tolist() == [-1000, 500, 2000]
     assert last_output(trace, 1).item() == 3
-
-
-def test_real_heads(smollm, minilm):
-    from core import capture
-
-    for model in (smollm, minilm):
-        done = capture(model, "The animal didn't cross the street because it was too tired.")
-        for layer, head in ((0, 0), (3, 7), (5, 2)):
-            trace = done.trace(layer, head)
-            scale = np.abs(trace.value).max()
-            found = differences(trace, 4)
-            assert found["float64"] < 1e-14 * scale
-            assert found["float32"] < 1e-6 * scale
 
 
 @pytest.mark.parametrize("block_size", [0, -1, 1.5, True])

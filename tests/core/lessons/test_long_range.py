@@ -14,7 +14,6 @@ from core.lessons.long_range import (
     costs,
     even_distance,
     lstm,
-    mean_distance,
     mean_distances,
     reach,
     rnn,
@@ -92,18 +91,22 @@ def test_attention_is_the_one_of_core():
     np.testing.assert_allclose(run(x)[0].detach().numpy(), expected, atol=1e-12)
 
 
-def test_what_the_page_says_of_the_opening_picture():
-    found = compare_reach(64)
-    ends = {name: one.log10[-1] for name, one in found.items()}
+@pytest.fixture(scope="module")
+def opening():
+    return compare_reach(64)
+
+
+def test_what_the_page_says_of_the_opening_picture(opening):
+    ends = {name: one.log10[-1] for name, one in opening.items()}
     assert ends["RNN"] < -15 < ends["LSTM"] < -8 < -2.5 < ends["attention"] < 0
-    for one in found.values():
+    for one in opening.values():
         assert one.norms.shape == (5, 64)
         assert np.isfinite(one.log10_error).all()
         np.testing.assert_array_equal(one.distances, np.arange(64))
 
 
-def test_large_recurrent_weights_and_an_open_forget_gate_reach_further():
-    plain, changed = compare_reach(64), compare_reach(64, gain=4.0, forget_bias=3.0)
+def test_large_recurrent_weights_and_an_open_forget_gate_reach_further(opening):
+    plain, changed = opening, compare_reach(64, gain=4.0, forget_bias=3.0)
     assert changed["RNN"].log10[-1] > 0.5 > plain["RNN"].log10[-1]  # it grows: explodes
     assert changed["LSTM"].log10[-1] > -1.5 > plain["LSTM"].log10[-1]
     np.testing.assert_array_equal(changed["attention"].norms, plain["attention"].norms)
@@ -112,50 +115,18 @@ def test_large_recurrent_weights_and_an_open_forget_gate_reach_further():
 def test_the_same_seeds_give_the_same_numbers_and_leave_torch_alone():
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    first = compare_reach(16)["RNN"].norms
+    first, again = (reach(lambda: rnn(4), length=8, width=4, seeds=5).norms for _ in range(2))
     assert torch.equal(before, torch.random.get_rng_state())
-    np.testing.assert_array_equal(first, compare_reach(16)["RNN"].norms)
+    np.testing.assert_array_equal(first, again)
     assert len({tuple(row) for row in first}) == 5
 
 
-@pytest.mark.parametrize(("length", "seeds", "field"), [(1, 5, "length"), (513, 5, "length"), (8, 1, "seeds")])
-def test_what_cannot_be_measured_is_named(length, seeds, field):
-    with pytest.raises(InputError) as caught:
-        reach(lambda: rnn(4), length=length, width=4, seeds=seeds)
-    assert caught.value.field == field
-
-
-def head_with(weights):
-    """A head whose softmax gives these weights."""
-    scores = np.log(np.maximum(weights, 1e-300))
-    return attend(scores, np.eye(len(weights)), np.eye(len(weights)), scale=1.0)
-
-
-def test_distances_by_hand():
-    previous = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=float)
-    assert mean_distance(head_with(previous)) == pytest.approx(2 / 3)
-    assert mean_distance(head_with(previous), without_first=True) == pytest.approx(1.0)
-    first = np.array([[1, 0, 0]] * 3, dtype=float)
-    assert mean_distance(head_with(first)) == pytest.approx(1.0)
-    alone = attend([[1.0]], [[1.0]], [[1.0]])
-    assert mean_distance(alone, without_first=True) == 0
-
-
-def test_looking_evenly():
-    n = 9
-    rng = np.random.default_rng(0)
-    masked = attend(*rng.normal(size=(3, n, 4)), mask=grid(causal, n, n))
-    assert even_distance(masked) == pytest.approx((n - 1) / 4)
-    assert even_distance(attend(*rng.normal(size=(3, n, 4)))) == pytest.approx((n * n - 1) / (3 * n))
-
-
-def test_some_queries_stand_for_all_in_a_long_text():
-    n = 600
-    rng = np.random.default_rng(0)
-    trace = attend(*rng.normal(size=(3, n, 4)), mask=grid(causal, n, n))
-    distance = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :])
-    assert mean_distance(trace) == pytest.approx((trace.weights * distance).sum() / n, rel=0.02)
-    assert even_distance(trace) == pytest.approx((n - 1) / 4, rel=0.001)
+@pytest.mark.parametrize("n", [9, 600])  # of 600 queries, 256 stand for all
+def test_looking_evenly(n):
+    matrices = np.random.default_rng(0).normal(size=(3, n, 4))
+    causally = even_distance(attend(*matrices, mask=grid(causal, n, n)))
+    assert causally == pytest.approx((n - 1) / 4, rel=0.001)
+    assert even_distance(attend(*matrices)) == pytest.approx((n * n - 1) / (3 * n), rel=0.01)
 
 
 def test_every_head_of_a_model(smollm):
@@ -174,15 +145,30 @@ def test_every_head_of_a_model(smollm):
 
 @pytest.mark.parametrize("without_first", [False, True])
 @pytest.mark.parametrize("name", ["BERT", "T5"])
-def test_the_same_queries_stand_for_all_in_every_head_of_a_long_text(name, without_first):
+def test_evenly_spaced_queries_stand_for_all_of_a_long_text(name, without_first):
     passed = capture(load_model(tiny(name)), input_ids=np.arange(500) % 60)
     found = mean_distances(passed, without_first=without_first)
+    queries, keys = np.linspace(0, 499, 256).round().astype(int), np.arange(int(without_first), 500)
     for layer, head in np.ndindex(found.shape):
-        expected = mean_distance(passed.trace(layer, head), without_first=without_first)
+        weights = passed.trace(layer, head).weights[np.ix_(queries, keys)].astype(float)
+        expected = (weights * np.abs(queries[:, None] - keys)).sum() / weights.sum()
         assert found[layer, head] == pytest.approx(expected, rel=1e-6)
 
 
-def test_distances_need_one_text(smollm):
+def test_a_token_alone_has_no_other_to_look_at():
+    assert not mean_distances(capture(load_model(tiny("GPT-2")), input_ids=[5]), without_first=True).any()
+
+
+@pytest.mark.parametrize(
+    ("measure", "field"),
+    [
+        (lambda: reach(lambda: rnn(4), length=1, width=4, seeds=5), "length"),
+        (lambda: reach(lambda: rnn(4), length=513, width=4, seeds=5), "length"),
+        (lambda: reach(lambda: rnn(4), length=8, width=4, seeds=1), "seeds"),
+        (lambda: mean_distances(capture(load_model(tiny("T5")), input_ids=[5, 6]), "cross"), "kind"),
+    ],
+)
+def test_what_cannot_be_measured_is_named(measure, field):
     with pytest.raises(InputError) as caught:
-        mean_distances(capture(smollm, TEXT), "cross")
-    assert caught.value.field == "kind"
+        measure()
+    assert caught.value.field == field

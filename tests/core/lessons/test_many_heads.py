@@ -6,13 +6,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.attention.trace import attend
 from core.errors import InputError
 from core.heads.contributions import head_contributions, lengths
 from core.lessons.many_heads import (
     LayerWeights,
     fetch,
-    heads_of_a_sentence,
     many_heads,
     random_layer,
     split,
@@ -59,6 +57,7 @@ def test_torch_computes_the_same(heads, masked):
     output, attention = torch_attention(x, weights, heads, mask)
     assert np.abs(ours.output - output).max() < 1e-12
     assert np.abs(np.stack([trace.weights for trace in ours.traces]) - attention).max() < 1e-12
+    assert (ours.parameters, ours.d_head) == (4 * D_MODEL**2, D_MODEL // heads)
 
 
 @given(st.sampled_from(COUNTS), st.integers(1, 7), st.integers(0, 2**32 - 1))
@@ -67,24 +66,6 @@ def test_the_output_is_the_sum_of_the_heads(heads, words, seed):
     many = many_heads(x, random_layer(D_MODEL, seed=seed), heads)
     assert many.difference < 1e-14
     np.testing.assert_allclose(many.contributions.sum(axis=0), many.joined @ many.weights.W_O, atol=1e-13)
-
-
-@pytest.mark.parametrize("heads", COUNTS)
-def test_shapes_and_the_number_of_parameters(heads):
-    words, many = heads_of_a_sentence(SENTENCE, heads)
-    assert many.parameters == 4 * D_MODEL**2 == 2304
-    assert many.d_head * heads == D_MODEL
-    assert [trace.query.shape for trace in many.traces] == [(len(words), D_MODEL // heads)] * heads
-    assert many.contributions.shape == (heads, len(words), D_MODEL)
-    assert many.joined.shape == many.output.shape == (len(words), D_MODEL)
-    assert all(trace.scale == pytest.approx(many.d_head**-0.5) for trace in many.traces)
-
-
-def test_one_head_is_plain_attention():
-    x = np.random.default_rng(3).standard_normal((5, D_MODEL))
-    weights = random_layer(D_MODEL)
-    plain = attend(x @ weights.W_Q, x @ weights.W_K, x @ weights.W_V)
-    np.testing.assert_allclose(many_heads(x, weights, 1).joined, plain.output, atol=1e-15)
 
 
 @pytest.mark.parametrize("head", range(4))
@@ -109,11 +90,18 @@ def test_the_pieces_of_a_split_are_its_columns(heads, rows):
     np.testing.assert_array_equal(pieces, np.split(x, heads, axis=1))
 
 
-@pytest.mark.parametrize("heads", [0, -1, 5, 48])
-def test_a_width_that_cannot_be_split_is_named(heads):
-    with pytest.raises(InputError, match=f"24 columns cannot be split into {heads} heads") as caught:
-        split(np.ones((2, 24)), heads)
-    assert caught.value.field == "heads"
+@pytest.mark.parametrize(
+    ("call", "field", "words"),
+    [(lambda: fetch(1.5), "share", "share is 1.5"), (lambda: fetch(-0.1), "share", "share is -0.1")]
+    + [
+        (lambda n=n: split(np.ones((2, 24)), n), "heads", f"24 columns cannot be split into {n} heads")
+        for n in (0, -1, 5, 48)
+    ],
+)
+def test_what_cannot_be_is_named(call, field, words):
+    with pytest.raises(InputError, match=words) as caught:
+        call()
+    assert caught.value.field == field
 
 
 def test_lengths_along_the_sum_add_up_to_its_length():
@@ -146,39 +134,38 @@ class TestWhySeveral:
         assert fetched.one_head[0].max() <= max(share, 1 - share) + 1e-9
         np.testing.assert_array_equal(fetched.two_heads, [[1, 0, 0, 0, 0, 1], [0, 0, 1, 1, 0, 0]])
 
-    def test_a_share_outside_its_range_is_named(self):
-        with pytest.raises(InputError, match=r"share is 1\.5") as caught:
-            fetch(1.5)
-        assert caught.value.field == "share"
-
 
 class TestRealLayers:
     """The sum over heads, plus the bias, is what the attention block itself returns."""
 
-    @pytest.mark.parametrize("layer", [0, 5])
-    def test_of_an_encoder(self, minilm, layer):
-        dense = minilm.network.encoder.layer[layer].attention.output.dense
-        self.check(minilm, layer, dense, most=2e-6)
+    def test_of_an_encoder(self, minilm):
+        layers = minilm.network.encoder.layer
+        self.check(minilm, {layer: layers[layer].attention.output.dense for layer in (0, 5)}, most=2e-6)
 
-    @pytest.mark.parametrize("layer", [0, 13, 29])
-    def test_of_a_decoder(self, smollm, layer):
-        projection = smollm.network.model.layers[layer].self_attn.o_proj
-        self.check(smollm, layer, projection, most=2e-5)
+    def test_of_a_decoder(self, smollm):
+        layers = smollm.network.model.layers
+        self.check(smollm, {layer: layers[layer].self_attn.o_proj for layer in (0, 13, 29)}, most=2e-5)
 
-    def check(self, model, layer, module, most):
+    def check(self, model, modules, most):
         from core import capture
 
-        returned = []
-        hook = module.register_forward_hook(lambda _module, _inputs, output: returned.append(output[0].numpy()))
+        returned = {}
+        hooks = [
+            module.register_forward_hook(lambda *of, layer=layer: returned.update({layer: of[-1][0].numpy()}))
+            for layer, module in modules.items()
+        ]
         try:
             passed = capture(model, SENTENCE)
         finally:
-            hook.remove()
-        found = head_contributions(passed, layer)
-        assert np.abs(found.total + found.bias - returned[0]).max() < most * max(1, np.abs(returned[0]).max())
-        assert found.difference < 1e-12
-        np.testing.assert_allclose(found.along.sum(axis=0), np.linalg.norm(found.total, axis=1), rtol=1e-9)
-        assert found.lengths.shape == (passed.heads(), len(passed.input_ids))
+            for hook in hooks:
+                hook.remove()
+        assert returned.keys() == modules.keys()
+        for layer, output in returned.items():
+            found = head_contributions(passed, layer)
+            assert np.abs(found.total + found.bias - output).max() < most * max(1, np.abs(output).max())
+            assert found.difference < 1e-12
+            np.testing.assert_allclose(found.along.sum(axis=0), np.linalg.norm(found.total, axis=1), rtol=1e-9)
+            assert found.lengths.shape == (passed.heads(), len(passed.input_ids))
 
     def test_head_5_11_adds_most_at_animal(self, minilm):
         """The head that looks from "it" back to "animal" is also the one that adds most there."""

@@ -6,18 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from transformers import (
-    CohereConfig,
-    CohereForCausalLM,
-    Gemma3ForCausalLM,
-    Gemma3TextConfig,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    Lfm3Config,
-    Lfm3ForCausalLM,
-    SmolLM3Config,
-    SmolLM3ForCausalLM,
-)
+from transformers import Lfm3Config, Lfm3ForCausalLM
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 from transformers.models.t5.modeling_t5 import T5Attention
@@ -47,6 +36,7 @@ from core.lessons.word_order import (
     sinusoidal,
     t5_buckets,
 )
+from tests.core.tiny_models import GROUPED, tiny
 
 WIDTHS = st.integers(1, 64).map(lambda half: 2 * half)
 VECTORS = arrays(np.float64, (2, 64), elements=st.floats(-4, 4, width=32))
@@ -212,13 +202,6 @@ def test_what_cannot_be_used_is_named(call, field):
 # --- rotary bands of real and tiny models, checked by what rotation promises; and learned positions
 
 TEXT = "The animal didn't cross the street because it was too tired."
-TINY = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 4, "vocab_size": 50, "num_hidden_layers": 4}
-
-
-def tiny(model_class, config):
-    torch.manual_seed(0)
-    config.pad_token_id = 0
-    return load_model(model_class(config))
 
 
 def turned_back(vectors, rotary):
@@ -250,31 +233,35 @@ def check_on_one_token_repeated(model):
     return rotated
 
 
-def test_smollm_rotates_as_read_from_it(smollm):
-    rotary = rotary_of(capture(smollm, TEXT), 13)
+@pytest.fixture(scope="module")
+def passed(smollm):
+    return capture(smollm, TEXT)
+
+
+def test_smollm_rotates_as_read_from_it(smollm, passed):
+    rotary = rotary_of(passed, 13)
     np.testing.assert_allclose(rotary.frequencies, frequencies(64, base=100_000), rtol=1e-6)
     np.testing.assert_array_equal(rotary.pairs, [(i, i + 32) for i in range(32)])
     assert rotary.wavelengths[0] == pytest.approx(2 * np.pi)
     assert check_on_one_token_repeated(smollm) == 30
 
 
+@pytest.mark.parametrize(
+    ("name", "rotated"),
+    [("Cohere", 2), ("GPT-NeoX", 2), ("Gemma 3", 2), ("SmolLM3", 1)],  # the last has a layer without
+)
+def test_layers_rotate_as_read_from_them(name, rotated):
+    assert check_on_one_token_repeated(load_model(tiny(name))) == rotated
+
+
 def test_neighbouring_pairs():
-    model = tiny(CohereForCausalLM, CohereConfig(**TINY))
-    assert rotary_of(capture(model, input_ids=[1, 2]), 0).pairs[1].tolist() == [2, 3]
-    assert check_on_one_token_repeated(model) == 4
+    assert rotary_of(capture(load_model(tiny("Cohere")), input_ids=[1, 2]), 0).pairs[1].tolist() == [2, 3]
 
 
 def test_part_of_a_head():
-    model = tiny(
-        GPTNeoXForCausalLM,
-        GPTNeoXConfig(
-            **TINY, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
-        ),
-    )
-    passed = capture(model, input_ids=[3, 1, 4, 1, 5])
+    passed = capture(load_model(tiny("GPT-NeoX")), input_ids=[3, 1, 4, 1, 5])
     rotary = rotary_of(passed, 1)
-    assert rotary.pairs.shape == (4, 2)
-    assert check_on_one_token_repeated(model) == 4
+    assert rotary.pairs.shape == (1, 2)
     trace = passed.trace(1, 2)
     found = bands(trace.query[4], trace.key[1], 3, rotary)
     assert found.unrotated != 0
@@ -283,52 +270,29 @@ def test_part_of_a_head():
 
 
 def test_layers_with_their_own_rotation():
-    model = tiny(
-        Gemma3ForCausalLM,
-        Gemma3TextConfig(
-            **TINY,
-            head_dim=16,
-            num_key_value_heads=2,
-            sliding_window=64,
-            layer_types=["sliding_attention", "full_attention"] * 2,
-        ),
-    )
-    passed = capture(model, input_ids=[1, 2, 3])
+    passed = capture(load_model(tiny("Gemma 3")), input_ids=[1, 2, 3])
     near, far = rotary_of(passed, 0), rotary_of(passed, 1)
     assert far.wavelengths[-1] > 10 * near.wavelengths[-1]
-    assert check_on_one_token_repeated(model) == 4
 
 
 def test_layers_of_a_hybrid_with_their_own_rotation():
     """Its first layer has no attention: the capture's layers 0 and 1 are its layers 1 and 2."""
     bases = {"sliding_attention": 1e4, "full_attention": 1e6}
-    model = tiny(
-        Lfm3ForCausalLM,
-        Lfm3Config(
-            **TINY | {"num_hidden_layers": 3},
-            head_dim=16,
-            num_key_value_heads=2,
-            sliding_window=8,
-            layer_types=["conv", *bases],
-            bos_token_id=1,
-            eos_token_id=2,
-            rope_parameters={name: {"rope_type": "default", "rope_theta": base} for name, base in bases.items()},
-        ),
+    config = Lfm3Config(
+        **GROUPED | {"num_hidden_layers": 3},
+        sliding_window=8,
+        layer_types=["conv", *bases],
+        rope_parameters={name: {"rope_type": "default", "rope_theta": base} for name, base in bases.items()},
     )
+    model = load_model(Lfm3ForCausalLM(config))
     passed = capture(model, input_ids=[1, 2, 3])
     for layer, base in enumerate(bases.values()):
         rotary = rotary_of(passed, layer)
         assert rotary is not None
-        np.testing.assert_allclose(rotary.frequencies, frequencies(16, base=base), rtol=1e-6)
+        np.testing.assert_allclose(rotary.frequencies, frequencies(8, base=base), rtol=1e-6)
 
 
-def test_layers_without_rotation():
-    model = tiny(SmolLM3ForCausalLM, SmolLM3Config(**TINY, num_key_value_heads=2, no_rope_layers=[1, 0, 1, 0]))
-    assert check_on_one_token_repeated(model) == 2
-
-
-def test_bands_add_up_to_the_raw_score(smollm):
-    passed = capture(smollm, TEXT)
+def test_bands_add_up_to_the_raw_score(passed):
     for layer, head in ((0, 0), (13, 8), (29, 4)):
         trace, rotary = passed.trace(layer, head), rotary_of(passed, layer)
         for query, key in ((8, 1), (12, 0), (5, 5)):
@@ -338,9 +302,9 @@ def test_bands_add_up_to_the_raw_score(smollm):
             assert found.unrotated == 0
 
 
-def test_a_score_at_another_distance_is_what_rotation_makes_of_the_same_vectors(smollm):
-    trace = capture(smollm, TEXT).trace(13, 8)
-    found = bands(trace.query[8], trace.key[1], 7, rotary_of(capture(smollm, TEXT), 13))
+def test_a_score_at_another_distance_is_what_rotation_makes_of_the_same_vectors(passed):
+    trace = passed.trace(13, 8)
+    found = bands(trace.query[8], trace.key[1], 7, rotary_of(passed, 13))
     plain_query = rotate(trace.query[8:9], [-8], base=100_000)
     plain_key = rotate(trace.key[1:2], [-1], base=100_000)
     distances, scores = found.by_distance(40)
@@ -349,13 +313,13 @@ def test_a_score_at_another_distance_is_what_rotation_makes_of_the_same_vectors(
         assert scores[distance] == pytest.approx(expected, abs=1e-3)
     assert found.at_distance_0.sum() == pytest.approx(scores[0])
     assert scores[7] == pytest.approx(found.score)
-    backwards, _ = bands(trace.query[1], trace.key[8], -7, rotary_of(capture(smollm, TEXT), 13)).by_distance(9)
+    backwards, _ = bands(trace.query[1], trace.key[8], -7, rotary_of(passed, 13)).by_distance(9)
     assert backwards[-1] == -9
 
 
-def test_slow_bands_hardly_turn_and_fast_ones_do(smollm):
-    trace = capture(smollm, TEXT).trace(13, 8)
-    rotary = rotary_of(capture(smollm, TEXT), 13)
+def test_slow_bands_hardly_turn_and_fast_ones_do(passed):
+    trace = passed.trace(13, 8)
+    rotary = rotary_of(passed, 13)
     found = bands(trace.query[8], trace.key[1], 7, rotary)
     change = np.abs(found.parts - found.at_distance_0)
     lengths = [np.hypot(*vector[rotary.pairs.T]) for vector in (trace.query[8], trace.key[1])]
@@ -365,8 +329,7 @@ def test_slow_bands_hardly_turn_and_fast_ones_do(smollm):
 
 
 def test_a_model_that_learned_its_positions(minilm):
-    passed = capture(minilm, TEXT)
-    assert rotary_of(passed, 0) is None
+    assert rotary_of(capture(minilm, TEXT), 0) is None
     learned = learned_positions(minilm)
     assert learned.shape == (512, 384)
     theirs = torch.nn.functional.cosine_similarity(

@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core import InputError, Model
 from core.attention.pooling import Pooled
 from core.attention.rowwise import Overview
-from core.figures.heatmaps.compared import Part, Side, compared_heatmaps, strongest_colours
+from core.figures.heatmaps.compared import ComparedAxis, Part, compared_heatmaps, strongest_colours
 from core.heads.aligning import Alignment, Labels, align
 from core.heads.comparing import HeadPair, compare, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
@@ -243,12 +243,12 @@ def _draw(two: TwoHeads, drawn: Overview, cell: tuple[int, int], limits: tuple[f
             show_heatmap(chart, f"compared {part}{where}", alt, title=f"Weights, {title}{near}", numbers=numbers)
 
 
-def _side(axis: Alignment, labels: Labels, pinned: int, places: range) -> Side:
+def _side(axis: Alignment, labels: Labels, pinned: int, places: range) -> ComparedAxis:
     first, second = ([place - places.start for place in gaps if place in places] for gaps in axis.gaps)
     tokens = [texts[places.start : places.stop] for texts in labels]
     gaps = (first, second, sorted(first + second))
     by_part = dict(zip(PARTS, tokens, strict=True)), dict(zip(PARTS, gaps, strict=True))
-    return Side(*by_part, pinned - places.start, places.start)
+    return ComparedAxis(*by_part, pinned - places.start, places.start)
 
 
 # --- the sentences
