@@ -228,7 +228,7 @@ def test_a_file_by_its_path_is_the_installed_model(smollm: Model) -> None:
     assert all(torch.equal(weights[name], weight) for name, weight in smollm.network.state_dict().items())
     assert found.tokenizer is not None
     assert found.tokenizer.get_vocab() == smollm.tokenizer.get_vocab()
-    with pytest.raises(InputError, match="is no model here"):
+    with pytest.raises(InputError, match="is not a model here"):
         load_model(SMOLLM2, look_in=("hub",))
 
 
@@ -456,7 +456,7 @@ def test_a_known_model_with_code_loads_without_it(bert: Path, minilm: Model, tmp
     {
         "has no name": ("", " ", "\t\n"),
         "unprintable": ("a\0b", "a\nb", "a\u202eb", "x" * 5000),
-        "is no model here and no name that the Hugging Face hub allows": (
+        "is not a model here, nor a name that the Hugging Face hub allows": (
             *("ünï/code", "a--b/c", "a b", "org/name.git", "<img onerror>", "a?b=c", "a..b", "x" * 97),
         ),
         "There is no folder": (

@@ -421,6 +421,6 @@ def test_quantised_matrices_are_refused():
     model = model_of(TINY["Mistral"]())
     projection = model.network.model.layers[0].self_attn.v_proj
     projection.weight.data = projection.weight.data.to(torch.float8_e4m3fn)
-    with pytest.raises(InputError, match=r"Linear of torch\.float8_e4m3fn is no plain matrix"):
+    with pytest.raises(InputError, match=r"Linear of torch\.float8_e4m3fn is not a plain matrix"):
         head_weights(model, 0, 0)
     head_weights(model, 1, 0)
