@@ -14,6 +14,7 @@ from core.models.loading import load_model
 from tests.core.models.folders import Weights, edit_config, edit_weights, refusal
 from tests.core.tiny_models import DECODER, GROUPED, RELATIVE, SMALL, TINY, VIT, randomised
 
+UP = "model.layers.0.mlp.up_proj"
 TRIANGLE = torch.ones(64, 64).tril()[None, None]
 ROTARY = "model.layers.0.self_attn.rotary_emb.inv_freq"
 
@@ -76,6 +77,7 @@ def saved(make: Callable[[], t.PreTrainedModel], change: Callable[[Weights], obj
     return network
 
 
+ONE_LAYER = {"num_hidden_layers": 1, "layer_types": None}
 REFUSED = {
     "biases that the config denies": (
         lambda: llama(attention_bias=True),
@@ -86,13 +88,13 @@ REFUSED = {
     "a layer that the config denies": (
         llama,
         nothing,
-        {"num_hidden_layers": 1, "layer_types": None},
+        ONE_LAYER,
         r"model\.layers\.1\.input_layernorm\.weight and 8 more weights",
     ),
     "a layer that poses as one for further tokens": (
         llama,
         adding(model__layers__1__eh_proj__weight=torch.ones(32, 64)),
-        {"num_hidden_layers": 1, "layer_types": None},
+        ONE_LAYER,
         "and 9 more weights",
     ),
     "a layer of an encoder": (
@@ -162,12 +164,9 @@ REFUSED = {
     },
     "packed weights of a quantisation": (
         llama,
-        lambda weights: (
-            without("up_proj")(weights),
-            weights.update({"model.layers.0.mlp.up_proj.qweight": torch.ones(4)}),
-        ),
+        lambda weights: weights.update({f"{UP}.qweight": torch.ones(4), f"{UP}.scales": weights.pop(f"{UP}.weight")}),
         {},
-        r"up_proj\.qweight, which LlamaForCausalLM does not read",
+        r"up_proj\.qweight and 1 more weight, which LlamaForCausalLM does not read",
     ),
     "a tied weight that is in no file": (
         llama,
