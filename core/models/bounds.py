@@ -64,8 +64,8 @@ class UnreadableError(ValueError):
 
 
 def check_files(folder: Path) -> None:
-    """Raise UnreadableError if a file in the folder must not be opened: it (or what it links to) is no regular file, it is too
-    large, or it is no JSON that can be read in one piece. Raises OSError if the folder cannot be listed."""
+    """Raise UnreadableError if a file in the folder must not be opened: it (or what it links to) is not a regular file, it is
+    too large, or it is not JSON that can be read in one piece. Raises OSError if the folder cannot be listed."""
     templates = folder / "additional_chat_templates"
     files = [path for place in (folder, templates) if place.is_dir() for path in islice(place.iterdir(), MAX_FILES + 1)]
     if len(files) > MAX_FILES:
@@ -80,7 +80,7 @@ def check_files(folder: Path) -> None:
         if S_ISDIR(status.st_mode):
             continue
         if not S_ISREG(status.st_mode):
-            raise UnreadableError(f"holds {path.name!r}, which is a pipe or a device and no regular file. Remove it")
+            raise UnreadableError(f"holds {path.name!r}, which is a pipe or a device, not a regular file. Remove it")
         largest = MAX_CONFIG_BYTES if "config" in path.name else MAX_SMALL_BYTES
         largest = MAX_TOKENIZER_BYTES if path.name == "tokenizer_config.json" else largest
         if status.st_size > largest and any(map(path.match, SMALL_FILES)):
@@ -99,7 +99,7 @@ def check_files(folder: Path) -> None:
 def checked_object(
     path: Path, most_bytes: int = MAX_CONFIG_BYTES, most_entries: int = MAX_CONFIG_ENTRIES
 ) -> dict[str, Any]:
-    """The object in a JSON file, as `read_object` reads it. Raises UnreadableError if there is none."""
+    """The object in a JSON file, as `read_object` reads it. Raises UnreadableError for any other content."""
     try:
         return read_object(path, most_bytes, most_entries)
     except (ValueError, OSError) as error:

@@ -81,7 +81,7 @@ def _refuse_private(name: object) -> None:
         raise SecurityError(f"no name in a namespace may begin with _, as {name!r} does")
 
 
-class Generation(Extension):
+class GenerationTag(Extension):
     """The tags {% generation %} ... {% endgeneration %}, which mark a model's own text for training; their content is kept."""
 
     tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
@@ -96,7 +96,7 @@ class Generation(Extension):
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols])
     made.filters["tojson"] = tojson
     made.globals |= {"dict": Dict(), "namespace": OpenNamespace, "raise_exception": raise_exception}
     made.globals["strftime_now"] = lambda form: datetime.now().strftime(form)

@@ -72,7 +72,7 @@ def _template(name: str, tokenizer: PreTrainedTokenizerBase) -> object:
 
 def _checked(name: str, template: object) -> str:
     if not isinstance(template, str):
-        raise _failed(name, "it is no text")
+        raise _failed(name, "it is not a text")
     if len(template) > MAX_TEMPLATE:
         raise _failed(name, f"it has {len(template):,} characters; at most {MAX_TEMPLATE:,} are read")
     return template

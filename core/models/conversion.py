@@ -231,7 +231,8 @@ def _write_weights(
 ) -> None:
     """Write a safetensors file, of which one tensor at a time is in memory.
 
-    Raises InputError (field "model") if a weight is missing, left over or of another shape: none is made up, none left out.
+    Raises InputError (field "model") if a weight is missing, left over or of another shape: weights are neither
+    made up nor left out.
     """
     shapes = {name: weight.shape for name, weight in network.state_dict().items()}
     with _reading(file):

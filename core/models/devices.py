@@ -65,7 +65,7 @@ def checked_device_map(
     if isinstance(wanted, str):
         if wanted not in SPREADS:
             raise InputError(
-                f"{wanted!r} is no device_map. Choose one of {', '.join(SPREADS)}, or say for each part of the network "
+                f"{wanted!r} is not a device_map. Choose one of {', '.join(SPREADS)}, or say for each part of the network "
                 f"which device it goes to.",
                 field="device_map",
             )

@@ -81,7 +81,7 @@ def lists_in(text: bytes) -> int:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(name)  # NaN and infinities are no JSON
+    raise ValueError(name)  # JSON has no NaN and no infinities
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def are_whole(numbers: Any, least: int = 0) -> bool:
-    """Whether these are a list of whole numbers, of which none is less."""
+    """Whether this is a list of whole numbers from `least` on."""
     return isinstance(numbers, list) and all(type(number) is int and least <= number < 2**31 for number in numbers)
 
 

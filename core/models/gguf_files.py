@@ -121,7 +121,7 @@ class GgufFile:
             return sizes.most_common(1)[0][0]
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """The shape of a tensor; None if there is none of that name."""
+        """The shape of a tensor; None if the file has no tensor of that name."""
         return next((tensor.shape for tensor in self.tensors if tensor.name == name), None)
 
     def said(self, key: str, kinds: Sequence[str], default: Any = None) -> Any:
@@ -145,7 +145,7 @@ class GgufFile:
         """The texts of a setting that is a list of texts."""
         setting = self.settings[name]
         with self.parts[0].open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-            header = _Header(self.parts[0], self.name, content, setting.start)
+            header = _HeaderReader(self.parts[0], self.name, content, setting.start)
             return [header.text() for _ in range(setting.value)]
 
     def refuse(self, why: str, error: Exception | None = None) -> NoReturn:
@@ -205,13 +205,13 @@ def _misnamed(count: int) -> str:
 
 
 def read_gguf(path: Path | Sequence[Path], name: str | None = None) -> GgufFile:
-    """Read the header of a GGUF file, or the headers of all shards of a model, and no number of its weights.
+    """Read the header of a GGUF file, or the headers of all shards of a model, without its weights.
 
     path  a file, any shard of a model, or all of its shards
     name  what errors call it, if not by the file's name
 
-    Raises InputError (field "model") for a file that is no GGUF file, ends too early, lacks a shard, exceeds the limits of this
-    module, or holds tensors that overlap, leave gaps or cannot be dequantised.
+    Raises InputError (field "model") for a file that is not a GGUF file, ends too early, lacks a shard, exceeds the limits of
+    this module, or holds tensors that overlap, leave gaps or cannot be dequantised.
     """
     parts = gguf_parts(path, name)
     name = name or parts[0].name
@@ -237,7 +237,7 @@ _NONE = Setting("", None, 0)
 
 
 def _number(file: GgufFile, setting: str) -> int:
-    """A setting of a shard; 0 if it is not there or no whole number."""
+    """A setting of a shard; 0 if it is missing or not a whole number."""
     value = file.settings.get(setting, _NONE).value
     return value if type(value) is int else 0
 
@@ -272,7 +272,7 @@ def _read_header(path: Path, name: str | None = None) -> GgufFile:
                     "does not begin like a GGUF file. Give the path of a GGUF file, or of a folder with safetensors",
                 )
             with mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-                return _Header(path, name, content, len(MAGIC)).read()
+                return _HeaderReader(path, name, content, len(MAGIC)).read()
     except OSError as error:
         _refuse(name, f"cannot be opened: {error.strerror}", error)
 
@@ -281,7 +281,7 @@ def _refuse(name: str, why: str, error: Exception | None = None) -> NoReturn:
     raise InputError(f"{name} {why}.", field="model") from error
 
 
-class _Header:
+class _HeaderReader:
     """A header as it is read, from a byte on."""
 
     def __init__(self, path: Path, name: str, content: mmap, place: int) -> None:

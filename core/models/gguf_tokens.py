@@ -41,6 +41,7 @@ _TYPES = {
     **{f"{role}_token_id": ("uint32",) for role in _ROLES.values()},
 }
 _MAX_SQUARES = 500_000_000  # of the lengths of all tokens: finding merges takes so many steps. Gemma's have 14 million
+_NEEDED: Any = object()  # stands for the default of a setting that a file must have
 _NORMAL, _UNKNOWN, _CONTROL, _ADDED, _UNUSED = 1, 2, 3, 4, 5  # the types of tokens
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
@@ -154,31 +155,32 @@ def tokenizer(file: GgufFile) -> TokenizersBackend:
 # --- what the file says
 
 
-def _said(file: GgufFile, name: str, default: Any) -> Any:
-    """A setting of the tokenizer; of a list of texts, their number."""
-    return file.said(f"tokenizer.ggml.{name}", _TYPES[name], default)
+def _said(file: GgufFile, name: str, default: Any = _NEEDED) -> Any:
+    """A setting of the tokenizer; of a list of texts, their number. Raises InputError for a missing one without a default."""
+    value = file.said(f"tokenizer.ggml.{name}", _TYPES[name], default)
+    if value is _NEEDED:
+        file.refuse(f"lacks the setting tokenizer.ggml.{name}")
+    return value
 
 
 def _count(file: GgufFile) -> int:
     return _said(file, "tokens", 0)
 
 
-def _numbers(file: GgufFile, name: str, default: list[float]) -> list[float]:
-    """A number for every token; there may be more numbers."""
-    numbers = _said(file, name, default)
-    if len(numbers) < len(default):
-        file.refuse(f"lists {len(default):,} tokens and has a {name} for {len(numbers):,}")
+def _numbers(file: GgufFile, name: str, default: Any = _NEEDED) -> list[float]:
+    """A number for every token; the file may list more."""
+    numbers, count = _said(file, name, default), _count(file)
+    if len(numbers) < count:
+        file.refuse(f"lists {count:,} tokens and has a {name} for {len(numbers):,}")
     if not np.isfinite(numbers).all():
         file.refuse(f"has a {name} that is not finite")
-    return numbers[: len(default)]
+    return numbers[:count]
 
 
 def _merges(file: GgufFile) -> list[tuple[str, str]]:
     """The pairs that are merged, the first one first. A pair is written as two texts with a blank between them; the first may
     be a blank itself."""
-    if "tokenizer.ggml.merges" not in file.settings:
-        file.refuse("lacks the setting tokenizer.ggml.merges")
-    _said(file, "merges", 0)
+    _said(file, "merges")
     pairs = [(text[:1], *text[1:].partition(" ")) for text in file.texts("tokenizer.ggml.merges")]
     return list(dict.fromkeys((first + rest, second) for first, rest, blank, second in pairs if blank))
 
@@ -191,15 +193,13 @@ def _of_bytes(file: GgufFile, tokens: list[str], _types: list[float], _ids: dict
     vocabulary = {token: number for number, token in enumerate(tokens)}
     backend = Tokenizer(models.BPE(vocab=vocabulary, merges=_merges(file), ignore_merges=way in _WHOLE))
     splits: list[Any] = [Split(Regex(split), "isolated") for split in SPLITS[way]]
-    _set(backend, None, Sequence([*splits, ByteLevel(add_prefix_space=False, use_regex=False)]), decoders.ByteLevel())
-    return backend
+    splitter = Sequence([*splits, ByteLevel(add_prefix_space=False, use_regex=False)])
+    return _with_steps(backend, None, splitter, decoders.ByteLevel())
 
 
 def _of_scores(file: GgufFile, tokens: list[str], types: list[float], ids: dict[str, int], _way: str) -> Tokenizer:
     """SentencePiece's with merges: of two neighbours that are a token together, those with the best score are merged first."""
-    if "tokenizer.ggml.scores" not in file.settings:
-        file.refuse("lacks the setting tokenizer.ggml.scores")
-    scores = _numbers(file, "scores", [0.0] * len(tokens))
+    scores = _numbers(file, "scores")
     vocabulary = {token: number for number, token in enumerate(tokens)}
     ranked = sorted(range(len(tokens)), key=lambda number: (-scores[number], number))
     merges = [
@@ -214,40 +214,38 @@ def _of_scores(file: GgufFile, tokens: list[str], types: list[float], ids: dict[
 def _of_merges(file: GgufFile, tokens: list[str], _types: list[float], ids: dict[str, int], _way: str) -> Tokenizer:
     """Gemma 4's: as before, with merges in the file."""
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    backend = _of_characters(vocabulary, _merges(file), tokens, ids, False)
-    lines: Any = Split(Regex(r"[^\n]+|[\n]+"), "isolated")
-    backend.pre_tokenizer = lines
-    return backend
+    lines = Split(Regex(r"[^\n]+|[\n]+"), "isolated")
+    return _of_characters(vocabulary, _merges(file), tokens, ids, False, lines)
 
 
 def _of_characters(
-    vocabulary: dict[str, int], merges: list[tuple[str, str]], tokens: list[str], ids: dict[str, int], prefixed: bool
+    vocabulary: dict[str, int],
+    merges: list[tuple[str, str]],
+    tokens: list[str],
+    ids: dict[str, int],
+    prefixed: bool,
+    splitter: Any = None,
 ) -> Tokenizer:
     unknown = {"unk_token": tokens[ids["unk"]]} if "unk" in ids else {}
     backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True, fuse_unk=True, **unknown))
-    prefix = [normalizers.Prepend("▁")] if prefixed else []
-    _set(backend, normalizers.Sequence([*prefix, normalizers.Replace(" ", "▁")]), None, _as_text(prefixed))
-    return backend
+    return _with_steps(backend, _marked(prefixed), splitter, _as_text(prefixed))
 
 
 def _of_unigrams(file: GgufFile, tokens: list[str], _types: list[float], ids: dict[str, int], _way: str) -> Tokenizer:
     """SentencePiece's with probabilities, T5's: of all ways to split a text, the most probable one."""
     if "unk" not in ids:
         file.refuse("does not say which token stands for unknown characters (tokenizer.ggml.unknown_token_id)")
-    if "tokenizer.ggml.scores" not in file.settings:
-        file.refuse("lacks the setting tokenizer.ggml.scores")
-    scores = _numbers(file, "scores", [0.0] * len(tokens))
+    scores = _numbers(file, "scores")
     in_bytes = {f"<0x{byte:02X}>" for byte in range(256)} <= {*tokens}
     backend = Tokenizer(models.Unigram([*zip(tokens, scores, strict=True)], ids["unk"], in_bytes))
     steps: list[Any] = []
     if (table := _said(file, "precompiled_charsmap", None)) is not None:
         steps.append(_precompiled(file, bytes(byte & 255 for byte in table)))
-    prefixed = _said(file, "add_space_prefix", False) or _said(file, "remove_extra_whitespaces", False)
-    if _said(file, "remove_extra_whitespaces", False):
+    strips = _said(file, "remove_extra_whitespaces", False)
+    prefixed = strips or _said(file, "add_space_prefix", False)
+    if strips:
         steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" +"), " ")]
-    steps += [normalizers.Prepend("▁")] if prefixed else []
-    _set(backend, normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")]), None, _as_text(prefixed))
-    return backend
+    return _with_steps(backend, _marked(prefixed, steps), None, _as_text(prefixed))
 
 
 def _with_sentinels(tokens: list[str], types: list[float]) -> list[str]:
@@ -288,8 +286,15 @@ def _as_text(prefixed: bool) -> Any:
     return decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *first])
 
 
-def _set(backend: Tokenizer, normalizer: Any, splitter: Any, decoder: Any) -> None:
+def _marked(prefixed: bool, steps: Any = ()) -> normalizers.Normalizer:
+    """These steps, and then blanks become SentencePiece's marks."""
+    prefix = [normalizers.Prepend("▁")] if prefixed else []
+    return normalizers.Sequence([*steps, *prefix, normalizers.Replace(" ", "▁")])
+
+
+def _with_steps(backend: Tokenizer, normalizer: Any, splitter: Any, decoder: Any) -> Tokenizer:
     backend.normalizer, backend.pre_tokenizer, backend.decoder = normalizer, splitter, decoder
+    return backend
 
 
 def _add(file: GgufFile, backend: Tokenizer, tokens: list[str], types: list[float]) -> None:

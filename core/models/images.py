@@ -82,7 +82,7 @@ def read_image(data: bytes) -> NDArray[np.uint8]:
         ) from error
     except Exception as error:  # damaged files fail in many ways, and Pillow's own errors share no parent
         raise _refusal(
-            "This file is no image that can be read: it is damaged or not PNG, JPEG or WebP. Choose another one."
+            "This file cannot be read as an image: it is damaged, or not PNG, JPEG or WebP. Choose another one."
         ) from error
     raise _refusal(
         f"The image has {width:,} × {height:,} pixels; at most {MAX_PIXELS // 1_000_000} million are read. "
@@ -124,7 +124,7 @@ def small_image(image: ArrayLike) -> NDArray[np.uint8]:
 
 
 def eight_bits(image: ArrayLike) -> NDArray[np.uint8]:
-    """The image as uint8, [height, width, 3]. Raises InputError (field "image") for anything that is none."""
+    """The image as uint8, [height, width, 3]. Raises InputError (field "image") for anything else."""
     array = np.asarray(image)
     if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
         raise _refusal(f"The image has the shape {array.shape}; [height, width, 3] is needed: red, green and blue.")

@@ -99,7 +99,7 @@ def replaced_tokens(model: Model, inputs: dict[str, torch.Tensor], texts: Mappin
 
 
 def image_token(model: Model) -> int | None:
-    """The number of the token that stands for a part of an image; None for a model that reads none with a text."""
+    """The number of the token that stands for a part of an image; None for a model that does not read images with texts."""
     return getattr(model.network.config, "image_token_id", None)
 
 
@@ -159,8 +159,8 @@ def target_ids(
     target  a text, tokenized without special tokens; or token numbers, which follow the start token (a start token among
             them comes twice); None or empty: the start token alone
 
-    Raises InputError (field "target") for a text with pieces that the tokenizer does not know and for numbers that are no
-    tokens; TooLongError.
+    Raises InputError (field "target") for a text with pieces that the tokenizer does not know and for numbers beyond
+    the tokens; TooLongError.
     """
     limit = token_limit(model, max_tokens)
     start = _start_token(model.network)
@@ -247,7 +247,7 @@ def read_token_numbers(text: str) -> tuple[int, ...]:
     parts = text.replace(",", " ").split()
     if wrong := next((part for part in parts if re.fullmatch(r"[0-9]{1,9}", part) is None), None):
         raise InputError(
-            f"“{wrong[:40]}” is no token number. Write whole numbers with commas or blanks between.", field="target"
+            f"“{wrong[:40]}” is not a token number. Write whole numbers with commas or blanks between.", field="target"
         )
     return tuple(map(int, parts))
 
@@ -368,7 +368,7 @@ def cannot_read(network: PreTrainedModel) -> str | None:
 
 
 def _reading_device(network: PreTrainedModel) -> torch.device:
-    """The device of the first weights, those of the token embeddings; "meta" if there are none."""
+    """The device of the first weights, those of the token embeddings; "meta" if it has no weights yet."""
     devices = [weight.device for weight in network.parameters()]
     return next((device for device in devices if device.type != "meta"), devices[0])
 

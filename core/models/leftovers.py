@@ -2,7 +2,7 @@
 
 transformers leaves out weights for which a network has no place, and makes up those that it lacks. Either makes it another
 model, without a word: biases or a layer that config.json denies, the scales of a quantisation. So what is left over or lacking
-is refused, unless it is known to change no number here. That is a closed list, and each entry says why.
+is refused, unless the list below names it as harmless and says why.
 """
 
 from __future__ import annotations
@@ -177,8 +177,7 @@ class _Reading:
     # --- what is harmless
 
     def _why_harmless(self, name: str) -> str | None:
-        """Why a tensor that is not read changes no number: "" for constants, about which nothing need be said; None if it may
-        change one."""
+        """Why a tensor that is not read changes no number: "" for constants, which need no note; None if it may change one."""
         if self._is_computed(name):
             return ""
         for pattern, why in _HARMLESS:

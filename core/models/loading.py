@@ -169,7 +169,7 @@ def model_revision(name_or_path: str | os.PathLike[str]) -> str:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _Located:
     """The files of a model, and the errors about them.
 
     given     the name as it was typed
@@ -242,7 +242,7 @@ def _locate(
     *,
     weights: bool = True,
     dtype: str = "float32",
-) -> _Source:
+) -> _Located:
     """Find a model: in the catalogue, as a GGUF file or a folder, on the hub. `fits` is called before large files are made or
     downloaded; `weights` says whether to download the weights; `dtype` is that of a conversion."""
     entry = _ENTRIES.get(name)
@@ -251,9 +251,9 @@ def _locate(
         made = converted(files, report, lambda: fits(size_of_gguf(read_gguf(files, called))), dtype, called)
         revision = f"sha256 {made.sha256} (GGUF, {made.quantisation})"
         named, reader = called or gguf_stem(files[0]), transformers.TokenizersBackend
-        return _Source(name, named, made.folder, revision, reader=reader)
+        return _Located(name, named, made.folder, revision, reader=reader)
     if entry is not None:
-        return _Source(entry.name, entry.name, _path(entry))
+        return _Located(entry.name, entry.name, _path(entry))
     if "folder" in look_in and (folder := _folder(name)) is not None:
         return folder
     if "hub" not in look_in:
@@ -261,13 +261,13 @@ def _locate(
     return _from_hub(name, report, fits, weights)
 
 
-def _folder(name: str) -> _Source | None:
-    """The folder of this name; None if there is none and the name could be one on the hub."""
+def _folder(name: str) -> _Located | None:
+    """The folder of this name; None if there is no such folder and the hub may have the name."""
     try:
         path = Path(name).expanduser()
         if path.is_dir():
             home = path.resolve()
-            return _Source(name, home.name, network_folder(home), home=home)
+            return _Located(name, home.name, network_folder(home), home=home)
         is_file = path.is_file()
     except (OSError, RuntimeError) as error:
         _cannot_open(name, error)
@@ -327,13 +327,13 @@ def _path(entry: CatalogueEntry) -> Path:
     return path
 
 
-def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
+def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Located:
     """Download a model. Its small files come first, so that an unreadable model is refused before gigabytes follow."""
     try:
         validate_repo_id(name)
         report(f"Asking the Hugging Face hub for {name}", None)
         folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
-        source = _Source(name, name, folder, revision=folder.name)
+        source = _Located(name, name, folder, revision=folder.name)
         _architecture(source)  # refuses what cannot be read
         if is_sentence_transformer(folder):
             snapshot_download(name, revision=source.revision, allow_patterns=["[0-9]_*/config.json"])
@@ -350,8 +350,8 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
     return source
 
 
-def _size_on_hub(source: _Source) -> ModelSize | None:
-    """The size that the hub gives; None if it gives none: after the download the headers of the files do."""
+def _size_on_hub(source: _Located) -> ModelSize | None:
+    """The size that the hub gives; None if it gives no size: after the download the headers of the files do."""
     with suppress(Exception):  # as above
         return size_on_hub(HfApi().get_safetensors_metadata(source.name, revision=source.revision))
     return None
@@ -360,7 +360,7 @@ def _size_on_hub(source: _Source) -> ModelSize | None:
 def _hub_says(name: str, error: Exception) -> str:
     if isinstance(error, HFValidationError):
         allowed = "(org/name, each of letters, digits, '-', '_' and '.')"
-        return f"{name!r} is no model here and no name that the Hugging Face hub allows {allowed}."
+        return f"{name!r} is not a model here, nor a name that the Hugging Face hub allows {allowed}."
     if isinstance(error, GatedRepoError):
         return f"{name} is gated: accept its terms at https://huggingface.co/{name} and log in with `hf auth login`."
     if isinstance(error, RepositoryNotFoundError):
@@ -376,7 +376,7 @@ def _hub_says(name: str, error: Exception) -> str:
 # --- from a folder to a network and a tokenizer
 
 
-def _architecture(source: _Source) -> tuple[type[PreTrainedModel], PreTrainedConfig]:
+def _architecture(source: _Located) -> tuple[type[PreTrainedModel], PreTrainedConfig]:
     """The class and the configuration of a model that can be read. Raises InputError for any other."""
     path = source.folder / "config.json"
     with source.refusing("is a folder that cannot be read"):
@@ -406,7 +406,7 @@ def _architecture(source: _Source) -> tuple[type[PreTrainedModel], PreTrainedCon
     return kind, config
 
 
-def _refuse_unreadable(source: _Source, kind: type[PreTrainedModel], config: PreTrainedConfig) -> None:
+def _refuse_unreadable(source: _Located, kind: type[PreTrainedModel], config: PreTrainedConfig) -> None:
     """Raise InputError for a model that reads neither texts nor images, or texts only together with something else. If its
     class does not say so, it is tried with one token, without its weights."""
     given = read_by(kind)
@@ -420,13 +420,13 @@ def _refuse_unreadable(source: _Source, kind: type[PreTrainedModel], config: Pre
         source.refuse(f"is a {kind.__name__}, which {why}")
 
 
-def _built(source: _Source, kind: Any, config: PreTrainedConfig) -> PreTrainedModel:
+def _built(source: _Located, kind: Any, config: PreTrainedConfig) -> PreTrainedModel:
     """Build the network on torch's meta device, where it takes no memory and computes nothing."""
     with source.refusing(f"could not be built as {kind.__name__}"), _BUILDING, as_large_as(None), torch.device("meta"):
         return kind(deepcopy(config)).eval()
 
 
-def _weights(source: _Source) -> tuple[list[Path], dict[str, Stored]]:
+def _weights(source: _Located) -> tuple[list[Path], dict[str, Stored]]:
     """The files of its weights, and all tensors that their headers announce."""
     with source.refusing("has weights that cannot be read"):
         files = weight_files(source.folder)
@@ -434,7 +434,12 @@ def _weights(source: _Source) -> tuple[list[Path], dict[str, Stored]]:
 
 
 def _network(
-    source: _Source, kind: Any, config: PreTrainedConfig, stored: dict[str, Stored], dtype: torch.dtype, device_map: Any
+    source: _Located,
+    kind: Any,
+    config: PreTrainedConfig,
+    stored: dict[str, Stored],
+    dtype: torch.dtype,
+    device_map: Any,
 ) -> tuple[PreTrainedModel, tuple[str, ...]]:
     """The network with its weights, and sentences about what it leaves out of them."""
     with source.refusing(f"could not be loaded as {kind.__name__}"):
@@ -461,7 +466,7 @@ def _network(
     return network, notes
 
 
-def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedModel]:
+def _class_for(source: _Located, config: PreTrainedConfig) -> type[PreTrainedModel]:
     """The class that the configuration names, if it predicts the next token or has no task's head; else the bare model: T5's
     ForConditionalGeneration and EncoderModel stay, BertForSequenceClassification becomes BertModel. In a folder of
     sentence-transformers always the bare model, and of an encoder-decoder the encoder: what it was trained for."""
@@ -483,7 +488,7 @@ def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedMode
     return bare[0] if isinstance(bare, tuple) else bare
 
 
-def _tokenizer(source: _Source) -> PreTrainedTokenizerBase | None:
+def _tokenizer(source: _Located) -> PreTrainedTokenizerBase | None:
     if not source.has(*_TOKENIZER_FILES):
         return None
     with source.refusing("has a tokenizer that cannot be loaded"):
@@ -497,9 +502,10 @@ def _tokenizer(source: _Source) -> PreTrainedTokenizerBase | None:
 
 
 def _processor(
-    source: _Source, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase | None
+    source: _Located, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase | None
 ) -> ProcessorMixin | None:
-    """The processor of a model that reads an image with a text; None if it is none, or lacks its files or a package."""
+    """The processor of a model that reads an image with a text; None if the model reads only texts, or lacks files
+    or a package."""
     if tokenizer is None or not source.has("preprocessor_config.json", "processor_config.json"):
         return None
     if getattr(config, "image_token_id", None) is None:
@@ -508,7 +514,7 @@ def _processor(
         return processor_in(source.folder, config, tokenizer)
 
 
-def _image_settings(source: _Source) -> ImageSettings:
+def _image_settings(source: _Located) -> ImageSettings:
     path = source.folder / "preprocessor_config.json"
     if not path.is_file():
         return ImageSettings()

@@ -83,7 +83,7 @@ def models_on_disk(may: Callable[[Path], bool] = _anything) -> tuple[list[ModelO
 
 
 def ollama_files(name: str) -> tuple[Path, ...]:
-    """The GGUF files of a model by a name such as "ollama:llama3.2:1b"; none if there is no such model."""
+    """The GGUF files of a model by a name such as "ollama:llama3.2:1b"; empty if there is no such model."""
     parts = name.removeprefix(OLLAMA).split("/")
     model, _, tag = parts.pop().partition(":")
     host, space = (
@@ -255,7 +255,7 @@ def _signature(paths: tuple[Path, ...]) -> tuple:
 
 @lru_cache(maxsize=2 * _MOST_ENTRIES)
 def _described(paths: tuple[Path, ...], _signature: tuple) -> tuple[str, ModelSize] | bool | None:
-    """(architecture, size) of files or a folder that can be opened; None if it is no model, False for any other.
+    """(architecture, size) of files or a folder that can be opened; None for what is not a model, False for any other.
 
     An architecture is a model type, or that of a GGUF file with its quantisation."""
     try:
@@ -265,7 +265,7 @@ def _described(paths: tuple[Path, ...], _signature: tuple) -> tuple[str, ModelSi
 
 
 def _of_files(paths: tuple[Path, ...]) -> tuple[str, ModelSize] | None:
-    """None, too, for a shard after the first one."""
+    """Also None for a shard after the first one."""
     first = next(named_shards(paths[0]))
     if len(paths) == 1 and first != paths[0] and first.is_file():
         return None

@@ -256,7 +256,7 @@ def _affine(layer: nn.Module) -> _Affine:
     if not isinstance(layer, nn.Linear | Conv1D) or layer.weight.dtype not in _DTYPES:
         weight = getattr(layer, "weight", None)
         stored = f" of {weight.dtype}" if isinstance(weight, Tensor) else ""
-        raise _NotUnderstood(f"{type(layer).__name__}{stored} is no plain matrix")
+        raise _NotUnderstood(f"{type(layer).__name__}{stored} is not a plain matrix")
     weight = at_hand(layer, "weight") if isinstance(layer, Conv1D) else at_hand(layer, "weight").T
     return _Affine(weight, weight.new_zeros(weight.shape[1]) if layer.bias is None else at_hand(layer, "bias"))
 

@@ -25,15 +25,8 @@ MODULES = "modules.json"
 MOST_BYTES, MOST_LISTS = 1_000_000, 1_000  # of a file, and in it
 _HOME = "sentence_transformers."  # begins the types of its own modules
 _PATH = re.compile(r"(?!\.)[\w.-]{0,100}")  # of a module: a folder beside modules.json, or that one itself
-_SETTINGS = (
-    "bert",
-    "roberta",
-    "distilbert",
-    "camembert",
-    "albert",
-    "xlm-roberta",
-    "xlnet",
-)  # sentence_<...>_config.json
+# Files that hold the settings of the network's module: sentence_<...>_config.json.
+_SETTINGS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 # Settings of the network's module with the values that they have where its vectors are the last hidden states.
 _USUAL: dict[str, Any] = {
     "transformer_task": "feature-extraction",

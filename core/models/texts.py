@@ -44,7 +44,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 def half_of_a_pair(text: str) -> int | None:
-    """The place of the first half of a surrogate pair in a text, which UTF-8 cannot encode; None where there is none."""
+    """The place of the first half of a surrogate pair in a text, which UTF-8 cannot encode; None for any other text."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -31,7 +31,7 @@ def weight_files(folder: Path, most_bytes: int = MAX_SMALL_BYTES) -> list[Path]:
 
     most_bytes  of an index
 
-    Raises UnreadableError if there are none, and for an index that names other files than those beside it.
+    Raises UnreadableError if the folder has none, and for an index that names other files than those beside it.
     """
     if (folder / SINGLE).is_file():
         return [folder / SINGLE]
@@ -66,7 +66,7 @@ def stored_in(files: Iterable[Path]) -> dict[str, Stored]:
     stored: dict[str, Stored] = {}
     for path in files:
         with safe_open(path, framework="np") as file:  # torch would map all of it, as memory of its own
-            for name in file.keys():  # noqa: SIM118 - a file is no dictionary
+            for name in file.keys():  # noqa: SIM118 - a file is not a dictionary
                 if name in stored:
                     twice = f"{stored[name].file.name} and in {path.name}"
                     raise UnreadableError(f"holds the tensor {shown(name)} twice: in {twice}")
@@ -88,7 +88,7 @@ def header_bytes(path: Path) -> int:
 
 
 def lost(folder: Path, stored: Mapping[str, Stored]) -> list[str]:
-    """The tensors that the index names and no file holds. Some are no loss: converters leave out tied weights, which are
+    """The tensors that the index names and no file holds. Some are not lost: converters leave out tied weights, which are
     in the files under another name, and keep the index. Raises UnreadableError for an index that contradicts the files."""
     written = {} if (folder / SINGLE).is_file() else _weight_map(folder, MAX_SMALL_BYTES)
     there = {name: tensor.file.name for name, tensor in stored.items()}

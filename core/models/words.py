@@ -12,7 +12,7 @@ word begins or goes on:
 In all of them, as in BERT's splitting of a text before its pieces (Devlin et al. 2019, https://arxiv.org/abs/1810.04805), a
 special token is a word, a punctuation token is a word, and the token after either begins a word. A Chinese character begins a
 word, and so does the token after it; otherwise a whole Chinese sentence would be one word. Tokens are never divided: "'t" is
-no punctuation token, so the byte-level "didn't" is one word and WordPiece's "didn ' t" are three; a token of two Chinese
+not a punctuation token, so the byte-level "didn't" is one word and WordPiece's "didn ' t" are three; a token of two Chinese
 characters is one word.
 
 A token of a single blank belongs to the next word, like the blank in "Ġanimal". Other tokens of blanks only (newlines,
@@ -53,7 +53,7 @@ _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U00
 
 @dataclass(frozen=True, eq=False)
 class TokenClasses:
-    """The kind of each token, as read-only bool arrays [tokens]; no token is both.
+    """The kind of each token, as read-only bool arrays [tokens]; a token is at most one of them.
 
     special      tokens that the tokenizer declares special: [CLS], [SEP], padding, [UNK], begin and end of text, chat marks
     punctuation  tokens of punctuation only, apart from blanks: characters of Unicode category P, and the ASCII symbols
@@ -84,7 +84,7 @@ def word_texts(tokens: Sequence[str], starts: Starts) -> tuple[str, ...]:
     """The text of each word, from the texts of its tokens: "un", "##believ", "##able" -> "unbelievable".
 
     Leading blanks stay; the bytes of a split character become that character. Raises InputError (field "starts") for starts
-    that are no positions of these tokens.
+    that are not positions of these tokens.
     """
     starts = _checked(starts, len(tokens), "starts")
     return tuple(_joined(tokens[start:end]) for start, end in pairwise([*starts, len(tokens)]))

@@ -180,7 +180,7 @@ def test_hiding_a_token_hides_it_where_the_text_is_looked_at() -> None:
     ("said", "wrong"),
     [
         ({state.TARGET_AS: "text", state.TARGET: "9 cat"}, "has no token for “cat”"),
-        ({state.TARGET_AS: "numbers", state.TARGET_IDS: "9, x"}, "“x” is no token number"),
+        ({state.TARGET_AS: "numbers", state.TARGET_IDS: "9, x"}, "“x” is not a token number"),
         ({state.TARGET_AS: "numbers", state.TARGET_IDS: "64"}, "whole numbers from 0 to 63"),
     ],
 )

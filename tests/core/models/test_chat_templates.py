@@ -130,7 +130,7 @@ def test_what_the_template_refuses_is_its_own_words():
 
 
 def test_what_is_no_template_is_refused():
-    assert "it is no text" in refusal(5)
+    assert "it is not a text" in refusal(5)
 
 
 @pytest.mark.parametrize("lacking", [{"executable": ""}, {"executable": "/nowhere/python"}, {"frozen": True}])

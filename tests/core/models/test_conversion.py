@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from threading import Event
 
@@ -40,21 +41,21 @@ def tiny_tensors() -> dict[str, np.ndarray]:
     def draw(*shape: int) -> np.ndarray:
         return rng.standard_normal(shape).astype(np.float32)
 
+    narrow = HIDDEN * KEY_HEADS // HEADS
+    shapes = {
+        "attn_norm": (HIDDEN,),
+        "attn_q": (HIDDEN, HIDDEN),
+        "attn_k": (narrow, HIDDEN),
+        "attn_v": (narrow, HIDDEN),
+        "attn_output": (HIDDEN, HIDDEN),
+        "ffn_norm": (HIDDEN,),
+        "ffn_gate": (INNER, HIDDEN),
+        "ffn_up": (INNER, HIDDEN),
+        "ffn_down": (HIDDEN, INNER),
+    }
     tensors = {"token_embd.weight": draw(258, HIDDEN), "output_norm.weight": draw(HIDDEN)}
-    for layer in range(LAYERS):
-        block = {
-            "attn_norm": draw(HIDDEN),
-            "attn_q": draw(HIDDEN, HIDDEN),
-            "attn_k": draw(HIDDEN * KEY_HEADS // HEADS, HIDDEN),
-            "attn_v": draw(HIDDEN * KEY_HEADS // HEADS, HIDDEN),
-            "attn_output": draw(HIDDEN, HIDDEN),
-            "ffn_norm": draw(HIDDEN),
-            "ffn_gate": draw(INNER, HIDDEN),
-            "ffn_up": draw(INNER, HIDDEN),
-            "ffn_down": draw(HIDDEN, INNER),
-        }
-        tensors |= {f"blk.{layer}.{name}.weight": values for name, values in block.items()}
-    return tensors
+    every = product(range(LAYERS), shapes.items())
+    return tensors | {f"blk.{layer}.{name}.weight": draw(*shape) for layer, (name, shape) in every}
 
 
 def write_tiny(
@@ -95,31 +96,28 @@ def unfinished(cache: Path) -> list[str]:
 # --- numbers and tokens
 
 
-def assert_same_weights(
-    found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], heads: int, key_heads: int
-) -> None:
-    """`wanted` by the GGUF's names. Exactly equal: conversion copies or dequantises, it rounds nothing."""
-    names = {
-        "attn_norm": "input_layernorm",
-        "attn_q": "self_attn.q_proj",
-        "attn_k": "self_attn.k_proj",
-        "attn_v": "self_attn.v_proj",
-        "attn_output": "self_attn.o_proj",
-        "ffn_norm": "post_attention_layernorm",
-        "ffn_gate": "mlp.gate_proj",
-        "ffn_up": "mlp.up_proj",
-        "ffn_down": "mlp.down_proj",
-    }
-    for name, values in wanted.items():
-        if name.startswith("blk."):
-            _, layer, part, _ = name.split(".")
-            here = found[f"model.layers.{layer}.{names[part]}.weight"]
-            if part in ("attn_q", "attn_k"):
-                here = as_llama_cpp_orders_rows(here, heads if part == "attn_q" else key_heads)
-        else:
-            here = found[
-                {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}[name]
-            ]
+# transformers' names of the weights in a layer, by those in the file; and of the others.
+NAMES = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+OTHERS = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
+
+
+def assert_same_weights(found: dict[str, np.ndarray]) -> None:
+    """Those of the tiny file. Exactly equal: conversion copies or dequantises, it rounds nothing."""
+    for name, values in tiny_tensors().items():
+        _, layer, part, *_ = f"{name}...".split(".")
+        here = found[f"model.layers.{layer}.{NAMES[part]}.weight" if part in NAMES else OTHERS[name]]
+        if part in ("attn_q", "attn_k"):
+            here = as_llama_cpp_orders_rows(here, HEADS if part == "attn_q" else KEY_HEADS)
         assert here.dtype == np.float32
         np.testing.assert_array_equal(here, values, err_msg=name)
 
@@ -127,7 +125,7 @@ def assert_same_weights(
 def test_every_weight_is_the_one_in_the_file(tiny: Path, cache: Path) -> None:
     made = converted(tiny)
     found = load_file(made.folder / "model.safetensors")
-    assert_same_weights(found, tiny_tensors(), HEADS, KEY_HEADS)
+    assert_same_weights(found)
     assert len(found) == len(tiny_tensors())
     assert made.sha256 == file_sha256(tiny)
     assert made.quantisation == "F32"
@@ -188,48 +186,24 @@ def test_another_file_and_another_conversion_get_folders_of_their_own(
     assert len(folders) == 3
 
 
-def truncate(folder: Path) -> None:
-    os.truncate(folder / "model.safetensors", 1000)
+DAMAGE = {
+    "cut off": lambda folder: os.truncate(folder / "model.safetensors", 1000),
+    "a file is lost": lambda folder: (folder / "tokenizer.json").unlink(),
+    "no manifest": lambda folder: (folder / MANIFEST).unlink(),
+    "half a manifest": lambda folder: (folder / MANIFEST).write_text('["half a manif'),
+    "an empty manifest": lambda folder: (folder / MANIFEST).write_text("{}"),
+    "a list as manifest": lambda folder: (folder / MANIFEST).write_text("[]"),
+}
 
 
-def lose_a_file(folder: Path) -> None:
-    (folder / "tokenizer.json").unlink()
-
-
-def lose_the_manifest(folder: Path) -> None:
-    (folder / MANIFEST).unlink()
-
-
-def garble_the_manifest(folder: Path) -> None:
-    (folder / MANIFEST).write_text('["half a manif')
-
-
-def empty_the_manifest(folder: Path) -> None:
-    (folder / MANIFEST).write_text("{}")
-
-
-def make_the_manifest_a_list(folder: Path) -> None:
-    (folder / MANIFEST).write_text("[]")
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        truncate,
-        lose_a_file,
-        lose_the_manifest,
-        garble_the_manifest,
-        empty_the_manifest,
-        make_the_manifest_a_list,
-    ],
-)
-def test_a_damaged_folder_is_made_again(damage, tiny: Path, cache: Path) -> None:
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_folder_is_made_again(damage: str, tiny: Path, cache: Path) -> None:
     folder = converted(tiny).folder
-    damage(folder)
+    DAMAGE[damage](folder)
     said: list[tuple] = []
     assert converted(tiny, lambda *told: said.append(told)).folder == folder
     assert said
-    assert_same_weights(load_file(folder / "model.safetensors"), tiny_tensors(), HEADS, KEY_HEADS)
+    assert_same_weights(load_file(folder / "model.safetensors"))
     assert unfinished(cache) == []
 
 
@@ -355,7 +329,7 @@ def test_two_processes_at_once(tiny: Path, cache: Path) -> None:
     assert other.returncode == 0
     assert sum(any("converting its weights" in words for words in lines) for lines in (said, there)) == 1
     assert there[-1] == str(folder) == str(converted(tiny).folder)
-    assert_same_weights(load_file(folder / "model.safetensors"), tiny_tensors(), HEADS, KEY_HEADS)
+    assert_same_weights(load_file(folder / "model.safetensors"))
     assert unfinished(cache) == []
 
 
@@ -368,18 +342,15 @@ def assert_names_the_way_out(error: InputError, cache: Path) -> None:
     assert "HEADLIGHT_CACHE" in str(error)
 
 
-def test_a_file_where_the_cache_folder_should_be(tiny: Path, cache: Path) -> None:
-    cache.write_text("in the way")
+@pytest.mark.parametrize("what", ["a file in its place", "read-only"])
+def test_a_cache_folder_that_cannot_be_written(what: str, tiny: Path, cache: Path) -> None:
+    if what == "read-only":
+        cache.mkdir(mode=0o500)
+        if os.access(cache, os.W_OK):
+            pytest.skip("nothing is read-only to this user")
+    else:
+        cache.write_text("in the way")
     with pytest.raises(InputError, match="cannot be kept") as raised:
-        converted(tiny)
-    assert_names_the_way_out(raised.value, cache)
-
-
-def test_a_read_only_cache_folder(tiny: Path, cache: Path) -> None:
-    cache.mkdir(mode=0o500)
-    if os.access(cache, os.W_OK):
-        pytest.skip("nothing is read-only to this user")
-    with pytest.raises(InputError, match="Permission denied") as raised:
         converted(tiny)
     assert_names_the_way_out(raised.value, cache)
 

@@ -15,6 +15,7 @@ from core.errors import InputError
 from core.models.conversion import converted, file_sha256
 from core.models.gguf_files import read_gguf
 from core.models.loading import load_model, model_size
+from tests.core.models.folders import refusal
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
 
 SHARDS = [f"tiny-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
@@ -51,14 +52,6 @@ def test_shards_are_one_model(folder: Path, tmp_path: Path) -> None:
     assert model_size(folder / SHARDS[1]) == model_size(folder) == model_size(tmp_path / "tiny.gguf")
 
 
-def lose(number: int) -> Callable[[Path], None]:
-    return lambda folder: (folder / SHARDS[number]).unlink()
-
-
-def copy_over(number: int, place: int) -> Callable[[Path], object]:
-    return lambda folder: shutil.copy(folder / SHARDS[number], folder / SHARDS[place])
-
-
 def mix(other: dict[str, np.ndarray]) -> Callable[[Path], object]:
     """Put the second shard of another model in its place."""
 
@@ -74,27 +67,38 @@ FEWER = dict([*tiny_tensors().items()][:-2])
 TURNED_ROUND = dict(reversed(tiny_tensors().items()))
 
 
-def rename(folder: Path) -> None:
-    (folder / SHARDS[0]).rename(folder / "renamed.gguf")
-
-
-def renumber(folder: Path) -> None:
-    (folder / SHARDS[0]).rename(folder / "tiny-00001-of-00004.gguf")
+MISNAMED = "is a shard of a model in 3 files, and its name does not say so"
 
 
 @pytest.mark.parametrize(
     ("change", "opened", "why"),
     [
-        (lose(1), SHARDS[0], f"is one of 3 shards, of which {SHARDS[1]} is missing"),
-        (lose(0), SHARDS[2], f"is one of 3 shards, of which {SHARDS[0]} is missing"),
-        (rename, "renamed.gguf", "is a shard of a model in 3 files, and its name does not say so"),
-        (renumber, "tiny-00001-of-00004.gguf", "is a shard of a model in 3 files, and its name does not say so"),
         (
-            copy_over(2, 1),
+            lambda folder: (folder / SHARDS[1]).unlink(),
+            SHARDS[0],
+            f"is one of 3 shards, of which {SHARDS[1]} is missing",
+        ),
+        (
+            lambda folder: (folder / SHARDS[0]).unlink(),
+            SHARDS[2],
+            f"is one of 3 shards, of which {SHARDS[0]} is missing",
+        ),
+        (lambda folder: (folder / SHARDS[0]).rename(folder / "renamed.gguf"), "renamed.gguf", MISNAMED),
+        (
+            lambda folder: (folder / SHARDS[0]).rename(folder / "tiny-00001-of-00004.gguf"),
+            "tiny-00001-of-00004.gguf",
+            MISNAMED,
+        ),
+        (
+            lambda folder: shutil.copy(folder / SHARDS[2], folder / SHARDS[1]),
             SHARDS[0],
             f"{SHARDS[1]} is shard 3 of 3 by its own words, and stands in the place of 2 of 3",
         ),
-        (copy_over(0, 1), SHARDS[2], f"{SHARDS[1]} is shard 1 of 3"),
+        (
+            lambda folder: shutil.copy(folder / SHARDS[0], folder / SHARDS[1]),
+            SHARDS[2],
+            f"{SHARDS[1]} is shard 1 of 3",
+        ),
         (mix(FEWER), SHARDS[0], f"{SHARDS[1]} says another split.tensors.count than {SHARDS[0]}"),
         (mix(TURNED_ROUND), SHARDS[0], "holds 2 tensors named"),
     ],
@@ -103,9 +107,7 @@ def test_what_are_not_the_shards_of_one_model(
     change: Callable[[Path], object], opened: str, why: str, folder: Path
 ) -> None:
     change(folder)
-    with pytest.raises(InputError, match=why) as raised:
-        load_model(folder / opened)
-    assert raised.value.field == "model"
+    assert why in refusal(folder / opened)
 
 
 @pytest.mark.parametrize("name", ["whole-00001-of-00002.gguf", "whole-00001-of-00000.gguf"])
@@ -118,8 +120,7 @@ def test_a_file_that_is_named_like_a_shard(name: str, tmp_path: Path) -> None:
 
 def test_a_folder_with_two_models(folder: Path) -> None:
     write_tiny(folder / "other.gguf", tiny_tensors())
-    with pytest.raises(InputError, match=r"has 2 GGUF models: other\.gguf, tiny-00001-of-00003\.gguf"):
-        load_model(folder)
+    assert "has 2 GGUF models: other.gguf, tiny-00001-of-00003.gguf" in refusal(folder)
 
 
 def test_the_padding_of_the_last_tensor_may_be_left_out(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,6 @@ WEIGHTS_ONLY = {"bloom", "falcon"}
 SIZES = {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
 DECODER = SIZES | {"num_key_value_heads": 2, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
 IDS = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
-LLAMA_3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 1e4}
 SAID = {
     "block_count": 2,
     "context_length": 64,
@@ -43,8 +44,10 @@ FALCON_SAID = SAID | {
 }
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 5e4}
 YARN_SAID = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16}
-T5_SIZES = {"d_model": 256, "d_kv": 64, "d_ff": 256, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4}
-T5_SAID = {
+T5_SIZES = IDS | {"d_model": 256, "d_kv": 64, "d_ff": 256, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4}
+T5_SIZES |= {"vocab_size": VOCABULARY, "relative_attention_num_buckets": 16, "layer_norm_epsilon": 1e-5}
+T5_SIZES |= {"decoder_start_token_id": 3}
+T5_SAID = NORM | {
     "context_length": 512,
     "embedding_length": 256,
     "feed_forward_length": 256,
@@ -53,15 +56,8 @@ T5_SAID = {
     "attention.head_count": 4,
     "attention.key_length": 64,
     "attention.value_length": 64,
-    "attention.layer_norm_epsilon": 1e-5,
     "attention.relative_buckets_count": 16,
     "attention.layer_norm_rms_epsilon": 1e-5,
-    "decoder_start_token_id": 3,
-}
-T5_ALIKE = {
-    "vocab_size": VOCABULARY,
-    "relative_attention_num_buckets": 16,
-    "layer_norm_epsilon": 1e-5,
     "decoder_start_token_id": 3,
 }
 LONG = {"short_factor": [1.0 + 0.1 * i for i in range(32)], "long_factor": [2.0 + 0.3 * i for i in range(32)]}
@@ -82,10 +78,6 @@ def llama3_frequencies() -> np.ndarray:
     return np.array(factors, np.float32)
 
 
-def theta(base: float = 5e4) -> dict:
-    return {"rope_parameters": {"rope_type": "default", "rope_theta": base}}
-
-
 def untied(config: t.T5Config) -> t.T5ForConditionalGeneration:
     """A T5 1.1, which has a matrix of its own for logits. transformers ties the two until it has read them from files."""
     network = t.T5ForConditionalGeneration(config)
@@ -93,105 +85,111 @@ def untied(config: t.T5Config) -> t.T5ForConditionalGeneration:
     return network
 
 
+def causal(family: str, **config: object) -> Callable[[], t.PreTrainedModel]:
+    """A network of this family's, with the sizes above unless others are given."""
+    return lambda: getattr(t, f"{family}ForCausalLM")(getattr(t, f"{family}Config")(**DECODER | IDS | config))
+
+
+def falcon(**config: object) -> Callable[[], t.PreTrainedModel]:
+    return lambda: t.FalconForCausalLM(t.FalconConfig(**FALCON_SIZES, layer_norm_epsilon=1e-4, **config))
+
+
+def rope(kind: str, theta: float, **others: object) -> dict[str, Any]:
+    return {"rope_type": kind, "rope_theta": theta, **others}
+
+
+USUAL = {"rope_parameters": rope("default", 5e4)}
+LLAMA_3 = rope("llama3", 1e4, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0)
+GPT_OSS_YARN = {"original_max_position_embeddings": 512, "beta_fast": 24.0, "beta_slow": 2.0, "truncate": False}
+FOUR_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 256}
+LOCAL = {"head_dim": 128, "query_pre_attn_scalar": 128, "sliding_window": 4}
+GEMMA4 = {
+    "num_hidden_layers": 6,
+    "layer_types": GEMMA4_LAYERS,
+    "head_dim": 64,
+    "global_head_dim": 128,
+    "num_global_key_value_heads": 1,
+    "attention_k_eq_v": True,
+    "sliding_window": 4,
+    "final_logit_softcapping": 3.0,
+    "hidden_size_per_layer_input": 32,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "num_kv_shared_layers": 2,
+    "use_double_wide_mlp": True,
+    "enable_moe_block": True,
+    "num_experts": 4,
+    "top_k_experts": 2,
+    "moe_intermediate_size": 256,
+    "rope_parameters": {
+        "full_attention": rope("proportional", 5e5, partial_rotary_factor=0.25),
+        "sliding_attention": rope("default", 2e4),
+    },
+}
+GEMMA4_SAID = {
+    "block_count": 6,
+    "feed_forward_length": [256, 256, 256, 256, 512, 512],
+    "embedding_length_per_layer_input": 32,
+    "attention.head_count_kv": [2 if kind == "sliding_attention" else 1 for kind in GEMMA4_LAYERS],
+    "attention.sliding_window": 4,
+    "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in GEMMA4_LAYERS],
+    "attention.shared_kv_layers": 2,
+    "attention.key_length_swa": 64,
+    "attention.value_length_swa": 64,
+    "final_logit_softcapping": 3.0,
+    "rope.freq_base": 5e5,
+    "rope.freq_base_swa": 2e4,
+    "rope.dimension_count": 128,
+    "rope.dimension_count_swa": 64,
+}
+
 # architecture and quantisation -> (network, the file's settings, tensors beside the network's)
-FILES = {
-    "llama Q4_K": (lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, **IDS, **theta())), SAID | RMS | TURNED, {}),
+FILES: dict[str, tuple[Callable[[], t.PreTrainedModel], dict[str, Any], dict[str, np.ndarray]]] = {
+    "llama Q4_K": (causal("Llama", **USUAL), SAID | RMS | TURNED, {}),
     "llama Q6_K": (
-        lambda: t.LlamaForCausalLM(
-            t.LlamaConfig(**DECODER, **IDS, rope_parameters=LLAMA_3 | {"original_max_position_embeddings": 16})
-        ),
+        causal("Llama", rope_parameters=LLAMA_3 | {"original_max_position_embeddings": 16}),
         SAID | RMS | {"rope.freq_base": 1e4, "rope.dimension_count": 64},
         {"rope_freqs.weight": llama3_frequencies()},
     ),
-    "qwen2 Q5_K": (
-        lambda: t.Qwen2ForCausalLM(
-            t.Qwen2Config(
-                **DECODER | IDS,
-                rope_parameters=YARN,
-            )
-        ),
-        SAID | RMS | TURNED | YARN_SAID,
-        {},
-    ),
+    "qwen2 Q5_K": (causal("Qwen2", rope_parameters=YARN), SAID | RMS | TURNED | YARN_SAID, {}),
     "qwen2moe Q8_0": (
-        lambda: t.Qwen2MoeForCausalLM(
-            t.Qwen2MoeConfig(
-                **DECODER | IDS | theta(),
-                num_experts=4,
-                num_experts_per_tok=2,
-                moe_intermediate_size=256,
-                shared_expert_intermediate_size=256,
-            )
-        ),
+        causal("Qwen2Moe", **USUAL, **FOUR_EXPERTS, shared_expert_intermediate_size=256),
         SAID | RMS | TURNED | EXPERTS | {"expert_shared_feed_forward_length": 256},
         {},
     ),
-    "qwen3 Q4_0": (
-        lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**DECODER | IDS | theta(), head_dim=128, tie_word_embeddings=True)),
-        SAID | TURNED | WIDE,
-        {},
-    ),
+    "qwen3 Q4_0": (causal("Qwen3", **USUAL, head_dim=128, tie_word_embeddings=True), SAID | TURNED | WIDE, {}),
     "qwen3moe Q5_1": (
-        lambda: t.Qwen3MoeForCausalLM(
-            t.Qwen3MoeConfig(
-                **DECODER | IDS | theta(),
-                head_dim=128,
-                num_experts=4,
-                num_experts_per_tok=2,
-                moe_intermediate_size=256,
-                norm_topk_prob=True,
-            )
-        ),
+        causal("Qwen3Moe", **USUAL, **FOUR_EXPERTS, head_dim=128, norm_topk_prob=True),
         SAID | TURNED | WIDE | EXPERTS,
         {},
     ),
     "gemma2 Q3_K": (
-        lambda: t.Gemma2ForCausalLM(
-            t.Gemma2Config(
-                **DECODER | IDS,
-                head_dim=128,
-                query_pre_attn_scalar=128,
-                sliding_window=4,
-                attn_logit_softcapping=2.0,
-                final_logit_softcapping=3.0,
-            )
-        ),
+        causal("Gemma2", **LOCAL, attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
         SAID | WIDE | {"attention.sliding_window": 4, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
         {},
     ),
     "gemma3 Q2_K": (
         lambda: t.Gemma3ForCausalLM(
             t.Gemma3TextConfig(
-                **DECODER | IDS | {"num_hidden_layers": 6},
-                head_dim=128,
-                query_pre_attn_scalar=128,
-                sliding_window=4,
+                **DECODER | IDS | LOCAL | {"num_hidden_layers": 6},
                 rope_parameters={
-                    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
-                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+                    "full_attention": rope("linear", 1e6, factor=8.0),
+                    "sliding_attention": rope("default", 1e4),
                 },
             )
         ),
         SAID
         | WIDE
-        | {
-            "block_count": 6,
-            "attention.sliding_window": 4,
-            "rope.freq_base": 1e6,
-            "rope.scaling.type": "linear",
-            "rope.scaling.factor": 8.0,
-        },
+        | {"block_count": 6, "attention.sliding_window": 4, "rope.freq_base": 1e6}
+        | {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
         {},
     ),
     "phi3 IQ4_XS": (
-        lambda: t.Phi3ForCausalLM(
-            t.Phi3Config(
-                **DECODER | IDS,
-                sliding_window=20,
-                rms_norm_eps=1e-6,
-                original_max_position_embeddings=16,
-                rope_parameters={"rope_type": "longrope", "rope_theta": 1e4} | LONG,
-            )
+        causal(
+            "Phi3",
+            sliding_window=20,
+            rms_norm_eps=1e-6,
+            original_max_position_embeddings=16,
+            rope_parameters=rope("longrope", 1e4, **LONG),
         ),
         SAID
         | RMS
@@ -200,32 +198,25 @@ FILES = {
         {f"rope_factors_{name}.weight": np.array(LONG[f"{name}_factor"], np.float32) for name in ("short", "long")},
     ),
     "stablelm Q5_0": (
-        lambda: t.StableLmForCausalLM(t.StableLmConfig(**DECODER | IDS, use_qkv_bias=True)),
+        causal("StableLm", use_qkv_bias=True),
         SAID | NORM | {"rope.dimension_count": 16, "use_parallel_residual": True},
         {},
     ),
-    "starcoder2 BF16": (
-        lambda: t.Starcoder2ForCausalLM(t.Starcoder2Config(**DECODER | IDS | theta())),
-        SAID | TURNED | NORM,
-        {},
-    ),
+    "starcoder2 BF16": (causal("Starcoder2", **USUAL), SAID | TURNED | NORM, {}),
     "nemotron F16": (
-        lambda: t.NemotronForCausalLM(t.NemotronConfig(**DECODER | IDS | theta())),
+        causal("Nemotron", **USUAL),
         SAID | TURNED | NORM | {"rope.dimension_count": 32, "attention.layer_norm_rms_epsilon": 1e-5},
         {},
     ),
     "gpt-oss MXFP4": (
-        lambda: t.GptOssForCausalLM(
-            t.GptOssConfig(
-                **DECODER | IDS,
-                head_dim=128,
-                num_local_experts=4,
-                num_experts_per_tok=2,
-                sliding_window=4,
-                rms_norm_eps=1e-6,
-                rope_parameters=YARN
-                | {"original_max_position_embeddings": 512, "beta_fast": 24.0, "beta_slow": 2.0, "truncate": False},
-            )
+        causal(
+            "GptOss",
+            head_dim=128,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            sliding_window=4,
+            rms_norm_eps=1e-6,
+            rope_parameters=YARN | GPT_OSS_YARN,
         ),
         SAID
         | TURNED
@@ -237,51 +228,8 @@ FILES = {
         {},
     ),
     "gemma4 IQ4_NL": (
-        lambda: t.Gemma4ForCausalLM(
-            t.Gemma4TextConfig(
-                **DECODER | IDS | {"num_hidden_layers": 6},
-                layer_types=GEMMA4_LAYERS,
-                head_dim=64,
-                global_head_dim=128,
-                num_global_key_value_heads=1,
-                attention_k_eq_v=True,
-                sliding_window=4,
-                final_logit_softcapping=3.0,
-                hidden_size_per_layer_input=32,
-                vocab_size_per_layer_input=VOCABULARY,
-                num_kv_shared_layers=2,
-                use_double_wide_mlp=True,
-                enable_moe_block=True,
-                num_experts=4,
-                top_k_experts=2,
-                moe_intermediate_size=256,
-                rope_parameters={
-                    "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 5e5},
-                    "sliding_attention": {"rope_type": "default", "rope_theta": 2e4},
-                },
-            )
-        ),
-        SAID
-        | RMS
-        | EXPERTS
-        | {
-            "block_count": 6,
-            "feed_forward_length": [256, 256, 256, 256, 512, 512],
-            "embedding_length_per_layer_input": 32,
-            "attention.head_count_kv": [2 if kind == "sliding_attention" else 1 for kind in GEMMA4_LAYERS],
-            "attention.sliding_window": 4,
-            "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in GEMMA4_LAYERS],
-            "attention.shared_kv_layers": 2,
-            "attention.key_length": 128,
-            "attention.value_length": 128,
-            "attention.key_length_swa": 64,
-            "attention.value_length_swa": 64,
-            "final_logit_softcapping": 3.0,
-            "rope.freq_base": 5e5,
-            "rope.freq_base_swa": 2e4,
-            "rope.dimension_count": 128,
-            "rope.dimension_count_swa": 64,
-        },
+        lambda: t.Gemma4ForCausalLM(t.Gemma4TextConfig(**DECODER | IDS | GEMMA4)),
+        SAID | WIDE | EXPERTS | GEMMA4_SAID,
         # The weights of keys that no layer reads are in Google's files, and so in these.
         {
             "rope_freqs.weight": np.array([1.0] * 16 + [1e30] * 48, np.float32),
@@ -290,34 +238,22 @@ FILES = {
         },
     ),
     "t5 IQ3_S": (
-        lambda: t.T5ForConditionalGeneration(t.T5Config(**T5_SIZES | T5_ALIKE | IDS)),
+        lambda: t.T5ForConditionalGeneration(t.T5Config(**T5_SIZES)),
         T5_SAID,
         {"dec.blk.0.cross_attn_rel_b.weight": np.ones((16, 4), np.float32)},
     ),
     "t5 IQ2_S": (
-        lambda: untied(
-            t.T5Config(**T5_SIZES | T5_ALIKE | IDS, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
-        ),
+        lambda: untied(t.T5Config(**T5_SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
         T5_SAID,
         {},
     ),
-    "t5 TQ2_0": (
-        lambda: t.UMT5ForConditionalGeneration(t.UMT5Config(**T5_SIZES | T5_ALIKE | IDS)),
-        T5_SAID,
-        {},
-    ),
+    "t5 TQ2_0": (lambda: t.UMT5ForConditionalGeneration(t.UMT5Config(**T5_SIZES)), T5_SAID, {}),
     "falcon IQ2_XXS": (
-        lambda: t.FalconForCausalLM(
-            t.FalconConfig(**FALCON_SIZES, num_kv_heads=2, new_decoder_architecture=True, layer_norm_epsilon=1e-4)
-        ),
+        falcon(num_kv_heads=2, new_decoder_architecture=True),
         FALCON_SAID | {"attention.head_count_kv": 2},
         {},
     ),
-    "falcon Q4_1": (
-        lambda: t.FalconForCausalLM(t.FalconConfig(**FALCON_SIZES, num_kv_heads=1, layer_norm_epsilon=1e-4)),
-        FALCON_SAID | {"attention.head_count_kv": 1},
-        {},
-    ),
+    "falcon Q4_1": (falcon(num_kv_heads=1), FALCON_SAID | {"attention.head_count_kv": 1}, {}),
     "bloom IQ2_XS": (
         lambda: t.BloomForCausalLM(
             t.BloomConfig(hidden_size=256, n_layer=2, n_head=4, vocab_size=VOCABULARY, layer_norm_epsilon=1e-4, **IDS)
@@ -326,14 +262,14 @@ FILES = {
         {},
     ),
     "lfm2 IQ3_XXS": (
-        lambda: t.Lfm2ForCausalLM(
-            t.Lfm2Config(
-                **DECODER | IDS | theta() | {"num_hidden_layers": 3},
-                layer_types=["conv", "full_attention", "conv"],
-                conv_L_cache=4,
-                norm_eps=1e-4,
-                block_auto_adjust_ff_dim=False,
-            )
+        causal(
+            "Lfm2",
+            **USUAL,
+            num_hidden_layers=3,
+            layer_types=["conv", "full_attention", "conv"],
+            conv_L_cache=4,
+            norm_eps=1e-4,
+            block_auto_adjust_ff_dim=False,
         ),
         SAID
         | TURNED
@@ -342,11 +278,7 @@ FILES = {
         {},
     ),
     "minimax-m2 IQ1_S": (
-        lambda: t.MiniMaxM2ForCausalLM(
-            t.MiniMaxM2Config(
-                **DECODER | IDS | theta(), head_dim=128, num_local_experts=4, num_experts_per_tok=2, rotary_dim=64
-            )
-        ),
+        causal("MiniMaxM2", **USUAL, head_dim=128, num_local_experts=4, num_experts_per_tok=2, rotary_dim=64),
         SAID | TURNED | WIDE | EXPERTS | {"expert_gating_func": 2, "rope.dimension_count": 64},
         {},
     ),

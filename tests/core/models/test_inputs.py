@@ -116,7 +116,7 @@ def test_token_numbers_are_read_from_a_text() -> None:
     assert read_token_numbers(" 5, 17\n8 ") == (5, 17, 8)
     assert read_token_numbers(" , ") == ()
     for wrong in ("5 x", "-1", "1.5", "²", "9" * 10):
-        with pytest.raises(InputError, match="is no token number") as caught:
+        with pytest.raises(InputError, match="is not a token number") as caught:
             read_token_numbers(wrong)
         assert caught.value.field == "target"
 

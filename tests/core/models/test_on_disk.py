@@ -79,19 +79,11 @@ def test_each_place_and_only_what_can_be_read(home: Path) -> None:
     assert models_on_disk() == ([], "")
     fill(home)
     numbers = sum(values.size for values in tiny_tensors().values())
-    found = [
-        (model.place, model.label, model.name, model.architecture, model.size.numbers) for model in models_on_disk()[0]
-    ]
     inside = home / "hub/models--org--tiny/snapshots" / ("0" * 40) / "tiny.Q8_0.gguf"
     studio = home / ".lmstudio/models/org/tiny-GGUF/tiny.gguf"
-    assert found == [
-        (
-            "Hugging Face cache",
-            "org/tiny",
-            "org/tiny",
-            "llama",
-            sum(weight.numel() for weight in tiny("Llama").parameters()),
-        ),
+    in_folder = sum(weight.numel() for weight in tiny("Llama").parameters())
+    assert [(m.place, m.label, m.name, m.architecture, m.size.numbers) for m in models_on_disk()[0]] == [
+        ("Hugging Face cache", "org/tiny", "org/tiny", "llama", in_folder),
         ("Hugging Face cache", "org/tiny/tiny.Q8_0.gguf", str(inside), "llama F32", numbers),
         ("LM Studio", "org/tiny-GGUF/tiny.gguf", str(studio), "llama F32", numbers),
         ("Ollama", "ann/tiny:latest", "ollama:ann/tiny:latest", "llama F32", numbers),
@@ -193,6 +185,11 @@ def replaced(path: Path) -> Path:
     return path
 
 
+def of_config(name: str, content: bytes) -> tuple[Callable[[Path], Any], str]:
+    """A case of HOSTILE: a folder of this name with another config.json."""
+    return lambda home: repository(home, name, config_json=content), f"org/{name}"
+
+
 DEEP = b'{"layers":' + b"[" * 100_000
 MXFP4 = b'{"model_type": "llama", "quantization_config": {"quant_method": "mxfp4"}}'
 # What makes a file that cannot be listed, and its name in the sentence that says so.
@@ -208,20 +205,12 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "another direction": (lambda home: write_tiny(studio(home, "\u202e.gguf"), tiny_tensors()), r"org/odd/\u202e.gguf"),
     "a nested manifest": (lambda home: manifest(home, "deep", DEEP), "deep:1b"),
-    "a nested config": (lambda home: repository(home, "deep", config_json=DEEP), "org/deep"),
+    "a nested config": of_config("deep", DEEP),
     "a large config": (lambda home: os.truncate(repository(home, "large") / "config.json", 10**9), "org/large"),
-    "a config of lists": (
-        lambda home: repository(
-            home, "lists", config_json=b'{"model_type": "llama", "a": [' + b"[]," * 200_000 + b"0]}"
-        ),
-        "org/lists",
-    ),
-    "half a surrogate": (lambda home: repository(home, "half", config_json=b'{"model_type": "\\ud800"}'), "org/half"),
-    "a type that is none": (
-        lambda home: repository(home, "list", config_json=b'{"model_type": ["llama"]}'),
-        "org/list",
-    ),
-    "quantised": (lambda home: repository(home, "mxfp4", config_json=MXFP4), "org/mxfp4"),
+    "a config of lists": of_config("lists", b'{"model_type": "llama", "a": [' + b"[]," * 200_000 + b"0]}"),
+    "half a surrogate": of_config("half", b'{"model_type": "\\ud800"}'),
+    "a type that is a list": of_config("list", b'{"model_type": ["llama"]}'),
+    "quantised": of_config("mxfp4", MXFP4),
     "a nested index": (
         lambda home: replaced(
             repository(home, "index", **{"model_safetensors.index_json": DEEP}) / "model.safetensors"

@@ -47,33 +47,20 @@ def starts_by_word_ids(tokenizer, text):
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_wordpiece_words_are_those_that_the_tokenizer_cut(minilm, text):
-    assert word_starts(minilm.tokenizer, ids_of(minilm.tokenizer, text)).tolist() == starts_by_word_ids(
-        minilm.tokenizer, text
-    )
+    starts = word_starts(minilm.tokenizer, ids_of(minilm.tokenizer, text))
+    assert starts.tolist() == starts_by_word_ids(minilm.tokenizer, text)
 
 
 @settings(max_examples=60, deadline=None)
 @given(READABLE)
 def test_wordpiece_words_of_any_text(minilm, text):
-    starts = word_starts(minilm.tokenizer, ids_of(minilm.tokenizer, text))
-    assert starts.tolist() == starts_by_word_ids(minilm.tokenizer, text)
+    test_wordpiece_words_are_those_that_the_tokenizer_cut(minilm, text)
 
 
 def test_wordpiece_words_read_as_written(minilm):
     ids = ids_of(minilm.tokenizer, "Unbelievably tokenised, didn't 東京 €5")
-    assert words(minilm.tokenizer, ids) == (
-        "[CLS]",
-        "unbelievably",
-        "tokenised",
-        ",",
-        "didn",
-        "'",
-        "t",
-        "東",
-        "京",
-        "€5",
-        "[SEP]",
-    )
+    found = words(minilm.tokenizer, ids)
+    assert found == (*["[CLS]", "unbelievably", "tokenised", ",", "didn", "'", "t", "東", "京", "€5", "[SEP]"],)
 
 
 @pytest.mark.parametrize("text", ORDINARY)
@@ -246,17 +233,6 @@ def membership(starts, length):
 
 def merge(weights, query_starts, key_starts):
     return merge_queries(merge_keys(weights, key_starts), query_starts)
-
-
-@given(to_merge())
-def test_merging_keeps_all_mass(case):
-    weights, query_starts, key_starts = case
-    by_key = merge_keys(weights, key_starts)
-    np.testing.assert_array_equal(by_key.sum(-1), weights.sum(-1))
-    merged = merge(weights, query_starts, key_starts)
-    assert merged.shape == (2, len(query_starts), len(key_starts))
-    for row, rows in enumerate(np.split(weights.sum(-1), query_starts[1:], axis=-1)):
-        np.testing.assert_allclose(merged[:, row].sum(-1), rows.mean(-1), rtol=1e-14)
 
 
 @given(to_merge())
