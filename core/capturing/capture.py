@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..attention.head import Head
 from ..attention.rowwise import MAX_CELLS, Overview
+from ..attention.shaping import BY_HEAD
 from ..attention.trace import AttentionTrace, Instead, attend, frozen
 from ..errors import InputError, WeightsOnlyError, check_index
 from ..models.added_tokens import text_notes
@@ -204,8 +205,9 @@ class Capture:
         call = self._call(layer, head, kind)
         edit, (key_head, _) = edit_of(call, head), self.key_head(layer, head, kind)
         inputs = (call.query[0, head], call.key[0, key_head], call.value[0, key_head])
-        sinks = None if call.sinks is None else float(call.sinks.detach().flatten()[head])
-        trace = attend(*map(_numpy, inputs), scale=edit.scale(call.scale), softcap=call.softcap, sinks=sinks)
+        shaping = call.shaping.each(BY_HEAD, lambda numbers: float(numbers.detach().flatten()[head]))
+        options = vars(shaping) | {"scale": edit.scale(call.scale), "mask": None, "bias": None}
+        trace = attend(*map(_numpy, inputs), **options)
 
         def permissions(rows: range) -> tuple[NDArray[np.bool_], NDArray[np.floating]]:
             return head_permissions(call, head, rows)
