@@ -239,7 +239,7 @@ class Generating:
         edits = edits or Edits()
         require_patch_length(model, edits, inputs["input_ids"][0].tolist())
         self._model, self._sampling = model, sampling or Sampling()
-        self._inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
+        self._inputs = replaced_tokens(model, inputs, edits.tokens)
         self._edits = edits.without_tokens()  # they have been replaced already
         self._kind_of = kinds_of(model)
         self._limit = token_limit(model, max_tokens)
