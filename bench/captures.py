@@ -109,12 +109,12 @@ def _with_another_number(call, part, head, draw):
         of = min(head, len(runs) - 1)
         query = draw.integers(1, runs.shape[1])
         runs[of, query, 0, 1] -= 1  # the last key that the query may attend to
-        return replace(call, mask=replace(array, runs=runs))
+        return call.reshaped(mask=replace(array, runs=runs))
     if part == "bias":
         numbers = array.numbers.clone()
         of = numbers[min(head, len(numbers) - 1)]
         of[draw.integers(len(of))] += of.square().mean().sqrt()
-        return replace(call, bias=replace(array, numbers=numbers))
+        return call.reshaped(bias=replace(array, numbers=numbers))
     other = array.clone()
     of_head = {
         "query": lambda: other[0, head],
@@ -124,7 +124,7 @@ def _with_another_number(call, part, head, draw):
     of = of_head.get(part, lambda: other[0, head // call.group])()
     place = tuple(draw.integers(size) for size in of.shape)
     of[place] += of.float().square().mean().sqrt().to(of.dtype)
-    return replace(call, **{part: other})
+    return call.reshaped(**{part: other})
 
 
 def compare(ours: Capture, theirs: Capture) -> None:

@@ -36,10 +36,9 @@ def limits_of(request: TextRequest) -> dict[str, Any]:
     """The limits of a text as arguments of `capture`. Raises InputError for a text that is too long for this host."""
     edits = request.edits or Edits()
     target = request.target if isinstance(request.target, str) else None
-    check_characters(request.text, request.pair, target, edits.mean_over, edits.patch_from)
-    for other in (edits.mean_over, edits.patch_from):
-        if other:  # edits read it as well
-            all_inputs(load(request.model), other, max_tokens=longest_text())
+    check_characters(request.text, request.pair, target, *edits.texts.values())
+    for other in edits.texts.values():  # edits read it as well
+        all_inputs(load(request.model), other, max_tokens=longest_text())
     return {"max_tokens": longest_text(request.keep), "truncate": request.keep is not None}
 
 

@@ -48,8 +48,8 @@ def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str
 
 def added(head: Head) -> tuple[str, ...]:
     """Names of what changes the scaled scores besides the mask: "cap" for a soft cap, "B" for a bias."""
-    last = range(head.shape[0] - 1, head.shape[0])  # of the rows, the one that may attend to most
-    names = {"cap": head.softcap is not None, "B": bool(head.trace(last).bias.any())}
+    last = head.shaping(range(head.shape[0] - 1, head.shape[0]))  # of the rows, the one that may attend to most
+    names = {"cap": bool(last.caps), "B": bool(last.bias.any())}
     return tuple(name for name, is_there in names.items() if is_there)
 
 

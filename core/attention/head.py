@@ -16,6 +16,7 @@ from .ledger import Ledger, OutputSum, explain, refuse_outside, sum_of
 from .masks import Predicate
 from .pooling import Entries, Pooled, ceil_divide, pool
 from .rowwise import MAX_CELLS, Band, Overview, RowwiseMatrix, row_ranges, sweep
+from .shaping import Shaping
 from .stages import BY_KEY, INPUTS, STAGES, Stage
 from .strongest import strongest_of
 from .trace import AS_IT_IS, Array, AttentionTrace, Instead, attend, frozen, part_of
@@ -32,8 +33,8 @@ def unedited(_: range) -> Instead:
 class Head:
     """One attention head, in memory that grows linearly with the text.
 
-    query, key, value, scale, softcap, sinks: as in AttentionTrace
-    permissions  gives (mask, bias) of some rows, both [rows, keys], as in AttentionTrace
+    query, key, value  as in AttentionTrace
+    shaping      gives what shapes the scores of some rows, with a mask and a bias [rows, keys]
     edited       gives what an edit puts in the place of some rows
 
     Get one from a trace by `Head.of`, or from a model's pass by `Capture.head`.
@@ -42,10 +43,7 @@ class Head:
     query: Array
     key: Array
     value: Array
-    scale: float
-    softcap: float | None
-    sinks: float | None
-    permissions: Permissions
+    shaping: Callable[[range], Shaping]
     edited: Edited = unedited
 
     def __repr__(self) -> str:
@@ -53,44 +51,50 @@ class Head:
 
     @classmethod
     def of(cls, trace: AttentionTrace, permissions: Permissions | None = None, edited: Edited | None = None) -> Head:
-        """The head of a trace, with the trace's own permissions and edit unless others are given."""
+        """The head of a trace, with the trace's own mask, bias and edit unless others are given.
 
-        def own(rows: range) -> tuple[NDArray[np.bool_], Array]:
-            part = trace.rows(rows)
-            return part.mask, part.bias
+        permissions  gives (mask, bias) of some rows, both [rows, keys]
+        """
 
-        inputs = (trace.query, trace.key, trace.value, trace.scale, trace.softcap, trace.sinks)
-        return cls(*inputs, permissions or own, edited or (lambda rows: trace.rows(rows).instead))
+        def shaping(rows: range) -> Shaping:
+            if permissions is None:
+                return trace.rows(rows).shaping
+            mask, bias = map(frozen, permissions(rows))
+            return replace(trace.shaping, mask=mask, bias=bias)
+
+        return cls(trace.query, trace.key, trace.value, shaping, edited or (lambda rows: trace.rows(rows).instead))
 
     @property
     def shape(self) -> tuple[int, int]:
         """(queries, keys)."""
         return self.query.shape[0], self.key.shape[0]
 
+    @property
+    def scale(self) -> float:
+        """What the raw scores are multiplied by."""
+        return self.shaping(range(1)).scale
+
     def trace(self, rows: range) -> AttentionTrace:
         """The trace of these queries alone, after a stop point. Raises InputError for rows that are not there."""
         stop_point()
         query = self.query[part_of(rows, self.shape[0], "queries")]
-        mask, bias = map(frozen, self.permissions(rows))
-        more = self.softcap, self.sinks, self.edited(rows)
-        return AttentionTrace(query, self.key, self.value, self.scale, mask, bias, *more)
+        return AttentionTrace(query, self.key, self.value, self.shaping(rows), self.edited(rows))
 
     def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> Head:
         """The head with another scale, another mask, or both; None keeps its own. Errors as in `attend`.
 
         mask  a predicate, asked for a few rows at a time, or [queries, keys] bool
         """
-        options = {"scale": self.scale if scale is None else scale, "softcap": self.softcap, "sinks": self.sinks}
-        checked = attend(self.query, self.key, self.value, mask=None if callable(mask) else mask, **options)
-        keys = np.arange(self.shape[1])
+        own, whole = self.shaping(range(1)), None if callable(mask) else mask
+        options = vars(own) | {"scale": own.scale if scale is None else scale, "mask": whole, "bias": None}
+        checked, keys = attend(self.query, self.key, self.value, **options), np.arange(self.shape[1])
 
         def permissions(rows: range) -> tuple[NDArray[np.bool_], Array]:
-            allowed, bias = self.permissions(rows)
+            before = self.shaping(rows)
             if callable(mask):
-                allowed = np.broadcast_to(mask(np.arange(rows.start, rows.stop)[:, None], keys), allowed.shape)
-            elif mask is not None:
-                allowed = checked.mask[rows.start : rows.stop]
-            return allowed, bias
+                allowed = np.broadcast_to(mask(np.arange(rows.start, rows.stop)[:, None], keys), before.mask.shape)
+                return allowed, before.bias
+            return before.mask if mask is None else checked.mask[rows.start : rows.stop], before.bias
 
         return Head.of(checked, permissions, self.edited)
 

@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import InputError
+from .shaping import BY_PAIR, Shaped, Shaping
 from .stages import number
-from .trace import Array, AttentionTrace, biased
+from .trace import Array, AttentionTrace
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Ledger:
+class Ledger(Shaped):
     """One cell of a trace, recomputed from its inputs in float64.
 
     products      [d_k]: query × key, dimension by dimension; their sum is `raw`
     scaled        raw × scale
+    shaping       what shapes this score; `scale`, `bias` and `softcap` are attributes of the ledger too
     capped        after the soft cap; equal to `scaled` without one
     masked        capped + bias, or -inf where the pair is forbidden
     row_maximum   the largest masked score of this query (of a sink too), 0 where the query may attend to nothing
@@ -32,12 +34,9 @@ class Ledger:
     key: int
     products: Array
     raw: float
-    scale: float
+    shaping: Shaping
     scaled: float
-    softcap: float | None
     capped: float
-    bias: float
-    allowed: bool
     masked: float
     row_maximum: float
     shifted: float
@@ -46,6 +45,11 @@ class Ledger:
     weight: float
     value: Array
     contribution: Array
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the query may attend to the key."""
+        return self.mask
 
     def __repr__(self) -> str:
         words = f"{self.raw:.4g} × {self.scale:.4g} = {self.scaled:.4g}, weight {self.weight:.4g}"
@@ -58,7 +62,7 @@ def lines(cell: Ledger, *, has_bias: bool) -> list[tuple[str, str]]:
     return [
         (f"q · k, sum of {len(cell.products)} products", number(cell.raw)),
         ("× scale", f"× {number(cell.scale)} = {number(cell.scaled)}"),
-        *([] if cell.softcap is None else [(f"soft cap {cell.softcap:g}", number(cell.capped))]),
+        *((f"{name} {value:g}", number(cell.capped)) for name, value in cell.shaping.caps.items()),
         *([("+ bias", number(cell.bias))] if has_bias else []),
         ("+ mask", f"{'+ 0' if cell.allowed else '+ (−∞)'} = {number(cell.masked)}"),
         ("− row maximum", f"− ({number(cell.row_maximum)}) = {number(cell.shifted)}"),
@@ -79,11 +83,12 @@ def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
     products = q * trace.key[key].astype(np.float64)
     raw = math.fsum(products)
     scaled = raw * trace.scale
-    capped = float(biased(np.float64(scaled), softcap=trace.softcap))
-    bias, allowed = float(trace.bias[query, key]), bool(trace.mask[query, key])
-    masked = capped + bias if allowed else -math.inf
+    of_row = trace.shaping.each(BY_PAIR, lambda whole: whole[query])
+    shaping = of_row.each(BY_PAIR, lambda row: row[key].item())
+    capped = float(shaping.capped(np.float64(scaled)))
+    masked = capped + shaping.bias if shaping.mask else -math.inf
 
-    row = biased(trace.key.astype(np.float64) @ q * trace.scale, trace.bias[query], trace.softcap)
+    row = of_row.biased(trace.key.astype(np.float64) @ q * trace.scale)
     row = np.where(trace.mask[query], row, -np.inf)
     row[key] = masked
     scores = row if trace.sinks is None else np.append(row, trace.sinks)
@@ -96,12 +101,9 @@ def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
         key=key,
         products=products,
         raw=raw,
-        scale=trace.scale,
+        shaping=shaping,
         scaled=scaled,
-        softcap=trace.softcap,
         capped=capped,
-        bias=bias,
-        allowed=allowed,
         masked=masked,
         row_maximum=row_maximum,
         shifted=masked - row_maximum,
@@ -142,7 +144,8 @@ def sum_of(trace: AttentionTrace, query: int, most: int = 8) -> OutputSum:
         raise InputError("This output is not the sum over the keys: an edit has set it.", field="edits")
     row = trace.rows(range(query, query + 1))
     # A trace of its own in float64, so that the weights come from the one softmax there is.
-    exact = replace(row, **{name: getattr(row, name).astype(np.float64) for name in ("query", "key", "value", "bias")})
+    inputs = {name: getattr(row, name).astype(np.float64) for name in ("query", "key", "value")}
+    exact = replace(row, **inputs, shaping=row.shaping.each(("bias",), lambda bias: bias.astype(np.float64)))
     weights, allowed = exact.weights[0], exact.mask[0]
     order = np.argsort(np.where(allowed, -weights, np.inf), kind="stable")[: int(allowed.sum())]
     shown, others = order[:most], order[most:]

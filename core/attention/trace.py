@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
 from .masks import Predicate, describe, grid
+from .shaping import BY_PAIR, Shaped, Shaping, checked, frozen
 
 Array = NDArray[np.floating]
 Weighing = Literal["softmax", "hardmax", "sigmoid"]
@@ -78,13 +79,6 @@ def put_in(own: Any, instead: Any) -> Any:
     return xp.where(xp.isnan(instead), own, xp.astype(instead, own.dtype))
 
 
-def biased(scaled: Any, bias: Any = None, softcap: float | None = None) -> Any:
-    """Scaled scores [..., keys], capped where the model caps them, then plus bias (Gemma 2). NumPy arrays or torch tensors."""
-    if softcap is not None:
-        scaled = softcap * array_namespace(scaled).tanh(scaled / softcap)
-    return scaled if bias is None else scaled + bias
-
-
 def forbid(scores: Any, mask: Any) -> Any:
     """Set scores to -inf where the mask is False. NumPy arrays or torch tensors."""
     xp = array_namespace(scores)
@@ -113,15 +107,11 @@ AS_IT_IS = Instead()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AttentionTrace:
+class AttentionTrace(Shaped):
     """One attention head at work: its inputs, and every stage that follows from them.
 
     query   [queries, d_k]      key  [keys, d_k]      value  [keys, d_v]
-    scale   what the raw scores are multiplied by, usually 1/√d_k
-    mask    [queries, keys] bool, True where a query may attend to a key
-    bias    [queries, keys] finite, added to the scaled scores (ALiBi, T5)
-    softcap scores are squeezed to ±softcap by softcap · tanh(score / softcap) before bias and mask (Gemma 2), or None
-    sinks   a score without a key that takes its share of every row (gpt-oss), or None
+    shaping its scale, mask, bias, soft cap and sinks, which are attributes of the trace too: `trace.scale`
     instead what an edit puts in the place of the softmax, of weights or of the output
 
     Make one with `attend`, which checks all this. Stages are computed when first looked at and kept; every array is read-only.
@@ -130,11 +120,7 @@ class AttentionTrace:
     query: Array
     key: Array
     value: Array
-    scale: float
-    mask: NDArray[np.bool_]
-    bias: Array
-    softcap: float | None = None
-    sinks: float | None = None
+    shaping: Shaping
     instead: Instead = AS_IT_IS
 
     def __repr__(self) -> str:
@@ -161,7 +147,7 @@ class AttentionTrace:
     @cached_property
     def masked(self) -> Array:
         """The input of the softmax: [queries, keys], scaled scores with soft cap and bias; -inf where forbidden."""
-        return frozen(forbid(biased(self.scaled, self.bias, self.softcap), self.mask))
+        return frozen(forbid(self.shaping.biased(self.scaled), self.mask))
 
     @cached_property
     def weights(self) -> Array:
@@ -191,30 +177,33 @@ class AttentionTrace:
         part = part_of(rows, self.shape[0], "queries")
         if len(rows) == self.shape[0]:
             return self  # with the stages that it has worked out already
-        inputs = {name: getattr(self, name)[part] for name in ("query", "mask", "bias")}
-        return replace(self, **inputs, instead=self.instead.rows(part))
+        shaping = self.shaping.each(BY_PAIR, lambda whole: whole[part])
+        return replace(self, query=self.query[part], shaping=shaping, instead=self.instead.rows(part))
 
     def reached(self) -> AttentionTrace:
         """The trace without the keys after the last one that a query may attend to, on which its output does not depend."""
         last = int(np.flatnonzero(self.mask.any(axis=0)).max(initial=0))
-        keys, instead = slice(last + 1), self.instead
+        trace = self.of_keys(slice(last + 1))
+        vars(trace)["raw"] = self.raw[
+            :, : last + 1
+        ]  # as `cached_property` keeps it: there is no need to compute it again
+        return trace
+
+    def of_keys(self, keys: slice) -> AttentionTrace:
+        """The trace of these keys alone, as if there were no others."""
+        shaping, instead = self.shaping.each(BY_PAIR, lambda whole: whole[:, keys]), self.instead
         if instead.weights is not None:
             instead = replace(instead, weights=instead.weights[:, keys])
-        inputs = {name: getattr(self, name)[keys] for name in ("key", "value")}
-        inputs |= {name: getattr(self, name)[:, keys] for name in ("mask", "bias")}
-        trace = replace(self, **inputs, instead=instead)
-        vars(trace)["raw"] = self.raw[:, keys]  # as `cached_property` keeps it: there is no need to compute it again
-        return trace
+        return replace(self, key=self.key[keys], value=self.value[keys], shaping=shaping, instead=instead)
 
     def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> AttentionTrace:
         """The head with another scale, another mask (a predicate, or [queries, keys] bool), or both; None keeps its own, and an
         edit stays. Errors as in `attend`."""
         if callable(mask):
             mask = np.broadcast_to(grid(mask, *self.shape), self.shape)
-        scale, mask = self.scale if scale is None else scale, self.mask if mask is None else mask
-        options = {"scale": scale, "softcap": self.softcap, "sinks": self.sinks}
-        trace = attend(self.query, self.key, self.value, mask=mask, bias=self.bias, **options)
-        return replace(trace, instead=self.instead)
+        changes = {"scale": scale, "mask": mask}
+        shaping = vars(self.shaping) | {name: change for name, change in changes.items() if change is not None}
+        return replace(attend(self.query, self.key, self.value, **shaping), instead=self.instead)
 
 
 def attend(
@@ -234,7 +223,7 @@ def attend(
     mask    [queries, keys] of True (may attend) and False; None: every pair may
     bias    [queries, keys] added to the scaled scores; -inf forbids the pair, as in torch's attn_mask; None: nothing
     scale   None: 1/√d_k
-    softcap, sinks: see AttentionTrace
+    softcap, sinks: see `core.attention.shaping.Shaping`
 
     Floating inputs keep their precision (float16, float32, float64); whole numbers become float64.
     Raises InputError naming the matrix and both shapes where something does not fit.
@@ -246,26 +235,10 @@ def attend(
         raise _misfit("query", query, "key", key, why)
     if value.shape[0] != key.shape[0]:
         raise _misfit("key", key, "value", value, "rows, one for each position that can be attended to")
-    shape = (query.shape[0], key.shape[0])
-    allowed = np.broadcast_to(np.True_, shape) if mask is None else _mask(mask, shape)
-    added = np.broadcast_to(dtype.type(0), shape)
-    if bias is not None:
-        added, permitted = _bias(bias, shape, dtype)
-        allowed = allowed & permitted
-    scale = 1 / float(np.sqrt(query.shape[1])) if scale is None else _number(scale, "scale")
-    if softcap is not None and _number(softcap, "softcap") <= 0:
-        raise InputError(f"The soft cap is {softcap}; it has to be above 0.", field="softcap")
-    trace = AttentionTrace(
-        frozen(query.astype(dtype)),
-        frozen(key.astype(dtype)),
-        frozen(value.astype(dtype)),
-        scale,
-        frozen(allowed),
-        frozen(added),
-        None if softcap is None else float(softcap),
-        None if sinks is None else _number(sinks, "sinks"),
-    )
-    _refuse_overflow(trace, 0.0 if bias is None else float(np.abs(added).max()))
+    given = Shaping(1 / float(np.sqrt(query.shape[1])) if scale is None else scale, mask, bias, softcap, sinks)
+    shaping = checked(given, (query.shape[0], key.shape[0]), dtype)
+    trace = AttentionTrace(frozen(query.astype(dtype)), frozen(key.astype(dtype)), frozen(value.astype(dtype)), shaping)
+    _refuse_overflow(trace, 0.0 if bias is None else float(np.abs(shaping.bias).max()))
     return trace
 
 
@@ -285,33 +258,6 @@ def _matrix(array: ArrayLike, name: str) -> Array:
     else:
         return matrix if matrix.dtype.kind == "f" else matrix.astype(np.float64)
     raise InputError(f"{name.capitalize()} {problem}", field=name)
-
-
-def _mask(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    allowed = np.array(mask)
-    if allowed.shape != shape:
-        raise InputError(f"The mask has the shape {allowed.shape}; these scores need {shape}.", field="mask")
-    if not np.isin(allowed, (0, 1)).all():
-        raise InputError("The mask may hold only True and False, or 1 and 0 (1: may attend).", field="mask")
-    return allowed.astype(np.bool_)
-
-
-def _bias(bias: ArrayLike, shape: tuple[int, int], dtype: np.dtype) -> tuple[Array, NDArray[np.bool_]]:
-    """(the finite part of the bias, where it does not forbid)."""
-    added = np.array(bias, dtype=dtype)
-    if added.shape != shape:
-        raise InputError(f"The bias has the shape {added.shape}; these scores need {shape}.", field="bias")
-    permitted = ~np.isneginf(added)
-    added = np.where(permitted, added, dtype.type(0))
-    if not np.isfinite(added).all():
-        raise InputError("The bias may hold finite numbers, and -inf where a pair is forbidden.", field="bias")
-    return added, permitted
-
-
-def _number(number: float, name: str) -> float:
-    if not np.isfinite(number):
-        raise InputError(f"The {name} is {number}; a finite number is needed.", field=name)
-    return float(number)
 
 
 def _refuse_overflow(trace: AttentionTrace, largest_bias: float) -> None:
@@ -336,12 +282,6 @@ def part_of(places: range, length: int, what: str) -> slice:
     if not (places.step == 1 and 0 <= places.start < places.stop <= length):
         raise InputError(f"There are no {what} {places}: they run from 0 to {length - 1}.", field=what)
     return slice(places.start, places.stop)
-
-
-def frozen(array: NDArray) -> NDArray:
-    """The array, read-only from now on."""
-    array.setflags(write=False)
-    return array
 
 
 def _misfit(first: str, one: Array, second: str, other: Array, what: str) -> InputError:

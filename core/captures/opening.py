@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from ..attention.shaping import BY_HEAD, Shaping
 from ..attention.trace import WEIGHINGS
 from ..capturing.calls.edited_call import PATTERNS, EditedCall, HeadEdit
 from ..capturing.calls.linear_masks import ByDistance, Runs
@@ -329,18 +330,19 @@ class _Opening(_Arrays):
             raise broken(f"the sizes of the queries, keys, values and outputs of {name} do not fit each other")
         if len({array.dtype for array in (query, key, value)}) > 1:
             raise broken(f"the queries, keys and values of {name} differ in precision")
-        sinks = self._array(f"{name}.sinks", 1) if f"{name}.sinks" in self._arrays else None
-        if sinks is not None and len(sinks) != heads:
-            raise broken(f"the sinks of {name} are not one number a head")
+        by_head = {of: self._array(at, 1) for of in BY_HEAD if (at := f"{name}.{of}") in self._arrays}
+        for of, numbers in by_head.items():
+            if len(numbers) != heads:
+                raise broken(f"the {of} of {name} are not one number a head")
         softcap = entry.number_or_none("softcap")
         if softcap is not None and softcap <= 0:
             raise broken(f"the soft cap of {name} is not above 0")
-        mask: Any = self._mask(entry.text("mask"), heads, queries, keys)
-        bias: Any = self._bias(entry.text("bias"), heads, queries, keys)
+        mask = self._mask(entry.text("mask"), heads, queries, keys)
+        bias = self._bias(entry.text("bias"), heads, queries, keys)
         scale, causal = entry.number("scale"), entry.values["mask"] == "causal"
-        tensors = (query[None], key[None], value[None], mask, causal, scale, bias, softcap, sinks)
-        parts = self._parts(entry, queries, keys)
-        call = Call(nn.Module(), *tensors, output=output.transpose(0, 1)[None], parts=parts)
+        shaping = Shaping(scale, mask, bias, softcap, **by_head)
+        inputs, parts = (query[None], key[None], value[None]), self._parts(entry, queries, keys)
+        call = Call(nn.Module(), *inputs, shaping, output.transpose(0, 1)[None], causal, parts=parts)
         edits = {_below(one, "head", heads): self._edit(name, one, call) for one in entry.parts("edits", heads)}
         call = EditedCall(**vars(call), edits=edits) if edits else call
         largest = math.prod(float(array.abs().max()) for array in (query, key)) * d_k

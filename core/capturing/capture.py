@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..attention.head import Head
 from ..attention.rowwise import MAX_CELLS, Overview
+from ..attention.shaping import BY_HEAD
 from ..attention.trace import AttentionTrace, Instead, attend, frozen
 from ..errors import InputError, WeightsOnlyError, check_index
 from ..models.added_tokens import text_notes
@@ -204,8 +205,9 @@ class Capture:
         call = self._call(layer, head, kind)
         edit, (key_head, _) = edit_of(call, head), self.key_head(layer, head, kind)
         inputs = (call.query[0, head], call.key[0, key_head], call.value[0, key_head])
-        sinks = None if call.sinks is None else float(call.sinks.detach().flatten()[head])
-        trace = attend(*map(_numpy, inputs), scale=edit.scale(call.scale), softcap=call.softcap, sinks=sinks)
+        shaping = call.shaping.each(BY_HEAD, lambda numbers: float(numbers.detach().flatten()[head]))
+        options = vars(shaping) | {"scale": edit.scale(call.scale), "mask": None, "bias": None}
+        trace = attend(*map(_numpy, inputs), **options)
 
         def permissions(rows: range) -> tuple[NDArray[np.bool_], NDArray[np.floating]]:
             return head_permissions(call, head, rows)
@@ -397,7 +399,7 @@ def read(
     """Run a model over inputs that are tensors already; the rest as in `capture`. tiles, image: of an image among them"""
     edits, plain = edits or Edits(), inputs
     known = [one for one in known if one.model.network is model.network]
-    layers = None if components or edits.cut_paths else _layers_of(model, inputs, edits, known)
+    layers = None if components or edits.cuts else _layers_of(model, inputs, edits, known)
     component_pass = ComponentPass(model, kinds_of(model)) if components else None
     inputs, calls, returned = edited_pass(
         model, inputs, edits, on_progress, layers, known, component_pass=component_pass
@@ -450,11 +452,11 @@ def edited_pass(
     component_pass  notes the components of the pass; one that cuts paths needs one, and makes its own by default
     options  for the network, as in core.models.inputs.run
     """
-    inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
+    inputs = replaced_tokens(model, inputs, edits.tokens)
     others = {
         keyword: _outputs_over(model, text, keyword, inputs, known) for keyword, text in edits.other_texts.items()
     }
-    if edits.cut_paths and component_pass is None:
+    if edits.cuts and component_pass is None:
         component_pass = ComponentPass(model, kinds_of(model))
     reading = None if component_pass is None else component_pass.reading
     editor = Editor(edits, kinds_of(model), others, reading, _patched_components(model, edits, inputs))
@@ -473,7 +475,7 @@ def check_edits(capture: Capture, edits: Edits) -> None:
     """Raise InputError, as `capture` does, for edits that are not possible in such a pass, without running it."""
     require_patch_length(capture.model, edits, capture.input_ids)
     inputs = {"input_ids": torch.tensor([capture.input_ids])} if capture.input_ids else {}
-    replaced_tokens(capture.model, inputs, dict(edits.replace_tokens))
+    replaced_tokens(capture.model, inputs, edits.tokens)
     for keyword, text in edits.other_texts.items():
         _other_inputs(capture.model, text, keyword)
     kinds: dict[int, Kind] = {id(call.module): kind for kind, calls in capture.calls.items() for call in calls}
@@ -482,7 +484,7 @@ def check_edits(capture: Capture, edits: Edits) -> None:
         for call in calls:
             editor.check(call)
     editor.finish()
-    for path, _ in edits.cut_paths:
+    for path in (cut.at for cut in edits.cuts):
         kind, layer = path.place.kind or capture.kinds[0], path.place.layer
         if path.component not in components_read(capture.model, kind, layer, path.side):
             raise not_read(path)
@@ -490,8 +492,8 @@ def check_edits(capture: Capture, edits: Edits) -> None:
 
 def require_patch_length(model: Model, edits: Edits, ids: Sequence[int]) -> None:
     """Raise InputError (field "patch_from") if anything is patched from a text with another number of tokens."""
-    if edits.patch_heads or _patched_paths(edits):
-        other = _other_inputs(model, edits.patch_from, "patch_from")["input_ids"][0].tolist()
+    if "patch_from" in edits.texts:
+        other = _other_inputs(model, edits.texts["patch_from"], "patch_from")["input_ids"][0].tolist()
         require_same_length(model, ids, other, field="patch_from")
 
 
@@ -509,11 +511,11 @@ def _patched_components(model: Model, edits: Edits, inputs: dict[str, torch.Tens
     """What the components that are patched are in the other text, by path."""
     if not (paths := _patched_paths(edits)):
         return {}
-    return vectors_over(model, _other_inputs(model, edits.patch_from, "patch_from") | _target(inputs), paths)
+    return vectors_over(model, _other_inputs(model, edits.texts["patch_from"], "patch_from") | _target(inputs), paths)
 
 
 def _patched_paths(edits: Edits) -> list[Path]:
-    return [path for path, cut in edits.cut_paths if cut == "patch"]
+    return [cut.at for cut in edits.cuts if cut.value == "patch"]
 
 
 def _target(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 from ..attention.head import Head
 from ..attention.masks import describe_rows
 from ..attention.rowwise import MAX_CELLS, Overview
+from ..attention.shaping import Shaping
 from ..attention.trace import AttentionTrace
 from ..models.calls import Call
 from ..units import small_number
@@ -97,7 +98,7 @@ class Certificate:
 def certify(head: Head, output: NDArray[np.floating], model: Identity, mask: str) -> Certificate:
     """Compare a head with its output [queries, d_v] in the model's own attention, in blocks of rows: a long text needs no more
     memory. mask: in words"""
-    rounding = _rounding(model, head)
+    rounding = _rounding(model, head.shaping(range(1)))
     blocks = [_compare(head.trace(rows).reached(), output, rows, rounding) for rows in head.blocks()]
     return _certificate(blocks, model, head.scale, mask)
 
@@ -106,7 +107,7 @@ def certified_head(
     head: Head, output: NDArray[np.floating], model: Identity, mask: str, max_cells: int = MAX_CELLS
 ) -> tuple[Overview, Certificate]:
     """The overview of a head and its certificate, from one sweep; output and mask as in `certify`."""
-    rounding, blocks = _rounding(model, head), []
+    rounding, blocks = _rounding(model, head.shaping(range(1))), []
 
     def compare(rows: range, trace: AttentionTrace) -> None:
         blocks.append(_compare(trace, output, rows, rounding))
@@ -115,15 +116,14 @@ def certified_head(
     return overview, _certificate(blocks, model, head.scale, mask)
 
 
-def _rounding(model: Identity, head: Head) -> tuple[float, float]:
+def _rounding(model: Identity, shaping: Shaping) -> tuple[float, float]:
     """The relative rounding errors of a model's attention: of its weights and output, and of its scores.
 
     torch's fused attention keeps the scores of a float16 or bfloat16 model in float32. Architectures with soft caps or sinks
     compute attention in their own code, which also rounds the scores.
     """
     own = torch.finfo(getattr(torch, model.dtype)).eps
-    is_eager = head.softcap is not None or head.sinks is not None
-    return own, own if is_eager else min(own, torch.finfo(torch.float32).eps)
+    return own, min(own, torch.finfo(torch.float32).eps) if shaping.is_plain else own
 
 
 def _compare(

@@ -98,10 +98,7 @@ def _missing(number: int, layer: torch.nn.Module, types: Sequence[str], usual: s
 def _words(call: Call, layer_types: Sequence[str], config: object) -> Iterator[str]:
     if (window := _window(call)) is not None:
         yield f"sliding window {window}" if getattr(call.module, "is_causal", True) else f"sliding window ±{window - 1}"
-    if call.softcap is not None:
-        yield f"soft cap {call.softcap:g}"
-    if call.sinks is not None:
-        yield "sinks"
+    yield from call.shaping.words
     if call.bias is not None and bool(call.bias.any()):
         yield "position bias"
     for layer_type in layer_types:

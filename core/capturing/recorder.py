@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..attention.shaping import BY_HEAD, BY_PAIR
 from ..errors import WeightsOnlyError
 from ..models.calls import Call, heard_by, part_numbers
 from ..models.inputs import run
@@ -109,20 +110,21 @@ def _in_a_row(call: Call) -> Call:
     query, key, value = (part.transpose(0, 1).flatten(1, 2)[None] for part in (call.query, call.key, call.value))
     parts = part_numbers([call.query.shape[2]] * call.query.shape[0])
     output = call.output.flatten(0, 1)[None]
-    return replace(call, query=query, key=key, value=value, output=output, mask=None, parts=parts)
+    return call.reshaped(query=query, key=key, value=value, output=output, mask=None, parts=parts)
 
 
 def _on_cpu(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
     """The call with copies on the CPU, unless it is there. shared: (tensor, its copy) by id, as layers share masks."""
     if call.query.device.type == "cpu":
         return call
+
+    def copy_of(tensor: Tensor) -> Tensor:
+        # The tensor is kept because its id could be reused otherwise.
+        shared[id(tensor)] = shared.get(id(tensor)) or (tensor, tensor.detach().cpu())
+        return shared[id(tensor)][1]
+
     copies = {name: getattr(call, name).cpu() for name in ("query", "key", "value", "output")}
-    for name in ("mask", "bias", "sinks"):
-        if (tensor := getattr(call, name)) is not None:
-            # The tensor is kept because its id could be reused otherwise.
-            shared[id(tensor)] = shared.get(id(tensor)) or (tensor, tensor.detach().cpu())
-            _, copies[name] = shared[id(tensor)]
-    return replace(call, **copies)
+    return replace(call, **copies, shaping=call.shaping.each((*BY_PAIR, *BY_HEAD), copy_of))
 
 
 def kinds_of(model: Model) -> Callable[[Call], Kind]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor
 
+from ..attention.shaping import BY_HEAD
 from ..models.calls import Call
 from ..models.image_grids import ImageGrid
 from ..models.model import Model
@@ -92,7 +93,7 @@ def _add(file: PassFile, kind: Kind, label: LayerLabel, call: Call) -> None:
     }
     mask, bias = (part[0] if isinstance(part, Tensor) else None for part in (call.mask, call.bias))
     values: dict[str, Any] = {"scale": call.scale, "softcap": call.softcap, "label": label.words}
-    arrays |= {} if call.sinks is None else {"sinks": call.sinks.flatten()}
+    arrays |= {name: of.flatten() for name in BY_HEAD if (of := getattr(call.shaping, name)) is not None}
     entry = file.add(kind, label.number, arrays, mask=mask, bias=bias, causal=call.causal, **values)
     if call.parts is not None:
         entry["parts"] = file.keep("parts", call.parts.int())

@@ -38,9 +38,7 @@ class Tail:
         if begun is None or not begun.returned:
             require_model(capture.model, "What follows a layer")
             raise InputError(_why_nothing(capture), field="text")
-        self._inputs: dict[str, Tensor] = replaced_tokens(
-            self._model, dict(begun.inputs), dict(capture.edits.replace_tokens)
-        )
+        self._inputs: dict[str, Tensor] = replaced_tokens(self._model, dict(begun.inputs), capture.edits.tokens)
         device = self._model.network.device
         self._returned = [tree_map_only(Tensor, lambda part: part.to(device), part) for part, _ in begun.returned]
         read: list[Tensor] = []

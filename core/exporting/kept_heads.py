@@ -21,6 +21,8 @@ from ..models.devices import DTYPES
 from ..models.fields import Fields, broken
 from ..models.modules import Kind
 
+NUMBERS = ("scale", "softcap", "sinks")  # of what shapes the scores
+
 
 class Origin(NamedTuple):
     """The head of a model that a kept head is. `name`, `revision` and `dtype` are the model's."""
@@ -66,7 +68,7 @@ class KeptHead:
         """Every stage, small enough to draw, and for a head of a model the comparison with its output; else None."""
         if self.origin is None or self.output is None:
             return self.head.overview(), None
-        mask = describe_rows(lambda rows: self.head.permissions(rows)[0], self.head.shape[0])
+        mask = describe_rows(lambda rows: self.head.shaping(rows).mask, self.head.shape[0])
         return certified_head(self.head, self.output, self.origin, mask)
 
     def same_as(self, other: KeptHead) -> bool:
@@ -88,14 +90,12 @@ class KeptHead:
                 f"{queries:,} × {keys:,}.",
                 field="file",
             )
-        mask, of_mask = _mask_parts(np.concatenate([head.permissions(rows)[0] for rows in head.blocks()]))
-        bias, of_bias = _bias_parts(np.concatenate([head.permissions(rows)[1] for rows in head.blocks()]))
+        mask, of_mask = _mask_parts(np.concatenate([head.shaping(rows).mask for rows in head.blocks()]))
+        bias, of_bias = _bias_parts(np.concatenate([head.shaping(rows).bias for rows in head.blocks()]))
         weighing, of_edits = _instead_parts(head)
         values = {
             "says": self.says,
-            "scale": head.scale,
-            "softcap": head.softcap,
-            "sinks": head.sinks,
+            **{name: getattr(head.shaping(range(1)), name) for name in NUMBERS},
             "origin": None if self.origin is None else self.origin._asdict(),
             "query_tokens": list(self.query_tokens),
             "key_tokens": list(self.key_tokens),
@@ -115,8 +115,8 @@ class KeptHead:
         shape = query.shape[0], key.shape[0]
         if shape[0] * max(shape[1], value.shape[1]) > MAX_SCORES:
             raise broken(f"its head has {shape[0]:,} queries and {shape[1]:,} keys")
-        softcap, sinks = map(fields.number_or_none, ("softcap", "sinks"))
-        checked = attend(query, key, value, scale=fields.number("scale"), softcap=softcap, sinks=sinks)
+        numbers = {name: fields.number_or_none(name) for name in NUMBERS} | {"scale": fields.number("scale")}
+        checked = attend(query, key, value, **numbers)
         if checked.query.dtype != query.dtype:
             raise broken("its matrices differ in precision")
         query_tokens, key_tokens = fields.texts("query_tokens"), fields.texts("key_tokens")

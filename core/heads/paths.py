@@ -158,7 +158,7 @@ def cut_effect(path: Path, place: int, edited: Capture, answer_after: float) -> 
         before, after = path.answer.number, answer_after
     else:
         before, after = path.stops[place - 1].score, _score_in(edited, path.stops[place - 1])
-    return CutEffect(before, None if edited.edits.patch_from else before - stop.gave, after)
+    return CutEffect(before, None if edited.edits.texts else before - stop.gave, after)
 
 
 def _score_in(capture: Capture, stop: Stop) -> float:

@@ -8,7 +8,6 @@ algorithm 1, also update the output.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,11 +47,10 @@ def last_output(trace: AttentionTrace, block_size: int) -> Array:
 
 def differences(trace: AttentionTrace, block_size: int) -> dict[str, float]:
     """The largest |output in blocks - trace.output| over all queries, with the head's inputs in float64 and in float32."""
-    settings = {name: getattr(trace, name) for name in ("mask", "bias", "scale", "softcap", "sinks")}
     largest = {}
     for dtype in FORMATS:
         matrices = (matrix.astype(dtype) for matrix in (trace.query, trace.key, trace.value))
-        converted = attend(*matrices, **settings)
+        converted = attend(*matrices, **vars(trace.shaping))
         largest[dtype] = float(np.abs(last_output(converted, block_size) - converted.output).max())
     return largest
 
@@ -70,14 +68,7 @@ def _recurrence(trace: AttentionTrace, block_size: int) -> Iterator[Blocks]:
     output = np.zeros((queries, trace.value.shape[1]), dtype=dtype)
     for start in range(0, keys, block_size):
         stop_point()
-        of_block = slice(start, start + block_size)
-        part = replace(
-            trace,
-            key=trace.key[of_block],
-            value=trace.value[of_block],
-            mask=trace.mask[:, of_block],
-            bias=trace.bias[:, of_block],
-        )
+        part = trace.of_keys(slice(start, start + block_size))
         highest = np.maximum(maximum, part.masked.max(axis=1))
         safe = np.where(np.isneginf(highest), 0, highest)  # nothing allowed so far: -inf minus -inf would be NaN
         correction = np.exp(maximum - safe)

@@ -7,7 +7,7 @@ pretrained model are measured by the same statistics.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -218,7 +218,7 @@ def model_scores(capture: Capture, kind: Kind | None = None, *, on_progress: OnP
     """Measure all heads of a pass, in blocks of rows."""
 
     def both(call: Call) -> tuple[RowStatistics, RowStatistics]:
-        return _statistics(_stages(call)), _statistics(_stages(replace(call, scale=1.0)))
+        return _statistics(_stages(call)), _statistics(_stages(call.reshaped(scale=1.0)))
 
     with_scale, without_scale = zip(*side_by_side(both, capture.each_layer(kind), on_progress), strict=True)
     first, shape = capture.layer_call(0, kind), (capture.layers(kind), capture.heads(kind))

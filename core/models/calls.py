@@ -21,6 +21,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from ..attention.shaping import Shaped, Shaping
 from ..errors import WeightsOnlyError
 from ..progress import stop_point
 from ..record_pass import WITHOUT_EFFECT
@@ -31,15 +32,18 @@ PACKED = "headlight-flash"
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class Call(Shaped):
     """One attention call of a forward pass, as torch tensors of batch size 1.
 
     query   [1, heads, queries, d_k]     after rotary embedding and normalisation: the scores are computed from it
     key     [1, key_heads, keys, d_k]    key_heads divides heads: several query heads share one (grouped-query attention)
     value   [1, key_heads, keys, d_v]
-    mask    [1, 1 or heads, queries, keys] bool (True: may attend) or additive; None: every pair, or causal if `causal`
-    bias    [1, heads, queries, keys] added to the scaled scores, or None
+    shaping what shapes the scores, as the model's code gives it; its fields are attributes of the call too: `call.scale`
+            mask    [1, 1 or heads, queries, keys] bool (True: may attend) or additive; None: every pair, or causal if `causal`
+            bias    [1, heads, queries, keys] added to the scaled scores, or None
+            sinks   [heads], or with axes of length 1; or None
     output  [1, queries, heads, d_v]     what the model's own attention returned, before W_O
+    causal  whether a query may attend to no later key, where there is no mask
     sliding_window  keys must be less than this many tokens away; `mask` contains this limit already
     parts   [queries] the number of the part that each token belongs to, if tokens attend only within their own part: a tile of
             an image, or a window; None: there is one part
@@ -49,13 +53,9 @@ class Call:
     query: Tensor
     key: Tensor
     value: Tensor
-    mask: Tensor | None
-    causal: bool
-    scale: float
-    bias: Tensor | None
-    softcap: float | None
-    sinks: Tensor | None
+    shaping: Shaping
     output: Tensor
+    causal: bool = False
     sliding_window: int | None = None
     parts: Tensor | None = None
 
@@ -137,7 +137,8 @@ def _attention(
     lengths: list[int] = []
     if cu_seq_lens_q is not None and attention_mask is None and not is_causal:
         lengths = cu_seq_lens_q.diff().tolist()
-    if softcap is None and s_aux is None:
+    shaping = Shaping(scale, attention_mask, position_bias, softcap, s_aux)
+    if shaping.is_plain:
         options = {"dropout": dropout, "scaling": scale, "is_causal": is_causal, "position_bias": position_bias}
         parts = [part.split(lengths or part.shape[2], dim=2) for part in inputs[1:]]
         outputs = [
@@ -154,13 +155,9 @@ def _attention(
         return output, None
     call = Call(
         *inputs,
-        mask=attention_mask,
+        shaping,
+        output,
         causal=causal_without_mask,
-        scale=scale,
-        bias=position_bias,
-        softcap=softcap,
-        sinks=s_aux,
-        output=output,
         sliding_window=sliding_window,
         parts=part_numbers(lengths) if len(lengths) > 1 else None,
     )

@@ -12,7 +12,7 @@ from core.capturing.certifying import Certificate, Identity
 
 def certify(trace: AttentionTrace, output: np.ndarray, model: Identity) -> Certificate:
     """Compare a trace with the output [queries, d_v] that the model's own attention returned for the same head."""
-    rounding = certifying._rounding(model, trace)
+    rounding = certifying._rounding(model, trace.shaping)
     return certifying._certificate(
         [certifying._compare(trace, output, range(len(output)), rounding)], model, trace.scale, describe(trace.mask)
     )

@@ -146,7 +146,7 @@ def _clash(above: list[Edits], edits: Edits) -> str | None:
     for kind in EDIT_KINDS:
         if not issubclass(kind, OutputOverText):
             continue
-        text, others = getattr(edits, kind.other_text), {getattr(other, kind.other_text) for other in above}
+        text, others = edits.texts.get(kind.other_text), {other.texts.get(kind.other_text) for other in above}
         if text is not None and others - {None, text}:
             return f"{kind.clash} one text at a time, and a line above names another."
     return None

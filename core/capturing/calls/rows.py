@@ -20,7 +20,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from ...attention.masks import causal, everything
-from ...attention.trace import WEIGHINGS, Instead, biased, forbid, put_in, softmax
+from ...attention.shaping import BY_HEAD, BY_PAIR, Shaped, Shaping
+from ...attention.trace import WEIGHINGS, Instead, forbid, put_in, softmax
 from ...models.calls import Call, wide
 from ...progress import stop_point
 from .edited_call import EditedCall, edit_of
@@ -31,27 +32,29 @@ CELLS = 2**19
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(Shaped):
     """The rows `start`, `start` + 1, ... of the stages of some heads of one layer.
 
     query    [heads, rows, d_k]
     key      [key_heads, keys, d_k]      key_heads divides heads; ends with the last key that one of these rows may attend to
-    scale    of all heads, or [heads, 1, 1] if edits change it
-    allowed  [1 or heads, rows, keys]    bool, True where a query may attend to a key
-    bias     [1 or heads, rows, keys]    added to the scaled scores, or None
-    sinks    [heads, 1, 1]               or None
+    shaping  what shapes the scores; its fields are attributes of the rows too: `rows.bias`
+             scale  of all heads, or [heads, 1, 1] if edits change it
+             mask   [1 or heads, rows, keys]    bool, True where a query may attend to a key
+             bias   [1 or heads, rows, keys]    added to the scaled scores, or None
+             sinks  [heads, 1, 1]               or None
     instead  replacements of the weights of some heads by edits, by the index of the head
     """
 
     start: int
     query: Tensor
     key: Tensor
-    scale: float | Tensor
-    allowed: Tensor
-    bias: Tensor | None
-    softcap: float | None
-    sinks: Tensor | None
+    shaping: Shaping
     instead: Mapping[int, Instead] = field(default_factory=dict)
+
+    @property
+    def allowed(self) -> Tensor:
+        """The mask: [1 or heads, rows, keys] bool, True where a query may attend to a key."""
+        return self.shaping.mask
 
     @property
     def raw(self) -> Tensor:
@@ -71,7 +74,7 @@ class Rows:
     @cached_property
     def masked(self) -> Tensor:
         """The input of the softmax: [heads, rows, keys], scaled scores with cap and bias; -inf where forbidden."""
-        scores, shared = biased(self.scaled, self.bias, self.softcap), self.shared_keys
+        scores, shared = self.shaping.biased(self.scaled), self.shared_keys
         scores[..., shared:].masked_fill_(~self.allowed[..., shared:], -torch.inf)
         return scores
 
@@ -96,8 +99,8 @@ class Rows:
         else:
             weights = softmax(self.masked, sinks=self.sinks)
         for head, instead in self.instead.items():
-            sinks = None if self.sinks is None else self.sinks[head]
-            edited = WEIGHINGS[instead.weighing](self.masked[head], sinks=sinks)
+            own = self.shaping.each(BY_HEAD, lambda numbers, head=head: numbers[head])
+            edited = WEIGHINGS[instead.weighing](self.masked[head], sinks=own.sinks)
             if instead.weights is not None:
                 edited = put_in(edited, torch.as_tensor(instead.weights[:, : edited.shape[1]], device=edited.device))
             weights[head] = edited
@@ -134,10 +137,10 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
     heads = slice(0, call.heads) if head is None else slice(head, head + 1)
     key_heads = slice(0, call.key.shape[1]) if head is None else slice(head // group, head // group + 1)
     query, key = wide(call.query[0, heads]), wide(call.key[0, key_heads])
-    sinks = None if call.sinks is None else wide(call.sinks.detach().flatten()[heads])[:, None, None]
     edits = [edit_of(call, head) for head in range(heads.start, heads.stop)]
     placing = [index for index, edit in enumerate(edits) if edit.places_weights]
-    scale = query.new_tensor([edit.scale(call.scale) for edit in edits])[:, None, None] if edited else call.scale
+    scale: Any = query.new_tensor([edit.scale(call.scale) for edit in edits])[:, None, None] if edited else call.scale
+    shaping = call.shaping.each(BY_HEAD, lambda numbers: wide(numbers.detach().flatten()[heads])[:, None, None])
     is_whole, rows = rows is None, range(query.shape[1]) if rows is None else rows
     start = rows.start
     while start < rows.stop:
@@ -150,7 +153,7 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
             weights = edit.weights(part, of_head.numpy(force=True)) if edit.gives_weights else None
             instead[index] = Instead(edit.weighing, weights)
         inputs = query[:, start : part.stop], key[:, : allowed.shape[2]]
-        yield Rows(start, *inputs, scale, allowed, bias, call.softcap, sinks, instead)
+        yield Rows(start, *inputs, replace(shaping, scale=scale, mask=allowed, bias=bias), instead)
         start = part.stop
 
 
@@ -196,15 +199,15 @@ def output_without_keys(call: Call, keys: Sequence[int]) -> Tensor:
         """Reshape [passes or 1, heads or 1, ...] to [1, passes * heads, ...]: all passes as if they were one layer."""
         return tensor.expand(passes, heads, *tensor.shape[2:]).flatten(0, 1)[None]
 
-    own_heads = {"query": heads, "key": call.key.shape[1], "value": call.key.shape[1], "mask": heads, "bias": heads}
-    inputs = {name: in_a_row(part, own) for name, own in own_heads.items() if (part := getattr(call, name)) is not None}
-    sinks = None if call.sinks is None else call.sinks.detach().flatten().repeat(passes)
-    folded = replace(call, **inputs, sinks=sinks)
+    key, value = (in_a_row(part, call.key.shape[1]) for part in (call.key, call.value))
+    shaping = call.shaping.each(BY_PAIR, lambda part: in_a_row(part, heads))
+    shaping = shaping.each(BY_HEAD, lambda numbers: numbers.detach().flatten().repeat(passes))
+    folded = replace(call, query=in_a_row(call.query, heads), key=key, value=value, shaping=shaping)
     output = call.output.new_empty(passes * heads, queries, call.value.shape[-1])
     blocked = torch.tensor(keys, device=output.device).repeat_interleave(heads)[:, None, None]
     for rows in row_blocks(folded):
         allowed = rows.allowed & (blocked != torch.arange(rows.allowed.shape[2], device=output.device))
-        output[:, rows.start : rows.stop] = _outputs(replace(rows, allowed=allowed), folded.value[0])
+        output[:, rows.start : rows.stop] = _outputs(rows.reshaped(mask=allowed), folded.value[0])
     return output.unflatten(0, (passes, heads)).transpose(1, 2)
 
 
@@ -215,7 +218,7 @@ def _outputs(rows: Rows, value: Tensor) -> Tensor:
     """
     group = len(rows.query) // len(value)
     value = wide(value[:, : rows.key.shape[1]]).repeat_interleave(group, dim=0)
-    if rows.instead or rows.sinks is not None or rows.softcap is not None:
+    if rows.instead or not rows.shaping.is_plain:
         output = rows.weights @ value
     else:
         mask = forbid(rows.query.new_zeros(()) if rows.bias is None else rows.bias, rows.allowed)

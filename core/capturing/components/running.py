@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.pytorch_utils import Conv1D
 
+from ...attention.shaping import BY_HEAD, BY_PAIR
 from ...errors import InputError
 from ...models.calls import Call, heard_by, wide
 from ...models.model import Model
@@ -108,7 +109,8 @@ class ComponentPass:
         """The next attention call without its past, as a capture keeps it."""
         self._reads.append((call.query, call.key))
         inputs = {name: part.detach() for name, part in vars(call).items() if isinstance(part, Tensor)}
-        return replace(call, **inputs, module=self._originals[id(call.module)])
+        shaping = call.shaping.each((*BY_PAIR, *BY_HEAD), Tensor.detach)
+        return replace(call, **inputs, shaping=shaping, module=self._originals[id(call.module)])
 
     def wrote(self, call: Call) -> Tensor:
         """The output of the heads of this call with which the pass continues."""

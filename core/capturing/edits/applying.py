@@ -120,7 +120,7 @@ def unchanged(calls: Sequence[Call], kind_of: Callable[[Call], Kind], before: Ed
 
     calls  of the pass with the edits `before`
     """
-    if before.replace_tokens != after.replace_tokens:
+    if before.tokens != after.tokens:
         return 0
     places = [edit.place for edit in set(before.each) ^ set(after.each) if edit.place is not None]
     layers: Counter[Kind] = Counter()

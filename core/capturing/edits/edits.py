@@ -6,15 +6,18 @@ nowhere in the model itself, which stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, reduce
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
-from .kinds import EDIT_KINDS, Edit, OutputOverText
+from ..calls.head_places import EVERYWHERE, in_order
+from .kinds import EDIT_KINDS, CutPath, Edit, OutputEdit, OutputOverText, Paint, ReplaceToken
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Edits:
     """What is changed in a pass. Edits of every kind combine: `one | other`, in which the latter wins where both set the same.
 
@@ -41,77 +44,118 @@ class Edits:
                   a model has several
     replace_tokens  {position: text} what the model reads instead of a token of its text: one token each
 
-    Frozen and hashable; printed as the Python that makes them. Raises InputError for what no model could do.
+    Frozen and hashable; printed as the Python that makes them. Raises InputError for what no model could do. The edits
+    themselves are in `each`, in the order of the keywords.
     """
 
-    mute_heads: Any = ()
-    mean_heads: Any = ()
-    mean_over: str | None = None
-    patch_heads: Any = ()
-    patch_from: str | None = None
-    scale_by: Any = ()
-    softmax: Any = ()
-    mask: Any = ()
-    block_keys: Any = ()
-    block_pairs: Any = ()
-    pattern: Any = ()
-    cut_paths: Any = ()
-    replace_tokens: Any = ()
+    each: tuple[Edit, ...]
 
-    def __post_init__(self) -> None:
-        for keyword, kind in BY_KEYWORD.items():
-            object.__setattr__(self, keyword, kind.stored(kind.by_place(getattr(self, keyword))))
-        _ = self.each  # checks what an edit needs under another keyword
-
-    @cached_property
-    def each(self) -> tuple[Edit, ...]:
-        """Every edit by itself, in the order of the keywords."""
-        return tuple(
+    def __init__(
+        self,
+        mute_heads: Any = (),
+        mean_heads: Any = (),
+        mean_over: str | None = None,
+        patch_heads: Any = (),
+        patch_from: str | None = None,
+        scale_by: Any = (),
+        softmax: Any = (),
+        mask: Any = (),
+        block_keys: Any = (),
+        block_pairs: Any = (),
+        pattern: Any = (),
+        cut_paths: Any = (),
+        replace_tokens: Any = (),
+    ) -> None:
+        given = locals()
+        by_keyword = {keyword: given[keyword] for keyword in BY_KEYWORD if not _is_nothing(given[keyword])}
+        each = (
             edit
             for keyword, kind in BY_KEYWORD.items()
-            for edit in kind.each(getattr(self, keyword), getattr(self, kind.other_text, None))
+            if keyword in by_keyword
+            for edit in kind.given(by_keyword[keyword], given.get(kind.other_text))
         )
+        object.__setattr__(self, "each", _together(each))
 
-    @property
-    def other_texts(self) -> dict[str, str]:
-        """The other texts whose outputs these edits give to heads, by keyword."""
-        return {edit.other_text: edit.value for edit in self.each if isinstance(edit, OutputOverText)}
+    @classmethod
+    def of(cls, each: Iterable[Edit]) -> Edits:
+        """These edits together. Of two that set the same the latter wins; those that read another text read the latter's."""
+        edits = cls()
+        object.__setattr__(edits, "each", _together(each))
+        return edits
 
     def __bool__(self) -> bool:
         """Whether anything is changed: a scale multiplied by 1 is not."""
         return any(edit.value != edit.nothing for edit in self.each)
 
     def __or__(self, other: Edits) -> Edits:
-        together: dict[str, Any] = {}
-        for keyword in _keywords():
-            first, second = getattr(self, keyword), getattr(other, keyword)
-            if kind := BY_KEYWORD.get(keyword):
-                before, after = kind.by_place(first), kind.by_place(second)
-                both = {at: kind.merged(before[at], after[at]) for at in before.keys() & after.keys()}
-                together[keyword] = before | after | both
-            else:
-                together[keyword] = first if second is None else second
-        return Edits(**together)
+        return Edits.of((*self.each, *other.each))
 
     def __repr__(self) -> str:
-        python = {keyword: BY_KEYWORD[keyword].python if keyword in BY_KEYWORD else repr for keyword in _keywords()}
-        given = (f"{keyword}={of(value)}" for keyword, of in python.items() if (value := getattr(self, keyword)))
-        return f"Edits({', '.join(given)})"
+        given = {keyword: _python(tuple(each)) for keyword, each in groupby(self.each, attrgetter("keyword"))}
+        given |= {keyword: repr(text) for keyword, text in self.texts.items()}
+        return f"Edits({', '.join(f'{keyword}={given[keyword]}' for keyword in KEYWORDS if keyword in given)})"
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The other texts that these edits read, by keyword."""
+        return {edit.other_text: edit.text for edit in self.each if edit.text is not None}
+
+    @property
+    def other_texts(self) -> dict[str, str]:
+        """The other texts whose outputs these edits give to heads, by keyword."""
+        return {edit.other_text: edit.value for edit in self.each if isinstance(edit, OutputOverText)}
+
+    @property
+    def cuts(self) -> tuple[CutPath, ...]:
+        """The paths that are cut."""
+        return tuple(edit for edit in self.each if isinstance(edit, CutPath))
+
+    @property
+    def tokens(self) -> dict[int, str]:
+        """What the model reads instead of tokens of its text, by their positions."""
+        return {edit.at: edit.value for edit in self.each if isinstance(edit, ReplaceToken)}
 
     def without_tokens(self) -> Edits:
         """All edits but replaced tokens."""
-        return replace(self, replace_tokens=())
+        return Edits.of(edit for edit in self.each if not isinstance(edit, ReplaceToken))
 
 
 def every(edits: Iterable[Edits]) -> Edits:
     """All of them as one."""
-    return reduce(Edits.__or__, edits, Edits())
+    return Edits.of(edit for some in edits for edit in some.each)
 
 
-def _keywords() -> list[str]:
-    return [field.name for field in fields(Edits)]
-
-
+KEYWORDS = tuple(signature(Edits).parameters)
 # The kind of each keyword, in their order, without those that name texts; the first of several reads the values of all.
 _FIRST = {kind.keyword: kind for kind in reversed(EDIT_KINDS)}
-BY_KEYWORD: dict[str, type[Edit]] = {keyword: _FIRST[keyword] for keyword in _keywords() if keyword in _FIRST}
+BY_KEYWORD: dict[str, type[Edit]] = {keyword: _FIRST[keyword] for keyword in KEYWORDS if keyword in _FIRST}
+
+
+def _is_nothing(given: Any) -> bool:
+    return isinstance(given, tuple) and not given
+
+
+def _together(each: Iterable[Edit]) -> tuple[Edit, ...]:
+    """One edit of each keyword and place, in the order of the keywords and places."""
+    found: dict[tuple[str, Any], Edit] = {}
+    texts: dict[str, str] = {}
+    for edit in each:
+        own = edit.keyword, edit.at
+        found[own] = found[own].joined(edit) if own in found else edit
+        texts |= {} if edit.text is None else {edit.other_text: edit.text}
+    order = list(BY_KEYWORD)
+    together = sorted(found.values(), key=lambda edit: (order.index(edit.keyword), edit.order))
+    return tuple(edit.reading(texts) for edit in together if not _is_nothing(edit.value))
+
+
+def _python(each: Sequence[Edit]) -> str:
+    """What these edits of one keyword are in Python."""
+    if isinstance(each[0], OutputEdit):
+        return f"{{{', '.join(map(repr, sorted((edit.at for edit in each), key=in_order)))}}}"
+    values = (edit.rows if isinstance(edit, Paint) else edit.value for edit in each)
+    by_place = {
+        edit.at: set(value) if isinstance(value, tuple) else value for edit, value in zip(each, values, strict=True)
+    }
+    # A dictionary for all heads would look like one by place.
+    is_alone = by_place.keys() == {EVERYWHERE} and not isinstance(by_place[EVERYWHERE], dict)
+    return repr(by_place[EVERYWHERE] if is_alone else by_place)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from math import isfinite
 from numbers import Integral
 from typing import Any, ClassVar, Literal, cast, get_args
 
@@ -23,14 +21,13 @@ from ...models.calls import Call
 from ..calls.edited_call import PATTERNS, Cut, HeadEdit
 from ..calls.head_places import EVERYWHERE, Path, Place, Side, in_order, path_of, place_of, read_place
 from . import forms
+from .positions import cells_in_words, even_shares, in_ranges, read_cells, read_ranges
 
 SoftmaxName = Literal["softmax", "unscaled", "hardmax", "sigmoid"]
 SOFTMAXES: tuple[SoftmaxName, ...] = get_args(SoftmaxName)
 FARTHEST = 2**31  # no text is as long: with a larger number a mask stays the same
 DIGITS = 11  # of a mask's number that are read: any number with more is beyond `FARTHEST`
 TOLERANCE = 1e-6  # largest difference between 1 and the sum of a painted row
-MAX_CELLS = 500  # that one line may paint: more than the address of a link holds
-MAX_KEYS = 20_000  # that one line may block
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,48 +120,28 @@ class Edit:
     # --- among the other edits of an `Edits`
 
     @classmethod
-    def by_place(cls, given: Any) -> dict[Any, Any]:
-        """Every place and its value, from anything that is given or stored under the keyword. Raises InputError."""
-        if isinstance(given, Mapping):
-            given = tuple(given.items())
-        elif not _is_by_place(given):
-            given = ((EVERYWHERE, given),)
-        return {place_of(where): cls.checked(value) for where, value in given}
-
-    @classmethod
-    def stored(cls, by_place: Mapping[Any, Any]) -> Any:
-        """The value of the keyword as `Edits` keeps it: hashable, and equal for equal meaning."""
-        items = sorted(by_place.items(), key=lambda item: in_order(item[0]))
-        return tuple((place, value) for place, value in items if value != ())
-
-    @classmethod
-    def merged(cls, first: Any, second: Any) -> Any:  # noqa: ARG003 - some kinds keep both
-        """Two values for the same place as one, where the second one wins."""
-        return second
-
-    @classmethod
-    def plain(cls, value: Any) -> Any:
-        """The value as a person writes it in Python."""
-        return set(value) if isinstance(value, tuple) else value
-
-    @classmethod
-    def python(cls, stored: Any) -> str:
-        """The stored value as Python code."""
-        by_place = {place: cls.plain(value) for place, value in stored}
-        # A dictionary for all heads would look like one by place.
-        is_alone = by_place.keys() == {EVERYWHERE} and not isinstance(by_place[EVERYWHERE], dict)
-        return repr(by_place[EVERYWHERE] if is_alone else by_place)
-
-    @classmethod
-    def each(cls, stored: Any, text: str | None) -> Iterator[Edit]:  # noqa: ARG003 - some kinds read one
-        """The edits of a stored value, in the order of their lines. text: the other text that they read, if any."""
-        return (cls(at, value) for at, value in stored)
+    def given(cls, value: Any, text: str | None) -> Iterator[Edit]:  # noqa: ARG003 - some kinds read one
+        """Its edits from the keyword of `Edits`; text: that of `other_text`. Raises InputError for what no model can do."""
+        by_place = value if isinstance(value, Mapping) else {EVERYWHERE: value}
+        return (cls(place_of(where), own) for where, own in by_place.items())
 
     @property
-    def keywords(self) -> dict[str, Any]:
-        """The arguments of `Edits` for this edit alone."""
-        text = {self.other_text: self.value} if self.other_text else {}
-        return {self.keyword: {self.at: self.value}, **text}
+    def order(self) -> Any:
+        """The key by which edits of one keyword are sorted."""
+        return in_order(self.at)
+
+    def joined(self, later: Edit) -> Edit:
+        """This edit and a later one for the same place as one: by default the later one."""
+        return later
+
+    @property
+    def text(self) -> str | None:
+        """The other text that it reads."""
+        return None
+
+    def reading(self, texts: Mapping[str, str]) -> Edit:  # noqa: ARG002 - some kinds read one
+        """The edit with the other text of its keyword."""
+        return self
 
     # --- in a pass
 
@@ -279,9 +256,8 @@ class Block(Edit):
 
     of_text = ""
 
-    @classmethod
-    def merged(cls, first: Any, second: Any) -> Any:
-        return (*first, *second)
+    def joined(self, later: Edit) -> Edit:
+        return type(self)(self.at, (*self.value, *later.value))
 
     def apply(self, head: HeadInPass) -> HeadEdit:
         return replace(head.edit, blocked=(*head.edit.blocked, *self.positions))
@@ -357,16 +333,10 @@ class Pattern(Edit):
         return value
 
     @classmethod
-    def merged(cls, first: Any, second: Any) -> Any:
-        return second if isinstance(first, str) or isinstance(second, str) else {**dict(first), **dict(second)}
-
-    @classmethod
-    def plain(cls, value: Any) -> Any:
-        return value if isinstance(value, str) else {query: dict(row) for query, row in value}
-
-    @classmethod
-    def each(cls, stored: Any, text: str | None) -> Iterator[Edit]:  # noqa: ARG003 - they read none
-        return ((Pattern if isinstance(value, str) else Paint)(place, value) for place, value in stored)
+    def given(cls, value: Any, text: str | None) -> Iterator[Edit]:
+        return (
+            edit if isinstance(edit.value, str) else Paint(edit.at, edit.value) for edit in super().given(value, text)
+        )
 
     def apply(self, head: HeadInPass) -> HeadEdit:
         return replace(head.edit, pattern=self.value, painted={})  # replaces the weights of a wider place
@@ -401,10 +371,18 @@ class Paint(Pattern):
 
     @property
     def words(self) -> tuple[str, ...]:
-        return (cells_in_words(self.plain(self.value)),)
+        return (cells_in_words(self.rows),)
+
+    @property
+    def rows(self) -> dict[int, dict[int, float]]:
+        """query -> key -> share."""
+        return {query: dict(row) for query, row in self.value}
+
+    def joined(self, later: Edit) -> Edit:
+        return Paint(self.at, self.rows | later.rows) if isinstance(later, Paint) else later
 
     def apply(self, head: HeadInPass) -> HeadEdit:
-        return replace(head.edit, painted={**head.edit.painted, **self.plain(self.value)})
+        return replace(head.edit, painted={**head.edit.painted, **self.rows})
 
     @property
     def positions(self) -> Iterable[tuple[int, int]]:
@@ -440,30 +418,22 @@ class PlaceFirst(Edit):
 
 
 class OutputEdit(PlaceFirst):
-    """Another output of some heads. `Edits` keeps a set of places."""
+    """Another output of some heads. The keyword of `Edits` takes a set of places."""
 
     @classmethod
-    def by_place(cls, given: Any) -> dict[Any, Any]:
-        if isinstance(given, tuple) and len(given) == 2 and all(isinstance(number, Integral) for number in given):
-            layer, head = given
+    def given(cls, value: Any, text: str | None) -> Iterator[Edit]:
+        if isinstance(value, tuple) and len(value) == 2 and all(isinstance(number, Integral) for number in value):
+            layer, head = value
             raise InputError(
                 f"{cls.keyword} takes several places: write {{({layer}, {head})}} for one head, {{{layer}, {head}}} for two "
                 f"layers.",
                 field="layer",
             )
-        return dict.fromkeys(map(place_of, given))
+        return (cls(place_of(where), text) for where in value)
 
-    @classmethod
-    def stored(cls, by_place: Mapping[Any, Any]) -> frozenset[Place]:
-        return frozenset(by_place)
-
-    @classmethod
-    def python(cls, stored: Any) -> str:
-        return f"{{{', '.join(map(repr, sorted(stored, key=in_order)))}}}"
-
-    @classmethod
-    def each(cls, stored: Any, text: str | None) -> Iterator[Edit]:
-        return (cls(place, text) for place in sorted(stored, key=lambda place: place.words))
+    @property
+    def order(self) -> Any:
+        return self.at.words
 
 
 class Mute(OutputEdit):
@@ -488,6 +458,13 @@ class OutputOverText(OutputEdit):
     @classmethod
     def checked(cls, value: Any) -> str:
         return _text_for(cls, value)
+
+    @property
+    def text(self) -> str | None:
+        return self.value
+
+    def reading(self, texts: Mapping[str, str]) -> Edit:
+        return replace(self, value=texts[self.other_text])
 
     def apply(self, head: HeadInPass) -> HeadEdit:
         return replace(head.edit, output=head.outputs[self.other_text])
@@ -527,8 +504,8 @@ class ReplaceToken(PlaceFirst):
     of_text = ""
 
     @classmethod
-    def by_place(cls, given: Any) -> dict[Any, Any]:
-        return {_position(at): str(text) for at, text in dict(given).items()}
+    def given(cls, value: Any, text: str | None) -> Iterator[Edit]:  # noqa: ARG003 - it reads none
+        return (cls(_position(at), str(token)) for at, token in dict(value).items())
 
 
 @dataclass(frozen=True)
@@ -537,10 +514,10 @@ class CutPath(Edit):
 
     This is path patching (Wang et al. 2022, https://arxiv.org/abs/2211.00593).
 
-    text  the other text, if it is patched
+    from_text  the other text, if it is patched
     """
 
-    text: str | None = None
+    from_text: str | None = None
 
     keyword, other_text = "cut_paths", "patch_from"
     verb, example = "cut", "cut 16.0 from the key of 18.6"
@@ -563,7 +540,7 @@ class CutPath(Edit):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.value == "patch":
-            _text_for(CutPath, self.text)
+            _text_for(CutPath, self.from_text)
 
     @classmethod
     def checked(cls, value: Any) -> Cut:
@@ -600,28 +577,23 @@ class CutPath(Edit):
         return (self.value if self.text is None else f"{self.value} {self.text}",)
 
     @property
-    def keywords(self) -> dict[str, Any]:
-        return {self.keyword: {self.at: self.value}, self.other_text: self.text}
+    def text(self) -> str | None:
+        return self.from_text
+
+    def reading(self, texts: Mapping[str, str]) -> Edit:
+        return replace(self, from_text=texts[self.other_text]) if self.value == "patch" else self
 
     @classmethod
-    def each(cls, stored: Any, text: str | None) -> Iterator[Edit]:
-        return (cls(at, value, text if value == "patch" else None) for at, value in stored)
-
-    @classmethod
-    def by_place(cls, given: Any) -> dict[Any, Any]:
-        if isinstance(given, str):
+    def given(cls, value: Any, text: str | None) -> Iterator[Edit]:
+        if isinstance(value, str):
             raise InputError(
                 'cut_paths takes paths with what is left of each: {("16.0", (18, 6, "key")): "zero"}.', field="edits"
             )
-        return {path_of(where): cls.checked(value) for where, value in dict(given).items()}
+        return (cls(path_of(path), cut, text if cut == "patch" else None) for path, cut in dict(value).items())
 
-    @classmethod
-    def stored(cls, by_place: Mapping[Any, Any]) -> Any:
-        return tuple(sorted(by_place.items(), key=lambda item: (in_order(item[0].place), item[0])))
-
-    @classmethod
-    def python(cls, stored: Any) -> str:
-        return repr(dict(stored))
+    @property
+    def order(self) -> Any:
+        return in_order(self.at.place), self.at
 
     @property
     def place(self) -> Place:
@@ -659,84 +631,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-# --- ranges of positions
-
-
-def read_ranges(words: str) -> set[int]:
-    """The positions in words such as "3 5-8". Raises InputError for too many, ValueError for words that are none."""
-    ends = [(word, word[1:].partition("-")) for word in words.split()]  # a sign is none
-    ranges = [range(int(word[:1] + rest), int(last if dash else word) + 1) for word, (rest, dash, last) in ends]
-    if not all(ranges):
-        raise ValueError(words)
-    if (count := sum(part.stop - part.start for part in ranges)) > MAX_KEYS:
-        raise InputError(
-            f"One change blocks at most {MAX_KEYS:,} keys, and this one {count:,}. Block further ones in another change.",
-            field="edits",
-        )
-    return {position for part in ranges for position in part}
-
-
-def in_ranges(positions: Sequence[int]) -> str:
-    """Positions in ascending order in words, as `read_ranges` reads them."""
-    gaps = [(before, after) for before, after in pairwise(positions) if after > before + 1]
-    starts, ends = [positions[0], *(after for _, after in gaps)], [*(before for before, _ in gaps), positions[-1]]
-    return " ".join(str(start) if start == end else f"{start}-{end}" for start, end in zip(starts, ends, strict=True))
-
-
-# --- painted cells
-
-
-def read_cells(words: str) -> dict[int, dict[int, float | None]]:
-    """The cells in the words of a line that paints: query -> key -> share, None in a row that is shared evenly.
-
-    The shares need not sum to 1. Raises InputError for too many cells, ValueError for words that are no cells.
-    """
-    if (count := words.count(">")) > MAX_CELLS:
-        raise InputError(
-            f"One change paints at most {MAX_CELLS} cells, and this one {count:,}. Paint further ones in another change.",
-            field="edits",
-        )
-    rows: dict[int, dict[int, float | None]] = {}
-    for word in words.split():
-        query, _, rest = word.partition(">")
-        key, equals, share = rest.partition("=")
-        if not (query.isdecimal() and key.isdecimal()):
-            raise ValueError(word)
-        rows.setdefault(int(query), {})[int(key)] = _share(share) if equals else None
-    if not rows:
-        raise ValueError(words)
-    return rows
-
-
-def cells_in_words(rows: Mapping[int, Mapping[int, float | None]]) -> str:
-    """The cells in words, as `read_cells` reads them."""
-    return " ".join(
-        f"{query}>{key}" + ("" if share is None else f"={share:.10g}")
-        for query, row in sorted(rows.items())
-        for key, share in sorted(row.items())
-    )
-
-
-def even_shares(row: Mapping[int, float | None]) -> dict[int, float]:
-    """The row, with equal shares in place of None."""
-    return {key: 1 / len(row) if share is None else share for key, share in row.items()}
-
-
-def _share(text: str) -> float:
-    share = float(text)
-    if not isfinite(share) or "_" in text:  # which float() takes
-        raise ValueError(text)
-    return share
-
-
 def _position(value: Any) -> int:
     if int(value) != value or value < 0:
         raise InputError(f"There is no position {value}: tokens count from 0.", field="edits")
     return int(value)
-
-
-def _is_by_place(given: Any) -> bool:
-    """Whether these already are pairs of a place and a value."""
-    return isinstance(given, tuple) and all(
-        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Place) for pair in given
-    )

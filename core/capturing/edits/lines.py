@@ -23,7 +23,8 @@ from contextlib import contextmanager
 from ...errors import InputError, shortened
 from ..calls.head_places import Place, looks_like_a_place, read_place
 from .edits import BY_KEYWORD, Edits
-from .kinds import EDIT_KINDS, Edit, Paint, cells_in_words, even_shares, read_cells
+from .kinds import EDIT_KINDS, Edit, Paint
+from .positions import cells_in_words, even_shares, read_cells
 
 MAX_LINE = 20_000  # characters: as many as a view of a talk has
 
@@ -42,7 +43,7 @@ def edits_of(line: str) -> Edits:
         for kind in VERBS[verb]:
             before, _, words_of_kind = f"{verb} {words}".partition(f"{kind.verb} ")
             if not before:
-                return Edits(**kind.parse(words_of_kind, place).keywords)
+                return Edits.of([kind.parse(words_of_kind, place)])
         raise ValueError(words)
 
 

@@ -55,14 +55,14 @@ def joined(parts: Sequence[NewRows], known: dict[tuple, tuple[Tensor, Tensor | N
     together = {name: torch.cat([getattr(call, name) for call in calls], dim) for name, dim in rows.items()}
     keys = together["key"].shape[2]
     grows = keys > first.key.shape[2]
-    whole = replace(first, **together, mask=None, bias=None, causal=grows)
+    whole = first.reshaped(**together, mask=None, bias=None, causal=grows)
     if _is_plain(parts, grows=grows):
         return whole
     name = (*(id(part) for call in calls for part in (call.mask, call.bias)), *(part.seen for part in parts))
     if name not in known:
         known[name] = _permissions(parts, keys)
     mask, bias = known[name]
-    return replace(whole, mask=mask[None], bias=None if bias is None else bias[None], causal=False)
+    return whole.reshaped(mask=mask[None], bias=None if bias is None else bias[None], causal=False)
 
 
 def _is_plain(parts: Sequence[NewRows], *, grows: bool) -> bool:

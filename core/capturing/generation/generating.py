@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch.nn.functional import pad
 from transformers.modeling_outputs import BaseModelOutput
 
+from ...attention.shaping import BY_PAIR
 from ...errors import InputError, check_index
 from ...models.added_tokens import text_notes
 from ...models.calls import Call, wide
@@ -238,7 +239,7 @@ class Generating:
         edits = edits or Edits()
         require_patch_length(model, edits, inputs["input_ids"][0].tolist())
         self._model, self._sampling = model, sampling or Sampling()
-        self._inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
+        self._inputs = replaced_tokens(model, inputs, edits.tokens)
         self._edits = edits.without_tokens()  # they have been replaced already
         self._kind_of = kinds_of(model)
         self._limit = token_limit(model, max_tokens)
@@ -423,9 +424,10 @@ def _first_rows(call: Call, kind: Kind, rows: int) -> Call:
     if kind in ("encoder", "vision") or rows == call.query.shape[2]:
         return call
     keys = call.key.shape[2] if kind == "cross" else rows
-    cut = {name: part[..., :rows, :keys] for name in ("mask", "bias") if (part := getattr(call, name)) is not None}
+    shaping = call.shaping.each(BY_PAIR, lambda part: part[..., :rows, :keys])
     key, value = call.key[:, :, :keys], call.value[:, :, :keys]
-    return replace(call, query=call.query[:, :, :rows], key=key, value=value, output=call.output[:, :rows], **cut)
+    query, output = call.query[:, :, :rows], call.output[:, :rows]
+    return replace(call, query=query, key=key, value=value, shaping=shaping, output=output)
 
 
 def _cache_bytes(cache: Any) -> int:

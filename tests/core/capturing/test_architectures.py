@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -151,7 +151,7 @@ def test_what_is_special_matters(name, layer, without):
     everything = np.ones(trace.shape, dtype=bool)
     masks = {"causal": np.tril(everything), "everything": everything}
     changed = {part: masks[value] if part == "mask" else value for part, value in without.items()}
-    assert np.abs(replace(trace, **changed).weights - trace.weights).max() > 0.01
+    assert np.abs(trace.reshaped(**changed).weights - trace.weights).max() > 0.01
 
 
 def test_sinks_leave_less_than_everything_to_the_keys():

@@ -15,6 +15,7 @@ import transformers as t
 from core import capture, load_model
 from core.attention.masks import causal, grid
 from core.attention.pooling import pool
+from core.attention.shaping import Shaping
 from core.capturing.certifying import certified_head
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import IMPLEMENTATION, Call
@@ -212,7 +213,7 @@ def test_a_certificate_is_the_same_in_blocks_of_rows(name, monkeypatch):
         assert blocks.holds
         assert abs(whole.rounding - blocks.rounding) < 5
         if kind != "decoder":  # a single token has all the attention whatever the scale
-            broken = replace(taken, calls={kind: (replace(taken.calls[kind][1], scale=trace.scale * 1.5),)})
+            broken = replace(taken, calls={kind: (taken.calls[kind][1].reshaped(scale=trace.scale * 1.5),)})
             assert not broken.certificate(0, 2, kind).holds
 
 
@@ -247,7 +248,7 @@ def test_a_row_that_may_attend_to_nothing_is_left_out():
     mask = grid(causal, 4, 4)
     mask[2] = False
     model = SimpleNamespace(name="m", revision="r", dtype="float32")
-    call = Call(None, query, key, value, torch.from_numpy(mask)[None, None], False, 0.3, None, None, None, value)
+    call = Call(None, query, key, value, Shaping(0.3, torch.from_numpy(mask)[None, None]), value)
     taken = __import__("core.capturing.capture", fromlist=["Capture"]).Capture(
         model, (1, 2, 3, 4), (), {"self": (call,)}, None
     )

@@ -21,7 +21,7 @@ EPSILON = {dtype: torch.finfo(getattr(torch, dtype)).eps for dtype in ("float32"
 
 def rounding(taken: Capture, factor: float = 1.0) -> np.ndarray:
     """Of every head of six layers, with all scales multiplied by the factor."""
-    calls = [replace(call, scale=call.scale * factor) for call in [*taken.each_layer()][:: max(1, taken.layers() // 6)]]
+    calls = [call.reshaped(scale=call.scale * factor) for call in [*taken.each_layer()][:: max(1, taken.layers() // 6)]]
     changed = replace(taken, calls={taken.kinds[0]: tuple(calls)})
     heads = range(taken.heads())
     return np.array([[changed.certificate(layer, head).rounding for head in heads] for layer in range(len(calls))])

@@ -22,7 +22,7 @@ ROWS, COLUMNS = range(1, 2), range(1, 3)
 
 
 def blocked_keys(edits: Edits) -> dict[str, list[int]]:
-    return {place.kind or "self": list(keys) for place, keys in edits.block_keys}
+    return {edit.at.kind or "self": list(edit.value) for edit in edits.each}
 
 
 @pytest.mark.parametrize("name", SEEING)

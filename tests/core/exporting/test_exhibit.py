@@ -101,7 +101,7 @@ def test_a_long_causal_head_costs_what_its_inputs_cost():
     head = KeptHead(head=Head.of(trace), query_tokens=("x",) * 2048, key_tokens=("x",) * 2048, says="Numbers.")
     data = write(exhibit(head))
     assert len(data) < 3 * query.nbytes + 200_000
-    assert np.array_equal(again(head).head.permissions(range(1000, 1010))[1], slopes[1000:1010])
+    assert np.array_equal(again(head).head.shaping(range(1000, 1010)).bias, slopes[1000:1010])
 
 
 def test_everything_else_comes_back_too():

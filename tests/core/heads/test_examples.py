@@ -191,7 +191,7 @@ def test_a_pronoun_between_two_sentences(minilm):
             return network(part).last_hidden_state[0].double().numpy()
 
     start, goal = vectors(ids[0]), vectors(ids[1])
-    strongest = OneHead(*next(iter(found.strongest.edits.patch_heads))[:2])
+    strongest = OneHead(*found.strongest.edits.each[0].at[:2])
     for head, moved in ((PRONOUN_HEAD, found.known), (strongest, found.strongest)):
         kept, columns = [], slice(head.head * 32, head.head * 32 + 32)
         own = network.encoder.layer[head.layer].attention.output.dense

@@ -68,7 +68,7 @@ def test_a_mask_that_was_lifted(passes, forwards, monkeypatch):
     """Blocks of rows leave off keys that no row may attend to: here the two passes have different ones."""
     monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", 200)
     before, _ = passes("GPT-2")
-    calls = tuple(replace(call, mask=None, causal=False) for call in before.calls["self"])
+    calls = tuple(call.reshaped(mask=None, causal=False) for call in before.calls["self"])
     pair = (before, replace(before, calls={"self": calls}))
     one, other = pair if forwards else pair[::-1]
     expected = [between(one, other, None, at) for at in every(one, None)]
@@ -80,8 +80,8 @@ def test_heads_of_layers_with_other_masks_are_compared(passes, monkeypatch):
     """A block of rows that reach few keys may be too large for one of a layer whose rows reach all."""
     monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", 64)
     taken, _ = passes("GPT-2")
-    first, *rest = (replace(call, mask=None, causal=True) for call in taken.calls["self"])
-    mixed = replace(taken, calls={"self": (replace(first, causal=False), *rest)})
+    first, *rest = (call.reshaped(mask=None, causal=True) for call in taken.calls["self"])
+    mixed = replace(taken, calls={"self": (first.reshaped(causal=False), *rest)})
     found = heads_like([mixed], 0, 1)
     expected = {at: between(mixed, mixed, None, (0, 1), at) for at in every(mixed, None)}
     assert all(row.divergence == pytest.approx(expected[row.layer, row.head], abs=2e-6) for row in found.itertuples())

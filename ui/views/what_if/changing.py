@@ -12,6 +12,7 @@ from core import Capture, InputError
 from core.capturing.answers import NextToken, movers, vectors
 from core.capturing.calls.head_places import Place
 from core.capturing.edits.edits import Edits
+from core.capturing.edits.kinds import Mute
 from core.capturing.edits.lines import edits_of, lines_of
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars, share_bars
@@ -293,8 +294,9 @@ def _turned(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
 def _say_if_all_are_muted(capture: Capture) -> None:
     """That is allowed; no information then passes from one token to another."""
     first = capture.kinds[0]
-    if capture.edits.mute_heads and all(
-        any(place.covers(kind, layer, head, first) for place in capture.edits.mute_heads)
+    muted = [edit.at for edit in capture.edits.each if isinstance(edit, Mute)]
+    if muted and all(
+        any(place.covers(kind, layer, head, first) for place in muted)
         for kind in capture.kinds
         for layer, head in np.ndindex(capture.layers(kind), capture.heads(kind))
     ):

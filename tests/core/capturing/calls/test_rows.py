@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from core import Edits, capture, load_model
+from core.attention.shaping import Shaping
 from core.capturing.calls.rows import head_permissions, permissions, row_blocks
 from core.errors import InputError
 from core.models.calls import Call
@@ -106,7 +107,7 @@ def test_an_additive_mask_forbids_and_is_a_bias(dtype):
     bias = torch.arange(18, dtype=dtype).reshape(1, 2, 3, 3)
     query = torch.zeros(1, 2, 3, 4, dtype=dtype)
     for given, expected in ((None, 0), (bias, bias[0, 1, 1:].float().numpy())):
-        call = Call(None, query, query, query, mask, False, 0.5, given, None, None, query)
+        call = Call(None, query, query, query, Shaping(0.5, mask, given), query)
         allowed, added = head_permissions(call, 1, range(1, 3))
         np.testing.assert_array_equal(allowed, [[True, True, False], [True, True, True]])
         np.testing.assert_array_equal(added, expected + np.array([[0.5, 0, 0], [-2, 0, 0.25]]))

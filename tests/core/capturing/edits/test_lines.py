@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import string
 from contextlib import suppress
-from dataclasses import fields
+from inspect import signature
 from typing import get_args
 
 import pytest
@@ -16,8 +16,9 @@ from core import Edits, Place, capture, load_model
 from core.capturing.calls.head_places import Side
 from core.capturing.capture import check_edits
 from core.capturing.edits.edits import every
-from core.capturing.edits.kinds import MASKS, MAX_CELLS, PATTERNS, SOFTMAXES
+from core.capturing.edits.kinds import MASKS, PATTERNS, SOFTMAXES
 from core.capturing.edits.lines import MAX_LINE, divided, edits_of, lines_of, painted, painting
+from core.capturing.edits.positions import MAX_CELLS
 from core.errors import InputError
 from core.models.modules import Kind
 from tests.core.tiny_models import number_words, tiny
@@ -149,9 +150,7 @@ def test_many_changes_are_a_line_each_and_together_the_same():
     )
     lines = lines_of(together)
     assert len(lines) == len(set(lines)) == 21
-    assert {part.name for part in fields(Edits) if getattr(together, part.name)} == {
-        part.name for part in fields(Edits)
-    }
+    assert {edit.keyword for edit in together.each} | together.texts.keys() == {*signature(Edits).parameters}
     assert every(map(edits_of, lines)) == together
     assert lines_of(Edits()) == ()
 
@@ -286,7 +285,7 @@ def test_half_a_surrogate_is_no_text():
 def test_a_line_has_a_limit_that_the_longest_texts_keep():
     longest = 'mean 23.4 over "' + "a" * (MAX_LINE - 17) + '"'
     assert len(longest) == MAX_LINE >= 20_000  # letters in the address of a view that a talk holds
-    assert edits_of(longest).mean_over == "a" * (MAX_LINE - 17)
+    assert edits_of(longest).texts["mean_over"] == "a" * (MAX_LINE - 17)
     for read in (edits_of, painted):
         with pytest.raises(InputError, match="at most 20,000 characters, and this one has 20,001") as refused:
             read(longest + " ")
@@ -296,7 +295,7 @@ def test_a_line_has_a_limit_that_the_longest_texts_keep():
 
 def test_a_line_paints_as_many_cells_as_anybody_paints():
     most = "paint " + " ".join(f"0>{key}={1 / MAX_CELLS}" for key in range(MAX_CELLS))
-    assert len(edits_of(most).pattern[0][1][0][1]) == MAX_CELLS
+    assert len(edits_of(most).each[0].value[0][1]) == MAX_CELLS
     with pytest.raises(InputError, match="at most 500 cells, and this one 501") as refused:
         edits_of(f"{most} 1>1=1")
     assert refused.value.field == "edits"
@@ -312,7 +311,7 @@ def test_a_message_shows_the_beginning_of_what_was_wrong():
 def test_a_mask_reaches_as_far_as_it_likes():
     """Python reads no number of more than 4,300 digits."""
     for digits in ("9" * 5_000, "0" * 5_000 + "4"):
-        assert edits_of(f"mask window {digits}").mask[0][1] == f"window {digits}"
+        assert edits_of(f"mask window {digits}").each[0].value == f"window {digits}"
 
 
 def test_a_hundred_of_the_longest_lines_take_no_time():

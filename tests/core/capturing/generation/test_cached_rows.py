@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 
+from core.attention.shaping import Shaping
 from core.capturing.calls.rows import permissions
 from core.capturing.generation.cached_rows import joined, new_rows
 from core.models.calls import Call
@@ -14,7 +13,7 @@ from core.models.calls import Call
 def call(queries: int, keys: int, *, causal: bool) -> Call:
     query, key = torch.zeros(1, 2, queries, 4), torch.zeros(1, 1, keys, 4)
     output = torch.zeros(1, queries, 2, 4)
-    return Call(torch.nn.Identity(), query, key, key, None, causal, 1.0, None, None, None, output)
+    return Call(torch.nn.Identity(), query, key, key, Shaping(1.0), output, causal)
 
 
 def test_a_cache_that_holds_three_keys_and_hands_over_no_mask():
@@ -38,7 +37,7 @@ def test_a_text_that_is_read_both_ways_stays_so():
 
 def test_biases_stand_below_each_other():
     first, later = call(2, 2, causal=True), call(1, 3, causal=False)
-    first, later = replace(first, bias=torch.ones(1, 2, 2, 2)), replace(later, bias=torch.full((1, 2, 1, 3), 7.0))
+    first, later = first.reshaped(bias=torch.ones(1, 2, 2, 2)), later.reshaped(bias=torch.full((1, 2, 1, 3), 7.0))
     _, bias = permissions(joined([new_rows(first, 2), new_rows(later, 1)], {}), slice(0, 2), range(3))
     assert bias is not None
     assert bias[1].tolist() == [[1, 1, 0], [1, 1, 0], [7, 7, 7]]
