@@ -12,6 +12,7 @@ from core.attention.pooling import pool
 from core.errors import InputError
 from core.heads.aligning import align
 from core.heads.comparing import HeadPair, divergence, mean_divergence, worst_divergence
+from tests.refusals import refused
 
 LN2 = math.log(2)
 RNG = np.random.default_rng(1)
@@ -134,12 +135,10 @@ def test_what_goes_to_a_key_of_one_text_alone_counts_in_full():
 
 def test_shapes_that_do_not_fit_are_refused():
     one, other = made(4, 5), made(4, 6)
-    with pytest.raises(InputError, match=r"4 × 5 .*4 × 6 .*keys=align") as raised:
+    with refused("keys", r"4 × 5 .*4 × 6 .*keys=align"):
         compare(one, other)
-    assert raised.value.field == "keys"
-    with pytest.raises(InputError) as raised:
+    with refused("queries"):
         compare(made(3, 5), one)
-    assert raised.value.field == "queries"
     with pytest.raises(InputError, match="of 5 and 5 tokens, but the heads have 5 and 6 keys"):
         compare(one, other, keys=align("abcde", "abcde"))
     assert compare(one, other, keys=align("abcde", "abcdex")).difference.shape == (4, 6)

@@ -12,6 +12,7 @@ from core import InputError, load_model
 from core.heads.patching import Patching, patch_effects
 from tests.core.heads.test_effects import eager_twin, mixing
 from tests.core.tiny_models import GROUPED, number_words, randomised, tiny
+from tests.refusals import refused
 
 TEXT, SOURCE = "5 17 8 40 17 23", "5 17 9 41 17 22"
 
@@ -146,18 +147,15 @@ def test_france_and_italy(smollm):
 
 def test_what_cannot_be_compared(smollm):
     model = three_layers()
-    with pytest.raises(InputError, match=r"has 5, the other one 8\. The other text is longer") as raised:
+    with refused("source", r"has 5, the other one 8\. The other text is longer") as raised:
         patch_effects(smollm, "The capital of France is", "The capital of Liechtenstein is")
-    assert raised.value.field == "source"
     assert "“ France”" in str(raised.value)
-    with pytest.raises(InputError, match="same answer") as raised:
+    with refused("source", "same answer") as raised:
         patch_effects(model, TEXT, TEXT)
-    assert raised.value.field == "source"
     with pytest.raises(InputError, match="same answer"):
         patch_effects(model, TEXT, TEXT, answers=(3, 4))
     with pytest.raises(InputError, match="There is no token 64"):
         patch_effects(model, TEXT, SOURCE, answers=(3, 64))
     for place, field in (((3, 0), "layer"), ((-1, 0), "layer"), ((0, 4), "head"), ((0, -1), "head")):
-        with pytest.raises(InputError, match="they run from 0 to") as raised:
+        with refused(field, "they run from 0 to"):
             patch_effects(model, TEXT, SOURCE, through=place)
-        assert raised.value.field == field

@@ -28,6 +28,7 @@ from tests.core.naive_attention import Naive, naive_pass, twin_of
 from tests.core.same_bits import assert_same_bits
 from tests.core.tiny_models import SMALL, number_words, randomised, tiny
 from tests.hostile import processor_time
+from tests.refusals import refused
 
 TEXT = " ".join(map(str, np.random.default_rng(1).integers(3, 64, 11)))
 OTHER = " ".join(map(str, np.random.default_rng(2).integers(3, 64, 11)))
@@ -381,12 +382,11 @@ def test_an_image_with_a_muted_head():
         (Edits(patch_heads={0}, patch_from="a text"), "patch_from"),
         (Edits(mean_heads={0}, mean_over="a text"), "mean_over"),
     ):
-        with pytest.raises(InputError) as raised:
+        with refused(field) as raised:
             capture(model, image=picture, edits=edits)
         with pytest.raises(InputError) as checked:
             check_edits(taken, edits)
         assert str(raised.value) == str(checked.value)
-        assert raised.value.field == field
 
 
 def test_half_precision():
@@ -714,9 +714,8 @@ def test_edits_combine_and_the_later_wins():
     ],
 )
 def test_what_no_model_could_do(make, field, words):
-    with pytest.raises(InputError, match=words) as raised:
+    with refused(field, words):
         make()
-    assert raised.value.field == field
 
 
 @pytest.mark.parametrize(
@@ -744,12 +743,11 @@ def test_what_no_model_could_do(make, field, words):
 )
 def test_what_this_pass_could_not_do(name, edits, field, words):
     """The same is raised by the pass and by the check that runs none."""
-    with pytest.raises(InputError, match=words) as raised:
+    with refused(field, words) as raised:
         captured(name, edits)
     with pytest.raises(InputError) as checked:
         check_edits(plain(name), edits)
     assert (str(checked.value), checked.value.field) == (str(raised.value), raised.value.field)
-    assert raised.value.field == field
 
 
 def test_the_check_costs_no_more_where_there_are_many_heads():
