@@ -17,6 +17,7 @@ from core.heads.image_sinks import image_sinks
 from core.heads.views import HeadView, ViewMatrix
 from tests.core.tiny_models import eager, randomised, tiny
 from tests.core.tiny_seeing import PLACES, PLAIN, SEEING, save_seeing, seeing
+from tests.refusals import refused
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
 

@@ -14,6 +14,7 @@ from core.capturing import continuing
 from core.heads import lens as lens_module
 from core.models.model import Model
 from tests.core.tiny_models import CAUSAL_WEIGHTS, GPT2, GROUPED, number_words, randomised, tiny
+from tests.refusals import refused
 
 IDS = [5, 17, 8, 40, 17, 23]
 FRANCE = "The capital of France is"
