@@ -37,6 +37,11 @@ def tiny_pass(name: str, **other: Any) -> Capture:
     return capture(model, **given_to(model) | other)
 
 
+def eager_layers(returned: Any, kind: Kind) -> tuple[Any, ...]:
+    """The weights that transformers' eager code returned for a kind: of each layer [1, heads, queries, keys]."""
+    return returned["attentions" if kind == "self" else f"{kind}_attentions"]
+
+
 def every_head(taken: Capture) -> Iterator[tuple[int, int, Kind]]:
     """(layer, head, kind) of every head of every kind, in the order in which `trace` takes them."""
     for kind in taken.kinds:

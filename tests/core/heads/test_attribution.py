@@ -22,9 +22,9 @@ from core.heads.attribution import (
     score_attribution,
 )
 from core.heads.paths import follow
-from tests.core.capturing.test_layer_labels import HYBRIDS
-from tests.core.taken_apart import PICTURE, READ, taken_apart, tiny_taken_apart
-from tests.core.tiny_models import DECODER, MORE_READERS_AND_WRITERS, TINY, randomised, tiny
+from tests.core.passes import PICTURE, READ
+from tests.core.taken_apart import taken_apart, tiny_taken_apart
+from tests.core.tiny_models import DECODER, HYBRIDS, MORE_READERS_AND_WRITERS, TINY, randomised, tiny
 from tests.refusals import refused
 
 WRITERS = [
@@ -89,7 +89,7 @@ def test_a_bias_after_the_head_is_part_of_the_logit():
 
 
 def test_hybrids_have_sums_too():
-    both = taken_apart(randomised(HYBRIDS["Jamba"][0]()))
+    both = taken_apart(randomised(HYBRIDS["Jamba"]()))
     close(logit_attribution(both.taken, 7), float(both.returned.logits[0, -1, 7]))
     table = logit_attribution(both.taken, 7)
     assert set(table["role"]) == {"embedding", "head", "mlp", "rest", "bias"}

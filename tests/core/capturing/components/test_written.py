@@ -13,10 +13,11 @@ import transformers as t
 
 from core import capture, load_model
 from core.capturing.components.held_norms import Held
-from tests.core.capturing.test_layer_labels import HYBRIDS
+from tests.core.passes import READ, given_to
 from tests.core.same_bits import assert_same_bits
-from tests.core.taken_apart import READ, inputs_of, taken_apart, tiny_taken_apart
+from tests.core.taken_apart import taken_apart, tiny_taken_apart
 from tests.core.tiny_models import (
+    HYBRIDS,
     MORE_READERS_AND_WRITERS,
     SILENT_ON_CAUSALITY,
     SMALL,
@@ -101,7 +102,7 @@ def streams(model, **options):
         for name in model.lists_of_layers:
             for layer in model.network.get_submodule(name).children():
                 stack.enter_context(layer.register_forward_pre_hook(keep, with_kwargs=True))
-        return capture(model, **inputs_of(model), **options), read
+        return capture(model, **given_to(model), **options), read
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -166,7 +167,7 @@ def test_the_bias_of_the_last_matrix_of_an_mlp_is_a_bias_in_every_architecture(n
     matrix = network.get_submodule(LAST[name])
     with torch.inference_mode(), ExitStack() as stack:
         stack.callback(matrix.register_forward_hook(lambda _, __, gave: seen.append(gave)).remove)
-        capture(both.taken.model, **inputs_of(both.taken.model))
+        capture(both.taken.model, **given_to(both.taken.model))
     (gave,), components = seen, both.taken.components
     direction = torch.randn(components.final.shape, generator=torch.Generator().manual_seed(0))
     with torch.enable_grad():
@@ -254,7 +255,7 @@ def test_names_and_their_order():
 
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_hybrids_are_exact_or_refused(name):
-    network = randomised(HYBRIDS[name][0]())
+    network = randomised(HYBRIDS[name]())
     if name in REFUSED:
         with refused("model", REFUSED[name]):
             taken_apart(network)
