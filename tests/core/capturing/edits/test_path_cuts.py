@@ -14,7 +14,6 @@ from torch import Tensor
 from transformers.models.gemma2.modeling_gemma2 import apply_rotary_pos_emb
 
 from core import AttentionTrace, Edits, capture, load_model
-from core.capturing.capture import check_edits
 from core.capturing.generation.generating import generate
 from core.capturing.losses import pass_with_losses
 from core.heads.attribution import score_attribution
@@ -23,7 +22,7 @@ from core.models.modules import Kind
 from tests.core.capturing.edits.test_edits import (
     OTHER,
     TEXT,
-    WRITTEN,
+    assert_refused_also_by_the_check,
     assert_same_pass,
     captured,
     last,
@@ -32,6 +31,7 @@ from tests.core.capturing.edits.test_edits import (
     numbers,
     plain,
 )
+from tests.core.passes import tiny_pass
 from tests.core.tiny_models import TINY, number_words, tiny
 from tests.refusals import refused
 
@@ -331,12 +331,10 @@ def read_by(taken, kind, layer, side) -> list[str]:
 
 
 def passed(name: str, seed: int, **options):
-    model = model_and_twin(name)[0] if name != "ViT" else load_model(tiny(name))
     chance = np.random.default_rng(seed)
-    if model.reads_images:
-        return capture(model, image=chance.integers(0, 256, (12, 12, 3), dtype=np.uint8), **options)
-    target = {"target": WRITTEN} if model.is_encoder_decoder else {}
-    return capture(model, input_ids=chance.integers(3, 64, 11), **target, **options)
+    if name == "ViT":
+        return tiny_pass(name, image=chance.integers(0, 256, (12, 12, 3), dtype=np.uint8), **options)
+    return tiny_pass(name, input_ids=chance.integers(3, 64, 11), **options)
 
 
 def assert_same_inputs(one: AttentionTrace, other: AttentionTrace) -> None:
@@ -432,9 +430,7 @@ def test_half_precision_is_no_more_than_rounded():
 )
 def test_what_this_pass_could_not_cut(name, path, words):
     edits = Edits(cut_paths={path: "zero"})
-    for run in (lambda: captured(name, edits), lambda: check_edits(plain(name), edits)):
-        with refused("edits", words):
-            run()
+    assert_refused_also_by_the_check(plain(name), edits, "edits", lambda: captured(name, edits), words)
 
 
 @pytest.mark.parametrize(
