@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from core import Edits, capture
+from core import Edits
 from core.capturing.calls.rows import head_permissions, permissions, row_blocks
 from core.errors import InputError
 from core.models.calls import Call
-from tests.conftest import TEXTS
 from tests.core.passes import every_head, tiny_pass
 
 # Causal without a mask, sliding windows, soft cap, sinks, position bias, cross-attention, no mask at all.
@@ -48,19 +47,21 @@ def test_rows_are_those_of_the_traces(name, cells):
         taken.trace(1, 2, kind, rows=range(99))
 
 
-def test_a_causal_layer_does_only_half_the_work(smollm):
-    taken = capture(smollm, TEXTS[0] * 20)
-    call = taken.calls["self"][0]
-    blocks = list(row_blocks(call, cells=9 * 8 * len(taken.input_ids)))
+LONG = np.arange(60) % 50 + 3  # several blocks of rows
+
+
+def test_a_causal_layer_does_only_half_the_work():
+    taken = tiny_pass("Llama", input_ids=LONG)
+    blocks = list(row_blocks(taken.layer_call(0), cells=4 * 7 * len(LONG)))
     assert all(rows.weights.shape[2] == rows.stop for rows in blocks)
     # Early rows reach few keys, so that more of them are taken at once.
     assert blocks[0].stop > 8 >= blocks[-2].stop - blocks[-2].start
 
 
 @pytest.mark.parametrize("edits", [Edits(), Edits(mask="none")])
-def test_no_block_is_larger_than_allowed(smollm, edits):
-    call = capture(smollm, TEXTS[0] * 20, edits=edits).layer_call(0)
-    assert max(rows.weights.numel() for rows in row_blocks(call, cells=20_000)) <= 20_000
+def test_no_block_is_larger_than_allowed(edits):
+    call = tiny_pass("Llama", input_ids=LONG, edits=edits).layer_call(0)
+    assert max(rows.weights.numel() for rows in row_blocks(call, cells=2_000)) <= 2_000
 
 
 @pytest.mark.parametrize("name", KINDS_OF_MASK)
