@@ -173,6 +173,62 @@ SILENT_ON_CAUSALITY = {
     "CLAP's text": lambda: TWO_TOWERS["CLAP"]().text_model,
 }
 
+# Some of their layers have attention, and the others something else.
+FOUR = {"num_hidden_layers": 4}
+THREE = {"num_hidden_layers": 3}
+DELTA = {
+    "layer_types": ["linear_attention", "full_attention"] * 2,
+    "linear_num_value_heads": 2,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
+EXPERTS = {"num_experts": 2, "num_experts_per_tok": 1}
+LOCAL_EXPERTS = {"num_local_experts": 2, "num_experts_per_tok": 1}
+MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 4}
+HYBRIDS = {
+    "Qwen3-Next": lambda: t.Qwen3NextForCausalLM(
+        t.Qwen3NextConfig(
+            **GROUPED | FOUR | DELTA | EXPERTS, moe_intermediate_size=16, shared_expert_intermediate_size=16
+        )
+    ),
+    "LFM2": lambda: t.Lfm2ForCausalLM(t.Lfm2Config(**GROUPED | THREE, layer_types=["conv", "full_attention", "conv"])),
+    "Jamba": lambda: t.JambaForCausalLM(
+        t.JambaConfig(
+            **DECODER | FOUR | EXPERTS,
+            num_key_value_heads=2,
+            attn_layer_period=2,
+            attn_layer_offset=1,
+            expert_layer_period=2,
+            expert_layer_offset=1,
+            use_mamba_kernels=False,
+            mamba_d_state=4,
+            mamba_dt_rank=4,
+        )
+    ),
+    "Granite 4": lambda: t.GraniteMoeHybridForCausalLM(
+        t.GraniteMoeHybridConfig(
+            **DECODER | THREE | LOCAL_EXPERTS | MAMBA,
+            num_key_value_heads=2,
+            layer_types=["mamba", "attention", "mamba"],
+            shared_intermediate_size=16,
+        )
+    ),
+    "Bamba": lambda: t.BambaForCausalLM(
+        t.BambaConfig(**DECODER | THREE | MAMBA, num_key_value_heads=2, attn_layer_indices=[1])
+    ),
+    "RecurrentGemma": lambda: t.RecurrentGemmaForCausalLM(
+        t.RecurrentGemmaConfig(**SMALL | THREE, lru_width=32, attention_window_size=4)
+    ),
+    "MiniMax": lambda: t.MiniMaxForCausalLM(
+        t.MiniMaxConfig(**GROUPED | FOUR | LOCAL_EXPERTS, layer_types=DELTA["layer_types"], block_size=4)
+    ),
+    "Nemotron-H": lambda: t.NemotronHForCausalLM(
+        t.NemotronHConfig(**GROUPED | THREE, layers_block_type=["mamba", "attention", "moe"])
+    ),
+    "OLMo hybrid": lambda: t.OlmoHybridForCausalLM(t.OlmoHybridConfig(**DECODER | FOUR | DELTA, num_key_value_heads=2)),
+}
+
 FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64}
 XLNET = {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48, "vocab_size": 64}
 GPT_NEO = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 64, "max_position_embeddings": 64}

@@ -16,6 +16,7 @@ from core.attention.arrays import attention_arrays
 from core.models.tokens import token_texts
 from tests.conftest import TEXTS
 from tests.core.tiny_models import SMALL, randomised
+from tests.refusals import refused
 
 
 def weights(*shape: int) -> np.ndarray:
@@ -89,9 +90,8 @@ def changed(value: float) -> np.ndarray:
 def test_numbers_that_are_no_weights_are_named_by_layer_and_head(value, words):
     arrays = attention_arrays(changed(value), list("abcde"))
     arrays.weights(2, 0)
-    with pytest.raises(InputError, match=words) as error:
+    with refused("attentions", words):
         arrays.weights(2, 1)
-    assert error.value.field == "attentions"
 
 
 BATCH = weights(2, 4, 5, 5)
@@ -126,9 +126,8 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_shapes_and_tokens_are_refused(name):
     given, tokens, field, words = WRONG[name]
-    with pytest.raises(InputError, match=words) as error:
+    with refused(field, words):
         attention_arrays(given, tokens)
-    assert error.value.field == field
 
 
 @pytest.mark.parametrize("dtype", ["?", ">i2", "<u8", "<f2", ">f2", ">f4", "<f8", ">f8", "g"])

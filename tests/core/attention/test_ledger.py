@@ -71,6 +71,9 @@ def test_in_single_precision_it_is_as_close_as_that_allows():
     for query in range(9):
         for key in range(9):
             assert explain(trace, query, key).weight == pytest.approx(trace.weights[query, key], abs=1e-6)
+        found = sum_of(trace, query)
+        assert {found.weights.dtype, found.terms.dtype, found.total.dtype} == {np.dtype(np.float64)}
+        np.testing.assert_allclose(found.total, trace.output[query], atol=1e-6)
 
 
 def test_a_row_with_nothing_left():
@@ -105,30 +108,16 @@ def test_an_output_is_the_sum_of_its_terms(drawn, most):
 
 
 def test_the_terms_of_a_closed_form():
-    """Scores 0, ln 2, ln 3 and -∞: weights 1/6, 1/3, 1/2 and 0."""
+    """Scores 0, ln 2, ln 3 and -∞: weights 1/6, 1/3, 1/2 and 0. Equal weights come in the order of their keys."""
     key = np.log([[1.0], [2.0], [3.0], [9.0]])
     trace = attend([[1.0]], key, [[6.0], [30.0], [10.0], [1e9]], mask=[[1, 1, 1, 0]])
     found = sum_of(trace, 0, most=1)
     assert (found.keys, found.rest_count) == ((2,), 2)
     assert found.weights == pytest.approx([1 / 2])
     assert found.terms.ravel() == pytest.approx([5])
-    assert (found.rest_weight, found.rest_term, found.total) == (
-        pytest.approx(1 / 2),
-        pytest.approx([11]),
-        pytest.approx([16]),
-    )
-
-
-def test_equal_weights_come_in_the_order_of_their_keys():
-    trace = attend([[0.0]], np.ones((5, 1)), np.ones((5, 1)))
-    assert sum_of(trace, 0, most=3).keys == (0, 1, 2)
-
-
-def test_a_sum_in_single_precision_is_taken_in_double():
-    trace = attend(*(np.random.default_rng(1).normal(size=(9, 4)).astype(np.float32) for _ in range(3)))
-    found = sum_of(trace, 5)
-    assert {found.weights.dtype, found.terms.dtype, found.total.dtype} == {np.dtype(np.float64)}
-    np.testing.assert_allclose(found.total, trace.output[5], atol=1e-6)
+    assert found.rest_weight == pytest.approx(1 / 2)
+    assert [*found.rest_term, *found.total] == pytest.approx([11, 16])
+    assert sum_of(attend([[0.0]], np.ones((5, 1)), np.ones((5, 1))), 0, most=3).keys == (0, 1, 2)
 
 
 def test_the_lines_of_a_cell_worked_out_by_hand():

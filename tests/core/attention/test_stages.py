@@ -55,15 +55,9 @@ def test_live_numbers(trace):
     assert rf"{{{largest} + \dots}} = " in formula("weights", trace, (3, 1))
     assert rf"}}{{{terms.sum():.4g}}} = " in formula("weights", trace, (3, 1))
     assert r"5 \times 64" in formula("output", trace, (3, 1))
-
-
-def test_another_scale_is_not_called_one_over_root_d(trace):
-    text = formula("scaled", trace.changed(scale=1.0), (3, 1))
-    assert "sqrt" not in text
-    assert r"\text{scale} = 1" in text
-
-
-def test_a_query_without_keys_is_said(trace):
+    unscaled = formula("scaled", trace.changed(scale=1.0), (3, 1))
+    assert "sqrt" not in unscaled
+    assert r"\text{scale} = 1" in unscaled
     assert "nothing" in formula("weights", trace.changed(mask=np.zeros((5, 5))), (0, 0))
 
 

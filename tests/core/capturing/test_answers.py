@@ -11,8 +11,8 @@ import torch
 
 from core import Edits, capture
 from core.capturing.answers import movers, next_token, vectors
-from core.errors import InputError
 from core.models.tokens import token_texts
+from tests.refusals import refused
 
 FRANCE = "The capital of France is"
 
@@ -110,14 +110,9 @@ def test_without_a_change_it_is_exactly_nothing(minilm, smollm, sentence, france
 
 
 def test_what_has_no_answer_is_refused(minilm, sentence, france):
-    with pytest.raises(
-        InputError, match="all-MiniLM-L6-v2 has no language-model head: it predicts no next token"
-    ) as refused:
+    with refused("model", "all-MiniLM-L6-v2 has no language-model head: it predicts no next token"):
         next_token(sentence, sentence)
-    assert refused.value.field == "model"
-    with pytest.raises(InputError, match="SmolLM2-135M-Instruct gives no vectors") as refused:
+    with refused("model", "SmolLM2-135M-Instruct gives no vectors"):
         vectors(france, france)
-    assert refused.value.field == "model"
-    with pytest.raises(InputError, match="7 tokens and the other 3") as refused:
+    with refused("text", "7 tokens and the other 3"):
         vectors(sentence, capture(minilm, "France"))
-    assert refused.value.field == "text"

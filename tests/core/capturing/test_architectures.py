@@ -18,10 +18,10 @@ from core import capture, load_model
 from core.capturing.capture import Capture
 from core.capturing.layer_labels import layer_labels
 from core.errors import InputError
-from core.models.inputs import image_inputs
 from core.models.modules import Kind
-from tests.core.taken_apart import PICTURE, READ, WRITTEN, attribution, tiny_taken_apart
-from tests.core.tiny_models import SILENT_ON_CAUSALITY, TINY, eager, number_words, randomised, tiny
+from tests.core.passes import READ, WRITTEN, eager_layers, every_head
+from tests.core.taken_apart import attribution, tiny_taken_apart
+from tests.core.tiny_models import SILENT_ON_CAUSALITY, TINY, eager, randomised
 from tests.source_files import ROOT
 
 DOCUMENT = ROOT / "docs" / "architectures.md"
@@ -30,12 +30,6 @@ HEADER = (
     "| architecture | class | kinds | layers × heads | special | attribution | weights | outputs |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
 )
-FIELD: dict[Kind, str] = {
-    "self": "attentions",
-    "encoder": "encoder_attentions",
-    "decoder": "decoder_attentions",
-    "cross": "cross_attentions",
-}
 # What is stated is one of these: another machine rounds differently, but not beyond them.
 BOUNDS = (1e-6, 2e-6, 3e-6, 5e-6)
 QK_NORMS = ("q_norm", "query_norm", "q_layernorm")
@@ -50,54 +44,28 @@ class Pass:
     eager_result: torch.Tensor
     result: torch.Tensor
 
-    def heads(self):
-        """(kind, layer, head, eager weights) of every head there is."""
-        for kind, layers in self.weights.items():
-            for layer, heads in enumerate(layers):
-                for head, weights in enumerate(heads):
-                    yield kind, layer, head, weights
-
 
 @cache
 def passed(name: str) -> Pass:
-    network = tiny(name)
-    model = load_model(network, tokenizer=number_words())
-    if model.reads_images:
-        inputs = image_inputs(model, PICTURE)
-        taken = capture(model, image=PICTURE)
-    elif model.is_encoder_decoder:
-        target = (network.config.decoder_start_token_id, *WRITTEN)
-        inputs = {"input_ids": torch.from_numpy(READ)[None], "decoder_input_ids": torch.tensor([target])}
-        taken = capture(model, input_ids=READ, target=" ".join(map(str, WRITTEN)))
-        assert taken.target_ids == target
-    else:
-        inputs = {"input_ids": torch.from_numpy(READ)[None]}
-        taken = capture(model, input_ids=READ)
-    expected = eager(network, **inputs)
-    with torch.inference_mode():
-        result = network(**inputs)
-    weights = {kind: tuple(layer[0].numpy() for layer in getattr(expected, FIELD[kind])) for kind in taken.kinds}
-    return Pass(taken, weights, expected[0], result[0])
+    both = tiny_taken_apart(name)
+    taken, expected = both.plain, eager(both.plain.model.network, **both.inputs)
+    weights = {kind: tuple(layer[0].numpy() for layer in eager_layers(expected, kind)) for kind in taken.kinds}
+    return Pass(taken, weights, expected[0], both.returned[0])
 
 
 def worst_weights(name: str) -> float:
     """The largest difference between a weight of ours and of the model's eager pass."""
     both = passed(name)
     return max(
-        float(np.abs(both.taken.trace(layer, head, kind).weights - weights).max())
-        for kind, layer, head, weights in both.heads()
+        float(np.abs(both.taken.trace(layer, head, kind).weights - both.weights[kind][layer][head]).max())
+        for layer, head, kind in every_head(both.taken)
     )
 
 
 def worst_outputs(name: str) -> float:
     """The largest difference between an output of ours and what the model's own attention returned."""
     taken = passed(name).taken
-    return max(
-        np.abs(taken.trace(layer, head, kind).output - taken.model_output(layer, head, kind)).max()
-        for kind in taken.kinds
-        for layer in range(taken.layers(kind))
-        for head in range(taken.heads(kind))
-    )
+    return max(np.abs(taken.trace(*at).output - taken.model_output(*at)).max() for at in every_head(taken))
 
 
 # --- the architectures
@@ -108,17 +76,14 @@ def test_every_head_of_every_kind_agrees_with_eager(name):
     both = passed(name)
     config = both.taken.model.network.config
     assert both.taken.kinds == (("encoder", "decoder", "cross") if config.is_encoder_decoder else ("self",))
+    if config.is_encoder_decoder:
+        assert both.taken.target_ids == (config.decoder_start_token_id, *WRITTEN)
     for kind, layers in both.weights.items():
         assert both.taken.layers(kind) == len(layers)
         assert both.taken.heads(kind) == layers[0].shape[0] == 4
     assert worst_weights(name) < BOUNDS[-1]
     assert worst_outputs(name) < BOUNDS[-1]
-    assert all(both.taken.certificate(layer, head, kind).holds for kind, layer, head, _ in both.heads())
-
-
-@pytest.mark.parametrize("name", TINY)
-def test_the_model_computes_the_same_as_in_eager(name):
-    both = passed(name)
+    assert all(both.taken.certificate(*at).holds for at in every_head(both.taken))
     torch.testing.assert_close(both.result, both.eager_result, rtol=1e-4, atol=1e-4)
 
 
@@ -155,9 +120,9 @@ def test_what_is_special_matters(name, layer, without):
 
 
 def test_sinks_leave_less_than_everything_to_the_keys():
-    sums = passed("gpt-oss").taken.trace(0, 0).weights.sum(axis=1)
-    assert sums.max() < 1
-    assert all(passed("Llama").taken.trace(0, 0).weights.sum(axis=1) > 0.999)
+    with_sinks, without = (passed(name).taken.trace(0, 0).weights.sum(axis=1) for name in ("gpt-oss", "Llama"))
+    assert with_sinks.max() < 1
+    assert without.min() > 0.999
 
 
 @pytest.mark.parametrize("name", SILENT_ON_CAUSALITY)

@@ -12,43 +12,23 @@ import pytest
 import torch
 import transformers as t
 
-from core import capture, load_model
+from core import attend, capture, load_model
 from core.attention.masks import causal, grid
 from core.attention.pooling import pool
-from core.attention.shaping import Shaping
 from core.capturing.certifying import certified_head
-from core.errors import InputError, WeightsOnlyError
-from core.models.calls import IMPLEMENTATION, Call
+from core.errors import WeightsOnlyError
+from core.models.calls import IMPLEMENTATION
 from core.models.inputs import TooLongError
 from tests.conftest import PATIENCE, TEXTS, eager_attentions
 from tests.core.certificates import certify
+from tests.core.passes import every_head, tiny_pass
 from tests.core.tiny_models import TINY, tiny
-
-FIELD = {
-    "self": "attentions",
-    "encoder": "encoder_attentions",
-    "decoder": "decoder_attentions",
-    "cross": "cross_attentions",
-}
-
-
-def worst_difference(taken, expected):
-    """Over every kind, layer and head, between the weights of our traces and those of the eager pass."""
-    differences = []
-    for kind in taken.kinds:
-        layers = getattr(expected, FIELD[kind])
-        assert (len(layers), layers[0].shape[1]) == (taken.layers(kind), taken.heads(kind))
-        for layer, heads in enumerate(layers):
-            for head, weights in enumerate(heads[0].float().numpy()):
-                differences.append(np.abs(taken.trace(layer, head, kind).weights - weights).max())
-    return max(differences)
+from tests.refusals import refused
 
 
 def test_every_layer_in_turn(minilm):
     taken = capture(minilm, TEXTS[0])
     assert list(taken.each_layer("self")) == [taken.layer_call(layer) for layer in range(taken.layers())]
-    with pytest.raises(InputError, match="no layer 6"):
-        taken.layer_call(6)
 
 
 def test_an_encoder_decoder_reads_a_text_and_what_was_written(minilm):
@@ -68,17 +48,13 @@ def test_an_encoder_decoder_reads_a_text_and_what_was_written(minilm):
 def test_every_head_of_the_real_models_agrees_with_eager(model, text, request):
     model = request.getfixturevalue(model)
     taken = capture(model, text)
-    worst = worst_difference(taken, eager_attentions(model, taken))
+    expected = torch.cat(eager_attentions(model, taken).attentions).numpy()  # [layers, heads, queries, keys]
+    assert expected.shape[:2] == (taken.layers(), taken.heads())
+    worst = max(np.abs(taken.trace(*at).weights - expected[at[:2]]).max() for at in every_head(taken))
     agreement = max(taken.agreement(layer) for layer in range(taken.layers()))
     print(f"\n{model.name}, {len(taken.input_ids)} tokens: weights {worst:.2e}, output {agreement:.2e}")
     assert worst < 2e-5
     assert agreement < 2e-5
-
-
-def test_the_next_token(smollm):
-    (token, probability), *_ = capture(smollm, "The capital of France is").next_tokens(3)
-    assert token == " Paris"
-    assert probability == pytest.approx(0.772, abs=0.005)
 
 
 def test_capturing_changes_nothing(smollm):
@@ -106,60 +82,31 @@ def test_grouped_heads_share_their_key_head(smollm):
     assert not np.array_equal(taken.trace(4, 2).key, taken.trace(4, 3).key)
 
 
-def test_sessions_do_not_see_each_other():
-    model = load_model(tiny("BERT"))
-    texts = [np.arange(3, 12) + number for number in range(4)]
-    expected = [capture(model, input_ids=text).trace(1, 3).weights for text in texts]
-    wrong = []
-
-    def work(number):
-        for _ in range(20):
-            taken = capture(model, input_ids=texts[number])
-            if len(taken.calls["self"]) != 2 or not np.allclose(taken.trace(1, 3).weights, expected[number], atol=1e-6):
-                wrong.append(number)
-
-    threads = [threading.Thread(target=work, args=(number % 4,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-
-
 class Stopped(BaseException):
     """Not an Exception, as what a stop button raises may not be."""
 
 
-def forwards(network, kind):
-    """How often modules of this class ran, counted in the returned list of names."""
-    ran = []
-    for name, module in network.named_modules():
-        if isinstance(module, kind):
-            module.register_forward_pre_hook(lambda *_, name=name: ran.append(name))
-    return ran
-
-
-@pytest.mark.parametrize("name", [name for name in TINY if name != "ViT"])
+@pytest.mark.parametrize("name", TINY)
 def test_a_pass_is_watched_call_by_call(name):
-    model = load_model(tiny(name))
     seen = []
-    taken = capture(model, input_ids=np.arange(3, 15), on_progress=seen.append)
-    assert seen == list(range(1, model.attention_calls + 1))
-    assert len(seen) == sum(taken.layers(kind) for kind in taken.kinds)
+    taken = tiny_pass(name, on_progress=seen.append)
+    assert seen == list(range(1, taken.model.attention_calls + 1))
+    assert len(seen) == sum(map(taken.layers, taken.kinds))
 
 
 @pytest.mark.parametrize("stop", [Stopped, ValueError, KeyboardInterrupt])
 def test_what_the_watcher_raises_ends_the_pass(stop):
-    network = tiny("Llama")
+    network, ran = tiny("Llama"), []
+    for number, layer in enumerate(network.model.layers):
+        layer.register_forward_pre_hook(lambda *_, number=number: ran.append(number))
     model = load_model(network)
-    ran = forwards(network, t.models.llama.modeling_llama.LlamaDecoderLayer)
 
     def on_progress(_count):
         raise stop("enough")
 
     with pytest.raises(stop, match="enough"):
         capture(model, input_ids=[3, 4, 5], on_progress=on_progress)
-    assert ran == ["model.layers.0"]
+    assert ran == [0]
     with torch.inference_mode():  # nobody records any more: the watcher would raise
         network(torch.tensor([[1, 2, 3]]))
     assert capture(model, input_ids=[3, 4, 5]).layers() == 2
@@ -192,47 +139,32 @@ def test_stopping_one_session_stops_no_other(minilm):
 def test_the_certificate_holds_and_breaks_when_the_scale_is_off_by_one_percent(minilm, smollm):
     for model in (minilm, smollm):
         taken = capture(model, TEXTS[0])
-        for layer in range(taken.layers()):
-            for head in range(taken.heads()):
-                good = taken.certificate(layer, head)
-                assert good.holds
-                assert good.cells == len(taken.input_ids) * taken.trace(layer, head).value.shape[1]
-                call = taken.calls["self"][layer]
-                off = taken.trace(layer, head).changed(scale=call.scale * 1.01)
-                assert not certify(off, call.output[0, :, head].numpy(), model).holds, (layer, head)
+        for at in every_head(taken):
+            good, trace = taken.certificate(*at), taken.trace(*at)
+            assert good.holds
+            assert good.cells == len(taken.input_ids) * trace.value.shape[1]
+            off = trace.changed(scale=trace.scale * 1.01)
+            assert not certify(off, taken.model_output(*at), model).holds, at
 
 
 @pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma 2", "gpt-oss", "T5", "BART"])
-def test_a_certificate_is_the_same_in_blocks_of_rows(name, monkeypatch):
-    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 20))
+def test_a_certificate_is_the_same_in_blocks_of_rows_and_in_one_sweep_with_the_overview(name, monkeypatch):
     monkeypatch.setattr("core.attention.rowwise.CELLS", 40)
+    taken = tiny_pass(name)
     for kind in taken.kinds:
         trace, output = taken.trace(1, 2, kind), taken.model_output(1, 2, kind)
         whole, blocks = certify(trace, output, taken.model), taken.certificate(1, 2, kind)
-        assert (whole.cells, whole.mask, whole.scale) == (blocks.cells, blocks.mask, blocks.scale)
-        assert blocks.holds
-        assert abs(whole.rounding - blocks.rounding) < 5
-        if kind != "decoder":  # a single token has all the attention whatever the scale
-            broken = replace(taken, calls={kind: (taken.calls[kind][1].reshaped(scale=trace.scale * 1.5),)})
-            assert not broken.certificate(0, 2, kind).holds
-
-
-@pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma 2", "gpt-oss", "T5", "BART"])
-def test_one_sweep_gives_the_overview_and_the_certificate(name, monkeypatch):
-    monkeypatch.setattr("core.attention.rowwise.CELLS", 40)
-    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 20))
-    for kind in taken.kinds:
-        trace = taken.trace(1, 2, kind)
-        overview, certificate = taken.certified_overview(1, 2, kind, max_cells=5)
-        whole = certify(trace, taken.model_output(1, 2, kind), taken.model)
-        assert replace(certificate, rounding=0, difference=0) == replace(whole, rounding=0, difference=0)
-        assert certificate.holds
-        assert abs(whole.rounding - certificate.rounding) < 5
+        overview, swept = taken.certified_overview(1, 2, kind, max_cells=5)
+        for certificate in (blocks, swept):
+            assert certificate.holds
+            assert replace(certificate, rounding=0, difference=0) == replace(whole, rounding=0, difference=0)
+            assert abs(whole.rounding - certificate.rounding) < 5
         expected = pool(trace.weights, 5, trace.mask)
         np.testing.assert_allclose(overview.matrices["weights"].values, expected.values, atol=1e-6)
-        if kind != "decoder":  # a single token has all the attention whatever the scale
-            broken = taken.head(1, 2, kind).changed(scale=trace.scale * 1.5)
-            assert not certified_head(broken, taken.model_output(1, 2, kind), taken.model, whole.mask)[1].holds
+        broken = taken.head(1, 2, kind).changed(scale=trace.scale * 1.5)
+        assert not certified_head(broken, output, taken.model, whole.mask)[1].holds
+        calls = {kind: (taken.calls[kind][1].reshaped(scale=trace.scale * 1.5),)}
+        assert not replace(taken, calls=calls).certificate(0, 2, kind).holds
 
 
 def test_the_certificate_names_what_it_speaks_of(smollm):
@@ -244,51 +176,57 @@ def test_the_certificate_names_what_it_speaks_of(smollm):
 
 def test_a_row_that_may_attend_to_nothing_is_left_out():
     rng = torch.Generator().manual_seed(0)
-    query, key, value = (torch.randn(1, 1, 4, 8, generator=rng) for _ in range(3))
+    query, key, value = (torch.randn(4, 8, generator=rng) for _ in range(3))
     mask = grid(causal, 4, 4)
     mask[2] = False
-    model = SimpleNamespace(name="m", revision="r", dtype="float32")
-    call = Call(None, query, key, value, Shaping(0.3, torch.from_numpy(mask)[None, None]), value)
-    taken = __import__("core.capturing.capture", fromlist=["Capture"]).Capture(
-        model, (1, 2, 3, 4), (), {"self": (call,)}, None
-    )
-    trace = taken.trace(0, 0)
-    expected = np.nan_to_num(torch.nn.functional.scaled_dot_product_attention(query, key, value, call.mask, scale=0.3))
-    expected[0, 0, 2] = 99  # what an implementation puts there is its own affair
-    certificate = certify(trace, expected[0, 0], model)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    expected = attention(query[None], key[None], value[None], torch.from_numpy(mask)[None], scale=0.3)[0].numpy()
+    expected[2] = 99  # what an implementation puts there is its own affair
+    trace = attend(query.numpy(), key.numpy(), value.numpy(), mask=mask, scale=0.3)
+    certificate = certify(trace, expected, SimpleNamespace(name="m", revision="r", dtype="float32"))
     assert certificate.holds
     assert (certificate.left_out, certificate.cells) == (1, 24)
 
 
 def test_an_argument_nobody_knows_is_named():
-    from transformers import AttentionInterface
-
-    attention = AttentionInterface()["headlight"]
     network = tiny("BERT")
     model = load_model(network)
-    original = network.encoder.layer[0].attention.self.forward
-
-    def forward(*arguments, **options):
-        return original(*arguments, **options, relative_twist=torch.ones(1))
-
-    network.encoder.layer[0].attention.self.forward = forward
-    assert attention is not None
+    attention = network.encoder.layer[0].attention.self
+    original = attention.forward
+    attention.forward = lambda *given, **options: original(*given, **options, relative_twist=torch.ones(1))
     with pytest.raises(WeightsOnlyError, match="relative_twist"):
         capture(model, input_ids=[3, 4, 5])
 
 
-def test_weights_only_architectures_say_so():
-    config = t.GPTJConfig(n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=64, rotary_dim=4)
-    model = load_model(t.GPTJForCausalLM(config))
-    with pytest.raises(WeightsOnlyError, match="GPTJForCausalLM keeps its queries"):
-        capture(model, input_ids=[3, 4, 5])
+REFUSED = {
+    **{
+        f"blank text {text!r}": ("text", "blank", lambda one, text=text: capture(one, text))
+        for text in ("", " \n", None)
+    },
+    **{
+        f"token numbers {ids}": ("input_ids", "from 0 to 30,521", lambda one, ids=ids: capture(one, input_ids=ids))
+        for ids in ([], [-1], [30_522], [0.5])
+    },
+    "a layer beyond": ("layer", "no layer 6", lambda one: capture(one, "Hello").trace(6, 0)),
+    "a call beyond": ("layer", "no layer 6", lambda one: capture(one, "Hello").layer_call(6)),
+    "a layer below": ("layer", "no layer -1", lambda one: capture(one, "Hello").trace(-1, 0)),
+    "a head beyond": ("head", "no head 12", lambda one: capture(one, "Hello").trace(0, 12)),
+    "another kind": ("kind", "no cross attention, only self", lambda one: capture(one, "Hello").trace(0, 0, "cross")),
+    "next tokens": ("model", "no language-model head", lambda one: capture(one, "Hello").next_tokens()),
+}
 
 
-@pytest.mark.parametrize("text", ["", "   \n\t", None])
-def test_blank_text_is_refused(minilm, text):
-    with pytest.raises(InputError, match="blank") as caught:
-        capture(minilm, text)
-    assert caught.value.field == "text"
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_there_is_refused(case, minilm):
+    field, words, ask = REFUSED[case]
+    with refused(field, words):
+        ask(minilm)
+
+
+def test_pairs_only_where_they_are_read(minilm, smollm):
+    assert capture(minilm, "It rains.", pair="The street is wet.").tokens()[0].count("[SEP]") == 2
+    with refused("pair", "not a pair"):
+        capture(smollm, "It rains.", pair="The street is wet.")
 
 
 def test_too_long_text_says_count_and_limit_and_can_be_cut(minilm):
@@ -302,30 +240,6 @@ def test_too_long_text_says_count_and_limit_and_can_be_cut(minilm):
     with pytest.raises(TooLongError, match="at most 100 can be read"):
         capture(minilm, text, max_tokens=100)
     assert len(capture(minilm, text, max_tokens=100, truncate=True).input_ids) == 100
-
-
-def test_pairs_only_where_they_are_read(minilm, smollm):
-    taken = capture(minilm, "It rains.", pair="The street is wet.")
-    assert taken.tokens()[0].count("[SEP]") == 2
-    with pytest.raises(InputError, match="not a pair"):
-        capture(smollm, "It rains.", pair="The street is wet.")
-
-
-@pytest.mark.parametrize("ids", [[], [-1], [64], [0.5]])
-def test_impossible_token_numbers_are_refused(ids):
-    with pytest.raises(InputError, match="from 0 to 63"):
-        capture(load_model(tiny("BERT")), input_ids=ids)
-
-
-def test_places_that_do_not_exist_are_named(minilm):
-    taken = capture(minilm, "Hello")
-    for arguments, words in (((6, 0), "no layer 6"), ((0, 12), "no head 12"), ((-1, 0), "no layer -1")):
-        with pytest.raises(InputError, match=words):
-            taken.trace(*arguments)
-    with pytest.raises(InputError, match="no cross attention, only self"):
-        taken.trace(0, 0, "cross")
-    with pytest.raises(InputError, match="no language-model head"):
-        taken.next_tokens()
 
 
 def test_tokens_are_readable(minilm, smollm):

@@ -14,7 +14,8 @@ from core.capturing.capture import Capture
 from core.units import small_number
 from tests.conftest import TEXTS
 from tests.core.certificates import certify
-from tests.core.tiny_models import GROUPED, TINY, eager, randomised, tiny
+from tests.core.passes import every_head, given_to
+from tests.core.tiny_models import GROUPED, TINY, eager, number_words, randomised, tiny
 
 EPSILON = {dtype: torch.finfo(getattr(torch, dtype)).eps for dtype in ("float32", "bfloat16", "float16")}
 
@@ -69,14 +70,10 @@ def test_every_way_to_a_certificate_has_the_same_tolerance(in_half: dict[str, Ca
 def test_every_architecture_is_certified_in_half_precision(dtype: str, names: list[str]) -> None:
     """Soft caps (Gemma 2) and sinks (gpt-oss) too, which their code computes in half precision throughout."""
     for name in names:
-        model = load_model(tiny(name).to(getattr(torch, dtype)))
-        if model.reads_images:
-            taken = capture(model, image=np.random.default_rng(0).random((12, 12, 3)))
-        else:
-            taken = capture(model, input_ids=np.arange(3, 20))
-        for kind in taken.kinds:
-            for head in range(taken.heads(kind)):
-                assert taken.certificate(1, head, kind).holds, (name, kind, head)
+        model = load_model(tiny(name).to(getattr(torch, dtype)), tokenizer=number_words())
+        taken = capture(model, **given_to(model))
+        for at in every_head(taken):
+            assert taken.certificate(*at).holds, (name, at)
 
 
 def test_stages_are_those_that_torch_computes_in_bfloat16(in_half: dict[str, Capture]) -> None:

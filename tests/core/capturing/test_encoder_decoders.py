@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from core import capture, generate, load_model
+from tests.core.passes import eager_layers, every_head
 from tests.core.tiny_models import MORE_READERS_AND_WRITERS, eager, number_words, randomised
 
 READ, WRITTEN = [5, 17, 8, 5, 17, 8, 9, 41], [9, 31, 9]
@@ -17,10 +18,9 @@ def test_weights_are_those_of_its_own_eager_code_and_it_writes(name):
     taken = capture(model, input_ids=READ, target=WRITTEN)
     expected = eager(network, input_ids=torch.tensor([READ]), decoder_input_ids=torch.tensor([taken.target_ids]))
     assert taken.kinds == (("decoder", "cross") if name == "LongT5" else ("encoder", "decoder", "cross"))
-    for kind in taken.kinds:
-        for layer, heads in enumerate(expected[f"{kind}_attentions"]):
-            for head, weights in enumerate(heads[0].numpy()):
-                np.testing.assert_allclose(taken.trace(layer, head, kind).weights, weights, atol=1e-5)
+    for layer, head, kind in every_head(taken):
+        weights = eager_layers(expected, kind)[layer][0, head].numpy()
+        np.testing.assert_allclose(taken.trace(layer, head, kind).weights, weights, atol=1e-5)
     with torch.inference_mode():
         alone = network.generate(torch.tensor([READ]), do_sample=False, num_beams=1, max_new_tokens=3)
     assert generate(model, input_ids=READ, new_tokens=3).token_ids == tuple(alone[0, 1:].tolist())

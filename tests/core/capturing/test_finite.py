@@ -15,11 +15,11 @@ from core.corpus.settings import RunSettings
 from core.corpus.tally import Tally
 from core.corpus.texts import Location, Passage
 from core.corpus.workers import heads_of, measure
-from core.errors import InputError
 from core.heads.effects import head_effects
 from core.heads.patching import patch_effects
 from tests.core.tiny_models import WEIGHTS_ONLY, number_words, randomised, tiny
 from tests.core.tiny_seeing import PLACES, SEEING
+from tests.refusals import refused
 
 IDS = np.arange(3, 15)
 IMAGE = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
@@ -31,11 +31,10 @@ def planted(network: t.PreTrainedModel, name: str, number: float = torch.nan) ->
     return network
 
 
-def refused(run, place: str, field: str = "model") -> str:
-    with pytest.raises(InputError, match="gives NaN or infinity") as caught:
+def refuses(run, place: str, field: str = "model") -> str:
+    with refused(field, "gives NaN or infinity") as caught:
         run()
     assert place in str(caught.value)
-    assert caught.value.field == field
     return str(caught.value)
 
 
@@ -65,8 +64,8 @@ def refused(run, place: str, field: str = "model") -> str:
 def test_where_it_comes_first_is_said(model, parameter, place, number):
     model = load_model(planted(tiny(model), parameter, number))
     given = {"image": IMAGE} if model.reads_images else {"input_ids": IDS}
-    refused(lambda: capture(model, **given), place)
-    refused(lambda: capture(model, **given, edits=Edits(mute_heads={(1, 2)})), place)
+    refuses(lambda: capture(model, **given), place)
+    refuses(lambda: capture(model, **given, edits=Edits(mute_heads={(1, 2)})), place)
 
 
 # --- whoever runs a model
@@ -90,16 +89,16 @@ def test_every_way_refuses_it(way):
     network = tiny("Llama")
     with torch.no_grad():
         network.model.embed_tokens.weight[9:40] = torch.nan
-    refused(lambda: WAYS[way](load_model(network, tokenizer=number_words())), "first in model.embed_tokens")
+    refuses(lambda: WAYS[way](load_model(network, tokenizer=number_words())), "first in model.embed_tokens")
     assert np.isfinite(capture(load_model(network), input_ids=[5, 8, 7]).logits).all()
 
 
 def test_weights_alone_a_corpus_and_an_image_with_a_text():
     model = load_model(planted(randomised(WEIGHTS_ONLY["GPT-J"]()), "transformer.h.1.mlp.fc_out.weight"))
-    refused(lambda: attention_weights(model, input_ids=IDS), "first in layer 1 (transformer.h.1.mlp.fc_out, whose")
+    refuses(lambda: attention_weights(model, input_ids=IDS), "first in layer 1 (transformer.h.1.mlp.fc_out, whose")
     network, processor = SEEING["LLaVA"]()
     looking = load_model(planted(randomised(network), VISION), processor=processor)
-    refused(
+    refuses(
         lambda: capture(looking, PLACES["LLaVA"], image=IMAGE), f"first in layer 1 ({VISION.removesuffix('.weight')}"
     )
 
@@ -130,7 +129,7 @@ def test_what_float16_cannot_hold_bfloat16_can():
     place = "in float16, first in layer 1 (model.layers.1.mlp.down_proj): choose bfloat16, which holds larger numbers"
     network.model.layers[1].mlp.down_proj.weight.data.clamp_(-6e4, 6e4)
     assert np.isfinite(capture(load_model(network.bfloat16()), input_ids=IDS).logits).all()
-    refused(lambda: capture(load_model(network.half()), input_ids=IDS), place, field="dtype")
+    refuses(lambda: capture(load_model(network.half()), input_ids=IDS), place, field="dtype")
 
 
 @pytest.mark.parametrize("softmax", ["softmax", "hardmax", "sigmoid"])
@@ -139,7 +138,7 @@ def test_a_change_that_makes_it(softmax):
     plain, edits = capture(model, input_ids=IDS), Edits(scale_by={1: 1e300}, softmax={1: softmax})
     for known in ([], [plain]):
         changed = partial(capture, model, input_ids=IDS, edits=edits, known=known)
-        said = refused(changed, "first in layer 1 (", "edits")
+        said = refuses(changed, "first in layer 1 (", "edits")
         assert said.startswith("With these changes LlamaForCausalLM")
         assert "switch one off, or change less" in said
 
@@ -191,6 +190,6 @@ def test_a_number_that_nothing_else_depends_on():
     model = load_model(network)
     taken = capture(model, input_ids=IDS)
     assert np.isfinite(taken.logits).all()
-    refused(lambda: logit_lens(taken), "what the lens reads after 2 layers at token 0")
+    refuses(lambda: logit_lens(taken), "what the lens reads after 2 layers at token 0")
     assert np.isfinite(logit_lens(taken, positions=5)["probability"]).all()
-    refused(lambda: capture(model, input_ids=IDS, components=True), "first in layer 1 (mlp)")
+    refuses(lambda: capture(model, input_ids=IDS, components=True), "first in layer 1 (mlp)")

@@ -10,106 +10,35 @@ from core import capture, head_weights, load_model
 from core.capturing.layer_labels import LayerLabel, layer_labels, missing_layers
 from core.capturing.weights_only import NoAttentionError
 from core.errors import InputError
-from tests.core.tiny_models import DECODER, GROUPED, SEQ2SEQ, SMALL, WEIGHTS_ONLY, WITHOUT_WEIGHTS, randomised, tiny
+from tests.core.passes import every_head, tiny_model, tiny_pass
+from tests.core.tiny_models import (
+    GROUPED,
+    HYBRIDS,
+    SEQ2SEQ,
+    SMALL,
+    WEIGHTS_ONLY,
+    WITHOUT_WEIGHTS,
+    randomised,
+    tiny,
+)
 
 IDS = np.arange(3, 15)
-FOUR = {"num_hidden_layers": 4}
-THREE = {"num_hidden_layers": 3}
-DELTA = {
-    "layer_types": ["linear_attention", "full_attention"] * 2,
-    "linear_num_value_heads": 2,
-    "linear_num_key_heads": 2,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-}
-EXPERTS = {"num_experts": 2, "num_experts_per_tok": 1}
-LOCAL_EXPERTS = {"num_local_experts": 2, "num_experts_per_tok": 1}
-MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 4}
-
-# Each with the layers that have attention and what is said of the first one that has none.
-HYBRIDS = {
-    "Qwen3-Next": (
-        lambda: t.Qwen3NextForCausalLM(
-            t.Qwen3NextConfig(
-                **GROUPED | FOUR | DELTA | EXPERTS, moe_intermediate_size=16, shared_expert_intermediate_size=16
-            )
-        ),
-        (1, 3),
-        "layer 0: linear attention (Qwen3NextGatedDeltaNet)",
-    ),
-    "LFM2": (
-        lambda: t.Lfm2ForCausalLM(t.Lfm2Config(**GROUPED | THREE, layer_types=["conv", "full_attention", "conv"])),
-        (1,),
-        "layer 0: conv (Lfm2ShortConv)",
-    ),
-    "Jamba": (
-        lambda: t.JambaForCausalLM(
-            t.JambaConfig(
-                **DECODER | FOUR | EXPERTS,
-                num_key_value_heads=2,
-                attn_layer_period=2,
-                attn_layer_offset=1,
-                expert_layer_period=2,
-                expert_layer_offset=1,
-                use_mamba_kernels=False,
-                mamba_d_state=4,
-                mamba_dt_rank=4,
-            )
-        ),
-        (1, 3),
-        "layer 0: linear attention (JambaMambaMixer)",
-    ),
-    "Granite 4": (
-        lambda: t.GraniteMoeHybridForCausalLM(
-            t.GraniteMoeHybridConfig(
-                **DECODER | THREE | LOCAL_EXPERTS | MAMBA,
-                num_key_value_heads=2,
-                layer_types=["mamba", "attention", "mamba"],
-                shared_intermediate_size=16,
-            )
-        ),
-        (1,),
-        "layer 0: linear attention (GraniteMoeHybridMambaLayer)",
-    ),
-    "Bamba": (
-        lambda: t.BambaForCausalLM(
-            t.BambaConfig(**DECODER | THREE | MAMBA, num_key_value_heads=2, attn_layer_indices=[1])
-        ),
-        (1,),
-        "layer 0: linear attention (BambaMixer)",
-    ),
-    "RecurrentGemma": (
-        lambda: t.RecurrentGemmaForCausalLM(
-            t.RecurrentGemmaConfig(**SMALL | THREE, lru_width=32, attention_window_size=4)
-        ),
-        (2,),
-        "layer 0: linear attention (RecurrentGemmaRecurrentBlock)",
-    ),
-    "MiniMax": (
-        lambda: t.MiniMaxForCausalLM(
-            t.MiniMaxConfig(**GROUPED | FOUR | LOCAL_EXPERTS, layer_types=DELTA["layer_types"], block_size=4)
-        ),
-        (1, 3),
-        "layer 0: linear attention (MiniMaxLightningAttention)",
-    ),
-    "Nemotron-H": (
-        lambda: t.NemotronHForCausalLM(
-            t.NemotronHConfig(**GROUPED | THREE, layers_block_type=["mamba", "attention", "moe"])
-        ),
-        (1,),
-        "layer 0: linear attention (NemotronHMamba2Mixer)",
-    ),
-    "OLMo hybrid": (
-        lambda: t.OlmoHybridForCausalLM(t.OlmoHybridConfig(**DECODER | FOUR | DELTA, num_key_value_heads=2)),
-        (1, 3),
-        "layer 0: linear attention (OlmoHybridGatedDeltaNet)",
-    ),
+# Of hybrid models the layers that have attention, and what is said of the first one that has none.
+WITH_ATTENTION = {
+    "Qwen3-Next": ((1, 3), "layer 0: linear attention (Qwen3NextGatedDeltaNet)"),
+    "LFM2": ((1,), "layer 0: conv (Lfm2ShortConv)"),
+    "Jamba": ((1, 3), "layer 0: linear attention (JambaMambaMixer)"),
+    "Granite 4": ((1,), "layer 0: linear attention (GraniteMoeHybridMambaLayer)"),
+    "Bamba": ((1,), "layer 0: linear attention (BambaMixer)"),
+    "RecurrentGemma": ((2,), "layer 0: linear attention (RecurrentGemmaRecurrentBlock)"),
+    "MiniMax": ((1, 3), "layer 0: linear attention (MiniMaxLightningAttention)"),
+    "Nemotron-H": ((1,), "layer 0: linear attention (NemotronHMamba2Mixer)"),
+    "OLMo hybrid": ((1, 3), "layer 0: linear attention (OlmoHybridGatedDeltaNet)"),
 }
 
 
-def words_of(name, kind=None, tokens=12):
-    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 3 + tokens))
-    return [label.words for label in layer_labels(taken, kind)]
+def words_of(model, kind=None, tokens=12):
+    return [label.words for label in layer_labels(capture(model, input_ids=np.arange(3, 3 + tokens)), kind)]
 
 
 @pytest.mark.parametrize(
@@ -128,24 +57,25 @@ def words_of(name, kind=None, tokens=12):
         ("BART", ["", ""]),
     ],
 )
-@pytest.mark.parametrize("tokens", [3, 12])
-def test_words(name, words, tokens):
+def test_words(name, words):
     """The same for a text that is shorter than the window."""
-    assert words_of(name, tokens=tokens) == words
+    assert words_of(tiny_model(name), tokens=3) == words_of(tiny_model(name)) == words
 
 
 def test_words_of_every_kind():
-    assert words_of("T5", "encoder") == words_of("T5", "decoder") == ["position bias", "position bias"]
-    assert words_of("T5", "cross") == ["", ""]
+    t5 = tiny_model("T5")
+    assert words_of(t5, "encoder") == words_of(t5, "decoder") == ["position bias", "position bias"]
+    assert words_of(t5, "cross") == ["", ""]
     with pytest.raises(InputError, match="no self attention"):
-        words_of("T5", "self")
+        words_of(t5, "self")
 
 
 @pytest.mark.parametrize(
-    "name", ["Mistral", "Phi-3", "SmolLM3", "Qwen3", "Gemma 2", "Gemma 3", "gpt-oss", "ModernBERT"]
+    "name", ["Mistral", "Phi-3", "SmolLM3", "Qwen3", "Gemma 2", "Gemma 3", "gpt-oss", "ModernBERT", "RecurrentGemma"]
 )
 def test_the_window_is_how_far_the_mask_lets_a_query_look(name):
-    taken = capture(load_model(tiny(name)), input_ids=IDS)
+    model = load_model(randomised(HYBRIDS[name]())) if name in HYBRIDS else tiny_model(name)
+    taken = capture(model, input_ids=IDS)
     for layer, label in enumerate(layer_labels(taken)):
         window = next((part for part in label.words.split(", ") if part.startswith("sliding window")), None)
         query, key = np.nonzero(taken.trace(layer, 0).mask)
@@ -162,16 +92,10 @@ def test_a_window_that_the_mask_contradicts_is_not_claimed(window_of_the_mask):
     """Mistral names its window in every call, whatever mask it was given."""
     network = tiny("Mistral")
     model = load_model(network)
-    assert [label.words for label in layer_labels(capture(model, input_ids=IDS))] == ["sliding window 4"] * 2
+    assert words_of(model) == ["sliding window 4"] * 2
     network.model.layers[1].self_attn.config = copy.deepcopy(network.config)
     network.config.sliding_window = window_of_the_mask
-    first = "" if window_of_the_mask is None else "sliding window 6"
-    assert [label.words for label in layer_labels(capture(model, input_ids=IDS))] == [first, ""]
-
-
-def test_every_pass_through_shared_layers_has_its_number():
-    taken = capture(load_model(tiny("ALBERT")), input_ids=IDS)
-    assert [label.number for label in layer_labels(taken)] == [0, 1, 2, 3]
+    assert words_of(model) == ["" if window_of_the_mask is None else "sliding window 6", ""]
 
 
 def test_chunks():
@@ -196,48 +120,29 @@ def test_a_layer_with_attention_and_something_else_is_called_hybrid():
 
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_hybrid_models(name):
-    make, attending, first = HYBRIDS[name]
-    network = randomised(make())
+    """Matrices and captures mean the same layer. (Qwen3-Next gates its queries, so its matrices are refused.)"""
+    attending, first = WITH_ATTENTION[name]
+    network = randomised(HYBRIDS[name]())
     model = load_model(network)
     taken = capture(model, input_ids=IDS)
-    assert tuple(label.number for label in layer_labels(taken)) == attending
+    labels = layer_labels(taken)
+    assert tuple(label.number for label in labels) == attending
+    assert {label.words for label in labels} == {"sliding window 4" if name == "RecurrentGemma" else ""}
     assert taken.layers() == len(attending) == model.attention_calls
-    assert all(taken.certificate(layer, head).holds for layer in range(taken.layers()) for head in range(taken.heads()))
+    assert all(taken.certificate(*at).holds for at in every_head(taken))
     missing = missing_layers(model)
     assert missing[0] == first
+    if name == "Nemotron-H":
+        assert missing[1:] == ("layer 2: moe (NemotronHMoE)",)
     numbers = {int(words.split(":")[0].removeprefix("layer ")) for words in missing}
     assert numbers | set(attending) == set(range(network.config.num_hidden_layers))
     assert not numbers & set(attending)
-
-
-def test_words_of_a_hybrid_model():
-    make, _, _ = HYBRIDS["RecurrentGemma"]
-    taken = capture(load_model(randomised(make())), input_ids=IDS)
-    assert layer_labels(taken) == (LayerLabel(2, "sliding window 4"),)
-    query, key = np.nonzero(taken.trace(0, 0).mask)
-    assert (query - key).max() + 1 == 4
-
-
-def test_what_is_missing_says_what_is_there_instead():
-    make, _, _ = HYBRIDS["Nemotron-H"]
-    assert missing_layers(load_model(make())) == (
-        "layer 0: linear attention (NemotronHMamba2Mixer)",
-        "layer 2: moe (NemotronHMoE)",
-    )
-
-
-@pytest.mark.parametrize("name", [name for name in HYBRIDS if name not in ("Qwen3-Next",)])
-def test_matrices_and_captures_mean_the_same_layer(name):
-    """Qwen3-Next gates its queries, so its matrices are refused."""
-    make, _, _ = HYBRIDS[name]
-    network = randomised(make())
-    model = load_model(network)
-    calls = capture(model, input_ids=IDS).calls["self"]
-    for layer, call in enumerate(calls):
-        expected = call.module.q_proj.weight[8:16].T.detach().numpy()
-        np.testing.assert_array_equal(head_weights(model, layer, 1).W_Q, expected)
-    with pytest.raises(InputError, match=f"from 0 to {len(calls) - 1}"):
-        head_weights(model, len(calls), 0)
+    if name != "Qwen3-Next":
+        for layer, call in enumerate(taken.each_layer()):
+            expected = call.module.q_proj.weight[8:16].T.detach().numpy()
+            np.testing.assert_array_equal(head_weights(model, layer, 1).W_Q, expected)
+        with pytest.raises(InputError, match=f"from 0 to {len(attending) - 1}"):
+            head_weights(model, len(attending), 0)
 
 
 def test_matrices_of_a_model_that_reads_pictures_too_are_those_of_the_text():
@@ -281,10 +186,7 @@ def test_without_any_attention_every_layer_is_missing(name):
 
 def test_nothing_is_missing_where_there_is_attention(minilm, smollm):
     assert missing_layers(minilm) == missing_layers(smollm) == ()
-    assert missing_layers(load_model(tiny("ALBERT"))) == ()
-    assert missing_layers(load_model(t.BartModel(t.BartConfig(**SEQ2SEQ)))) == ()
-    assert missing_layers(load_model(WEIGHTS_ONLY["GPT-J"]())) == ()
-
-
-def test_real_models_have_plain_layers(smollm):
+    for network in (tiny("ALBERT"), t.BartModel(t.BartConfig(**SEQ2SEQ)), WEIGHTS_ONLY["GPT-J"]()):
+        assert missing_layers(load_model(network)) == ()
     assert layer_labels(capture(smollm, "Hello")) == tuple(LayerLabel(number, "") for number in range(30))
+    assert [label.number for label in layer_labels(tiny_pass("ALBERT"))] == [0, 1, 2, 3]

@@ -17,6 +17,7 @@ from core.heads.image_sinks import image_sinks
 from core.heads.views import HeadView, ViewMatrix
 from tests.core.tiny_models import eager, randomised, tiny
 from tests.core.tiny_seeing import PLACES, PLAIN, SEEING, save_seeing, seeing
+from tests.refusals import refused
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
 
@@ -193,33 +194,32 @@ def test_a_folder_with_its_processor(name, tmp_path):
 def test_what_cannot_be_read_is_refused_beside_its_field():
     model, text = seeing("Idefics 3"), PLACES["Idefics 3"]
 
-    def refused(match, field, model=model, text=text, image=IMAGE, **options):
-        with pytest.raises(InputError, match=match) as caught:
+    def refuses(match, field, model=model, text=text, image=IMAGE, **options):
+        with refused(field, match):
             capture(model, text, image=image, **options)
-        assert caught.value.field == field
 
-    refused("blank", "text", text="  ")
-    refused("blank", "text", text=None)
-    refused("places (<image>) for 2 images".replace("(", r"\(").replace(")", r"\)"), "text", text="<image> 5 <image>")
+    refuses("blank", "text", text="  ")
+    refuses("blank", "text", text=None)
+    refuses("places (<image>) for 2 images".replace("(", r"\(").replace(")", r"\)"), "text", text="<image> 5 <image>")
     for name, token in (("Gemma 3", "<image_soft_token>"), ("Qwen2.5-VL", "<|video_pad|>"), ("InternVL", "<video>")):
-        refused("stands for a part of an image", "text", model=seeing(name), text=f"{PLACES[name]} {token}")
-        refused("stands for a part of an image", "text", model=seeing(name), text=f"5 {token}")
-    refused("leave the image out".capitalize(), "image", components=True)
-    refused("With an image only a text", "image", pair="7")
-    refused("45 tokens together; at most 20", "image", max_tokens=20)
-    refused("uint8 from 0 to 255", "image", image=IMAGE.astype(int))
-    refused(
+        refuses("stands for a part of an image", "text", model=seeing(name), text=f"{PLACES[name]} {token}")
+        refuses("stands for a part of an image", "text", model=seeing(name), text=f"5 {token}")
+    refuses("leave the image out".capitalize(), "image", components=True)
+    refuses("With an image only a text", "image", pair="7")
+    refuses("45 tokens together; at most 20", "image", max_tokens=20)
+    refuses("uint8 from 0 to 255", "image", image=IMAGE.astype(int))
+    refuses(
         "Choose another one",
         "image",
         model=seeing("Qwen2.5-VL"),
         text=PLACES["Qwen2.5-VL"],
         image=IMAGE[:1].repeat(9, 1),
     )
-    refused("reads texts, not images", "image", model=load_model(tiny("Llama"), tokenizer=model.tokenizer))
-    refused("without its processor", "image", model=load_model(model.network, tokenizer=model.tokenizer))
+    refuses("reads texts, not images", "image", model=load_model(tiny("Llama"), tokenizer=model.tokenizer))
+    refuses("without its processor", "image", model=load_model(model.network, tokenizer=model.tokenizer))
     processor = copy.deepcopy(model.processor)
     processor.chat_template = "{{ messages[0].content[1].text }}"
-    refused("leaves no place for the image", "text", model=load_model(model.network, processor=processor), text="5 6")
+    refuses("leaves no place for the image", "text", model=load_model(model.network, processor=processor), text="5 6")
     # A text alone is read as by any other model.
     alone = capture(model, "5 6")
     assert alone.kinds == ("self",)

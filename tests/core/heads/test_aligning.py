@@ -7,6 +7,7 @@ import pytest
 
 from core.errors import InputError
 from core.heads.aligning import Alignment, align
+from tests.refusals import refused
 
 HOSTILE = (" <b>", "$x$", "*", "", "\n", "\u202eabc", "😀", "[CLS]", "##", " ")
 
@@ -91,9 +92,8 @@ def longest(one, other):
 
 def test_letters_and_blanks_count_unless_loosely():
     bert, gpt = ("[CLS]", "the", "cat", "##s", "[SEP]"), ("The", " cat", "S")
-    with pytest.raises(InputError, match="no token in common") as raised:
+    with refused("text", "no token in common") as raised:
         align(bert, gpt)
-    assert raised.value.field == "text"
     assert "“[CLS]” “the”" in str(raised.value)
     assert "“ cat”" in str(raised.value)
     found = align(bert, gpt, loosely=True)

@@ -1,6 +1,5 @@
 """What muting and blocking do, against transformers' own eager code with hooks and masks on a copy of the network."""
 
-import copy
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -23,7 +22,10 @@ from core.capturing.branching import Branches
 from core.heads.effects import Effects, rank_correlation
 from core.models.inputs import all_inputs
 from core.models.modules import kind_of
+from tests.core.mixed_heads import before_mixing, eager_twin
+from tests.core.passes import tiny_model
 from tests.core.tiny_models import TWO_TOWERS, randomised, tiny
+from tests.refusals import refused
 
 IDS = [5, 17, 8, 40, 17, 23]
 WRITTEN = [0, 9, 30]  # what the decoder of T5 has written
@@ -39,17 +41,11 @@ MIXING = {
 CASES = [(name, "self") for name in MIXING if name != "T5"] + [("T5", kind) for kind in ("encoder", "decoder", "cross")]
 
 
-def eager_twin(network):
-    twin = copy.deepcopy(network)
-    twin.set_attn_implementation("eager")
-    return twin
-
-
-def inputs_of(name, model):
-    inputs = all_inputs(model, input_ids=IDS)
-    if name == "T5":
-        inputs["decoder_input_ids"] = torch.tensor([WRITTEN])
-    return inputs
+def asked_of(name, kind=None, token=None):
+    """A tiny model, its twin in eager code, what both read, and what is asked of its heads."""
+    model = tiny_model(name)
+    inputs = all_inputs(model, input_ids=IDS, **({"target": WRITTEN[1:]} if name == "T5" else {}))
+    return model, eager_twin(model.network), inputs, Effects(model, inputs, token, kind)
 
 
 def answer(network, **inputs):
@@ -66,16 +62,6 @@ def mixing(name, network, kind):
     return [module for path, module in found if kind_of(path, name == "T5") == kind]
 
 
-def zeroing(heads):
-    def hook(_, inputs):
-        (mixed,) = inputs
-        mixed = mixed.unflatten(-1, (4, -1)).clone()
-        mixed[:, :, heads] = 0
-        return (mixed.flatten(-2),)
-
-    return hook
-
-
 def effect(plain, changed, token):
     if token is None:
         return 1 - float(torch.cosine_similarity(plain, changed, dim=0))
@@ -84,19 +70,16 @@ def effect(plain, changed, token):
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_muting_as_hooks_on_eager_code_do_it(name, kind):
-    model = load_model(tiny(name))
-    network, inputs = eager_twin(model.network), inputs_of(name, model)
+    _, network, inputs, asked = asked_of(name, kind)
     plain = answer(network, **inputs)
     token = None if name == "BERT" else int(plain.argmax())
-    asked = Effects(model, inputs, None, kind)
     assert asked.token == token
     heads, layers = dict(asked.of_heads()), dict(asked.of_layers())
     assert list(heads) == list(layers) == [1, 0]
     for layer, module in enumerate(mixing(name, network, kind)):
         expected = []
-        for muted in ([0], [1], [2], [3], [0, 1, 2, 3]):
-            with ExitStack() as stack:
-                stack.callback(module.register_forward_pre_hook(zeroing(muted)).remove)
+        for muted in (*(slice(head, head + 1) for head in range(4)), slice(4)):
+            with before_mixing(module, lambda each, muted=muted: each[:, :, muted].zero_()):
                 expected.append(effect(plain, answer(network, **inputs), token))
         np.testing.assert_allclose([*heads[layer], layers[layer]], expected, rtol=1e-4, atol=2e-5)
         assert np.abs(expected).max() > 1e-3
@@ -108,8 +91,7 @@ LAST_NORMS = {"Llama": "model.norm", "GPT-2": "transformer.ln_f", "T5": "decoder
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind in CASES if name in LAST_NORMS])
 def test_direct_contributions_through_the_last_norm_by_hand(name, kind):
     """The head's slice of W_O, the last norm with the scale that it had, and the unembedding less its mean."""
-    model = load_model(tiny(name))
-    network, inputs = eager_twin(model.network), inputs_of(name, model)
+    model, network, inputs, _ = asked_of(name)
     given = {"target": WRITTEN[1:]} if name == "T5" else {}
     found = direct_contributions(capture(model, input_ids=IDS, components=True, **given), 7, kind)
     norm, modules, read = network.get_submodule(LAST_NORMS[name]), mixing(name, network, kind), {}
@@ -175,9 +157,7 @@ def blocked_masks(name, key):
 
 @pytest.mark.parametrize("name", ["GPT-2", "Llama", "Gemma 2", "gpt-oss", "BERT"])
 def test_blocking_a_token_as_masks_on_eager_code_do_it(name):
-    model = load_model(tiny(name))
-    network, inputs = eager_twin(model.network), inputs_of(name, model)
-    asked = Effects(model, inputs)
+    _, network, inputs, asked = asked_of(name)
     plain = answer(network, **inputs)
     found = dict(asked.of_keys())
     expected = [
@@ -192,9 +172,7 @@ def test_blocking_a_token_as_masks_on_eager_code_do_it(name):
 
 @pytest.mark.parametrize("kind", ["encoder", "cross", "decoder"])
 def test_blocking_in_an_encoder_and_what_looks_at_it(kind):
-    model = load_model(tiny("T5"))
-    network, inputs = eager_twin(model.network), inputs_of("T5", model)
-    asked = Effects(model, inputs, 7, kind)
+    _, network, inputs, asked = asked_of("T5", kind, 7)
     plain = answer(network, **inputs)
     lowest = torch.finfo(torch.float32).min
     for key, found in asked.of_keys():
@@ -230,7 +208,7 @@ def test_blocking_in_an_encoder_and_what_looks_at_it(kind):
 )
 def test_a_token_that_is_taken_away_is_one_that_is_hidden(name, kind, where):
     """Of CLIP's text tower, which is causal, the first token's own vector counts as well: it then attends to nothing."""
-    model = load_model(randomised(TWO_TOWERS[name]()) if name == "CLIP" else tiny(name))
+    model = load_model(randomised(TWO_TOWERS[name]())) if name == "CLIP" else tiny_model(name)
     given = {"target": WRITTEN} if model.is_encoder_decoder else {}
     asked = Effects(model, all_inputs(model, input_ids=IDS, **given), kind=kind)
 
@@ -251,7 +229,7 @@ def test_a_token_that_is_taken_away_is_one_that_is_hidden(name, kind, where):
 
 
 def test_a_long_text_is_done_in_many_batches(monkeypatch):
-    model = load_model(tiny("Llama"))
+    model = tiny_model("Llama")
     whole, inputs = head_effects(model, input_ids=IDS), all_inputs(model, input_ids=IDS)
     keys = dict(Effects(model, inputs).of_keys())
     at_once, go_on = [], Branches.go_on
@@ -267,52 +245,36 @@ def test_a_long_text_is_done_in_many_batches(monkeypatch):
     assert at_once == [3, 3, 2, 3, 3]  # eight heads, then six tokens
 
 
-def adding(amount, heads, places=slice(None)):
-    """A hook on a mixing module that adds this to what these heads return, or to these numbers of it."""
-
-    def hook(_, inputs):
-        (mixed,) = inputs
-        mixed = mixed.unflatten(-1, (4, -1)).clone()
-        mixed[:, :, heads, places] += amount(mixed[:, :, heads, places])
-        return (mixed.flatten(-2),)
-
-    return hook
-
-
-def slope(network, inputs, module, amount, *where):
-    """By how much the answer rises for each unit of what is added, by central differences."""
+def slope(network, inputs, module, amount):
+    """By how much the answer rises for each unit of what is added to what heads give, by central differences."""
     ends = []
     for step in (3e-3, -3e-3):
-        handle = module.register_forward_pre_hook(adding(lambda own, step=step: step * amount(own), *where))
-        ends.append(answer(network, **inputs))
-        handle.remove()
+        with before_mixing(module, lambda each, step=step: amount(each, step)):
+            ends.append(answer(network, **inputs))
     return (ends[0] - ends[1]) / 6e-3
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_suspects_change_the_answer_most_to_first_order(name, kind):
-    model = load_model(tiny(name))
-    network, inputs = eager_twin(model.network), inputs_of(name, model)
-    asked, modules = Effects(model, inputs, None, kind), mixing(name, network, kind)
-    plain, sizes = answer(network, **inputs), {}
+    model, network, inputs, asked = asked_of(name, kind)
+    modules, plain, sizes = mixing(name, network, kind), answer(network, **inputs), {}
     for layer, head in np.ndindex(2, 4):
         module = modules[layer]
         if asked.token is not None:
-            rises = slope(network, inputs, module, lambda own: own, head)
+            rises = slope(network, inputs, module, lambda each, step, head=head: each[:, :, head].mul_(1 + step))
             sizes[layer, head] = abs(float(rises[asked.token]))
             continue
         # Of a vector: how long the mean output is, times how long the gradient of its part along a direction is.
         direction = torch.randn(len(plain), generator=torch.Generator().manual_seed(0)).double()
         direction -= (direction @ plain) / (plain @ plain) * plain
         means = []
-        handle = module.register_forward_pre_hook(lambda _, given, means=means: means.append(given[0][0].mean(dim=0)))
-        answer(network, **inputs)
-        handle.remove()
-        own = means[0].unflatten(-1, (4, -1))[head]
+        with before_mixing(module, lambda each, means=means: means.append(each[0].mean(dim=0))):
+            answer(network, **inputs)
         by_number = [
-            slope(network, inputs, module, torch.ones_like, head, place) @ direction for place in range(len(own))
+            slope(network, inputs, module, lambda each, step, at=(head, number): each[:, :, *at].add_(step)) @ direction
+            for number in range(means[0].shape[-1])
         ]
-        sizes[layer, head] = float(own.norm() * torch.stack(by_number).norm())
+        sizes[layer, head] = float(means[0][head].norm() * torch.stack(by_number).norm())
     found = asked.suspects()
     in_order = [sizes[place] for place in found]
     assert len(set(found)) == 8
@@ -325,8 +287,7 @@ def test_suspects_change_the_answer_most_to_first_order(name, kind):
 @pytest.mark.parametrize("name", ["Llama", "BERT"])
 def test_with_suspects_first_every_number_is_the_same_to_the_last_bit(name, monkeypatch):
     monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 19)  # three heads at once
-    model = load_model(tiny(name))
-    asked = Effects(model, all_inputs(model, input_ids=IDS))
+    *_, asked = asked_of(name)
     found, order = np.full((2, 4), np.nan), []
     for (layers, heads), effects in asked.suspects_first():
         order += [*zip(layers, heads, strict=True)]
@@ -379,23 +340,16 @@ def test_suspects_are_among_the_strongest(minilm):
     assert len(strongest & {*asked.suspects()}) >= 7
 
 
-def test_it_tells_how_far_it_is_and_can_be_stopped():
-    model = load_model(tiny("Llama"))
+def test_it_tells_how_far_it_is_can_be_stopped_and_refuses_tokens_that_are_not_there():
     told = []
-    head_effects(model, input_ids=IDS, on_progress=told.append)
+    head_effects(tiny_model("Llama"), input_ids=IDS, token=3, on_progress=told.append)
     assert told == [1, 2]
 
     def stop(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        head_effects(model, input_ids=IDS, on_progress=stop)
-
-
-def test_what_cannot_be_asked():
-    llama, bert = load_model(tiny("Llama")), load_model(tiny("BERT"))
-    for model, token in ((llama, 64), (llama, -1), (bert, 3)):
-        with pytest.raises(InputError) as raised:
-            head_effects(model, input_ids=IDS, token=token)
-        assert raised.value.field == "token"
-    assert head_effects(llama, input_ids=IDS, token=3)["effect"].notna().all()
+        head_effects(tiny_model("Llama"), input_ids=IDS, on_progress=stop)
+    for name, token in (("Llama", 64), ("Llama", -1), ("BERT", 3)):
+        with refused("token"):
+            head_effects(tiny_model(name), input_ids=IDS, token=token)

@@ -1,8 +1,5 @@
 """The worked examples against hooks on copies of the models, which know nothing of edits."""
 
-import copy
-from contextlib import contextmanager
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,28 +23,12 @@ from core.heads.examples import (
     share_of_way,
 )
 from core.heads.probing import random_texts
-
-
-@contextmanager
-def before_mixing(layer, change):
-    """Within it, `change` is made in what the heads of a layer give [1, tokens, heads · d_v], before W_O mixes them."""
-    hook = layer.self_attn.o_proj.register_forward_pre_hook(lambda _module, given: (change(given[0]),))
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-def of_head(joined, head, heads=9):
-    size = joined.shape[-1] // heads
-    return joined[..., head * size : (head + 1) * size]
+from tests.core.mixed_heads import before_mixing, eager_twin
 
 
 @pytest.fixture(scope="module")
 def twin(smollm):
-    network = copy.deepcopy(smollm.network)
-    network.set_attn_implementation("eager")
-    return network
+    return eager_twin(smollm.network)
 
 
 def logits_of(network, ids):
@@ -68,24 +49,13 @@ def test_the_head_that_knows_paris(smollm, twin):
     assert seen == list(range(1, PARIS_STEPS + 1))
     france, italy = (smollm.tokenizer(text)["input_ids"] for text in (FRANCE, ITALY))
     (paris,) = smollm.tokenizer(" Paris")["input_ids"]
-    layer, kept = twin.model.layers[23], []
-
-    def mute(joined):
-        joined = joined.clone()
-        of_head(joined, 4)[:] = 0
-        return joined
-
-    def patch(joined):
-        joined = joined.clone()
-        of_head(joined, 4)[:] = of_head(kept[0], 4)
-        return joined
-
+    mixer, kept = twin.model.layers[23].self_attn.o_proj, []
     assert plain.paris == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
-    with before_mixing(layer, mute):
+    with before_mixing(mixer, lambda each: each[:, :, 4].zero_(), 9):
         assert muted.paris == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
-    with before_mixing(layer, lambda joined: kept.append(joined.clone()) or joined):
+    with before_mixing(mixer, lambda each: kept.append(each[:, :, 4].clone()), 9):
         logits_of(twin, italy)
-    with before_mixing(layer, patch):
+    with before_mixing(mixer, lambda each: each[:, :, 4].copy_(kept[0]), 9):
         logits = logits_of(twin, france)[-1]
     assert patched.paris == pytest.approx(probability(logits, paris), abs=1e-4)
     assert patched.says == smollm.tokenizer.decode([logits.argmax()])
@@ -130,11 +100,6 @@ def test_muting_the_head_before_the_induction_head(smollm, twin, one_seed):
     """The loss and the induction score of one text, from the copy's own logits and eager weights."""
     (text, shuffled), cut, strongest = random_texts(smollm, LENGTH, 0), one_seed.rivals[0], one_seed.heads[0]
 
-    def mute(joined):
-        joined = joined.clone()
-        of_head(joined, cut.head)[:] = 0
-        return joined
-
     def measured(text=text):
         with torch.inference_mode():
             returned = twin(torch.from_numpy(text.ids)[None], output_attentions=True)
@@ -147,7 +112,8 @@ def test_muting_the_head_before_the_induction_head(smollm, twin, one_seed):
     score, loss = measured()
     assert one_seed.plain.scores[0] == pytest.approx(score, abs=1e-4)
     assert one_seed.plain.loss == pytest.approx(loss, abs=1e-3)
-    with before_mixing(twin.model.layers[cut.layer], mute):
+    mixer = twin.model.layers[cut.layer].self_attn.o_proj
+    with before_mixing(mixer, lambda each: each[:, :, cut.head].zero_(), 9):
         score, loss = measured()
         _, loss_of_shuffled = measured(shuffled)
     assert one_seed.cut.scores[0] == pytest.approx(score, abs=1e-4)
@@ -181,8 +147,7 @@ def test_a_pronoun_between_two_sentences(minilm):
     seen = []
     found = patch_pronoun(minilm, seen.append)
     assert seen == list(range(1, pronoun_steps(minilm) + 1))
-    network = copy.deepcopy(minilm.network)
-    network.set_attn_implementation("eager")
+    network = eager_twin(minilm.network)
     it, ids = 10, [torch.tensor([minilm.tokenizer(text)["input_ids"]]) for text in (TIRED, WIDE)]
     assert minilm.tokenizer.convert_ids_to_tokens(ids[0][0].tolist())[it] == "it"
 
@@ -193,20 +158,12 @@ def test_a_pronoun_between_two_sentences(minilm):
     start, goal = vectors(ids[0]), vectors(ids[1])
     strongest = OneHead(*found.strongest.edits.each[0].at[:2])
     for head, moved in ((PRONOUN_HEAD, found.known), (strongest, found.strongest)):
-        kept, columns = [], slice(head.head * 32, head.head * 32 + 32)
-        own = network.encoder.layer[head.layer].attention.output.dense
-        hook = own.register_forward_pre_hook(lambda _m, given: kept.append(given[0].clone()))  # noqa: B023
-        vectors(ids[1])
-        hook.remove()
-
-        def patch(_module, given):
-            joined = given[0].clone()
-            joined[..., columns] = kept[0][..., columns]  # noqa: B023 - called before they change
-            return (joined,)
-
-        hook = own.register_forward_pre_hook(patch)
-        place = vectors(ids[0])
-        hook.remove()
+        kept, mixer = [], network.encoder.layer[head.layer].attention.output.dense
+        with before_mixing(mixer, lambda each, kept=kept: kept.append(each.clone()), 12):
+            vectors(ids[1])
+        at = (slice(None), slice(None), head.head)
+        with before_mixing(mixer, lambda each, kept=kept, at=at: each[at].copy_(kept[0][at]), 12):
+            place = vectors(ids[0])
         way = goal[it] - start[it]
         assert moved.word == pytest.approx((place[it] - start[it]) @ way / (way @ way), abs=1e-4)
     assert found.strongest.word == max(moved.word for moved in found.by_head)

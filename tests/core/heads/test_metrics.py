@@ -24,11 +24,12 @@ from core.heads.metrics import (
     standing_out,
 )
 from core.heads.probing import probe_heads
-from core.heads.quantities import KeyText, text_of
+from core.heads.quantities import KeyText
 from core.models.inputs import all_inputs, run
 from core.models.tokens import token_texts
 from tests.conftest import TEXTS
 from tests.core.corpus.plain import reader
+from tests.core.passes import tiny_model
 from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
 
 N = 24
@@ -81,16 +82,25 @@ def shifted(step):
 
 def test_uniform():
     found = synthetic(np.full((N, N), 1 / N), special=[0], punctuation=[5, 6])
-    np.testing.assert_allclose(found["entropy"], np.log(N))
-    np.testing.assert_allclose(found["entropy_share"], 1)
-    np.testing.assert_allclose(found["largest"], 1 / N)
-    np.testing.assert_allclose(found["sink"], 1 / N)
-    np.testing.assert_allclose(found["special"], 1 / N)
-    np.testing.assert_allclose(found["punctuation"], 2 / N)
     places = np.arange(N)
-    np.testing.assert_allclose(found["distance"], np.abs(places[:, None] - places).mean(axis=1))
     inside = (np.abs(places[:, None] - places) <= 5).sum(axis=1)
-    np.testing.assert_allclose(found["locality"], inside / N)
+    for name, expected in {
+        "entropy": np.log(N),
+        "entropy_share": 1,
+        **dict.fromkeys(("largest", "sink", "special"), 1 / N),
+        "punctuation": 2 / N,
+        "distance": np.abs(places[:, None] - places).mean(axis=1),
+        "locality": inside / N,
+    }.items():
+        np.testing.assert_allclose(found[name], expected, err_msg=name)
+    blocks = synthetic(np.kron(np.eye(N // 4), np.full((4, 4), 1 / 4)))
+    np.testing.assert_allclose(blocks["entropy"], np.log(4))
+    np.testing.assert_allclose(blocks["entropy_share"], 1)  # only four keys are allowed
+    np.testing.assert_allclose(blocks["locality"], 1)
+    np.testing.assert_allclose(blocks["distance"][:4], [1.5, 1, 1, 1.5])
+    first = synthetic(np.eye(N)[np.zeros(N, int)])
+    np.testing.assert_allclose(first["sink"], 1)
+    np.testing.assert_allclose(first["distance"], places, atol=1e-12)
 
 
 def test_uniform_and_causal():
@@ -116,24 +126,6 @@ def test_neighbours(name, step):
     np.testing.assert_allclose(found["distance"][2:-2], abs(step), atol=1e-12)
 
 
-def test_first_token():
-    found = synthetic(np.eye(N)[np.zeros(N, int)])
-    np.testing.assert_allclose(found["sink"], 1)
-    np.testing.assert_allclose(found["distance"], np.arange(N), atol=1e-12)
-
-
-@pytest.mark.parametrize(("name", "shift"), [("duplicate", 0), ("induction", 1)])
-def test_repetition(name, shift):
-    half = N // 2
-    ids = np.tile(np.arange(half) + 40, 2)
-    places = np.where(np.arange(N) < half, 0, np.arange(N) - half + shift)
-    found = synthetic(np.eye(N)[places], ids)
-    assert np.isnan(found[name][:half]).all()  # no copy comes before them
-    np.testing.assert_allclose(found[name][half:], 1)
-    other = "induction" if name == "duplicate" else "duplicate"
-    np.testing.assert_allclose(found[other][half:], 0)
-
-
 def test_repetition_counts_every_earlier_copy_and_nothing_later():
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 5, N)
@@ -146,15 +138,10 @@ def test_repetition_counts_every_earlier_copy_and_nothing_later():
         for name, keys in (("duplicate", copies), ("induction", after)):
             expected = weights[query, keys].sum() if keys else np.nan
             np.testing.assert_allclose(found[name][query], expected, err_msg=f"{name} of query {query}")
-
-
-def test_block():
-    blocks = np.kron(np.eye(N // 4), np.full((4, 4), 1 / 4))
-    found = synthetic(blocks)
-    np.testing.assert_allclose(found["entropy"], np.log(4))
-    np.testing.assert_allclose(found["entropy_share"], 1)  # only four keys are allowed
-    np.testing.assert_allclose(found["locality"], 1)
-    np.testing.assert_allclose(found["distance"][:4], [1.5, 1, 1, 1.5])
+    unmeasured = synthetic(np.full((3, 5), 1 / 5), ids=np.arange(5), same=False)  # two texts have no neighbours
+    for name in ("self", "previous", "next", "distance", "locality", "duplicate", "induction"):
+        assert np.isnan(unmeasured[name]).all(), name
+    np.testing.assert_allclose(unmeasured["entropy"], np.log(5))
 
 
 def test_a_query_without_keys_is_left_out():
@@ -164,13 +151,6 @@ def test_a_query_without_keys_is_left_out():
     for name in ("entropy", "sink", "special", "distance", "largest", "self", "locality"):
         assert np.isnan(found[name][3]), name
         assert not np.isnan(found[name][[2, 4]]).any(), name
-
-
-def test_two_texts_have_no_neighbours():
-    found = synthetic(np.full((3, 5), 1 / 5), ids=np.arange(5), same=False)
-    for name in ("self", "previous", "next", "distance", "locality", "duplicate", "induction"):
-        assert np.isnan(found[name]).all(), name
-    np.testing.assert_allclose(found["entropy"], np.log(5))
 
 
 def test_the_largest_weight_elsewhere():
@@ -219,25 +199,15 @@ def test_exactly_what_needs_what_is_missing_is_not_measured(missing, need):
     assert unmeasured == {metric.name for metric in METRICS if need in metric.needs}
 
 
-def test_a_metric_says_how_it_is_measured():
-    about = {"name": "a", "group": "Spread", "label": "A", "formula": "a", "high": "1", "words": "A.", "source": "none"}
-    with pytest.raises(TypeError, match="measure"):
-        Metric(**about)
-
-
-def test_the_strongest_key_is_the_one_that_gets_most_of_all_queries_together(minilm, smollm):
-    for model, text in (
-        (minilm, OPENING),
-        (smollm, TEXTS[1]),
-        (minilm, "The dog barks. " * 100),
-    ):  # the last is read in blocks
-        taken = capture(model, text)
-        table = head_metrics(taken)
-        for head in range(0, len(table), 29):
-            row = table.iloc[head]
-            got = taken.trace(int(row["layer"]), int(row["head"])).weights.mean(axis=0, dtype=np.float64)
-            assert row["strongest_key"] == got.argmax()
-            assert row["strongest_share"] == pytest.approx(got.max(), abs=1e-6)
+@pytest.mark.parametrize(
+    ("model", "text"), [("minilm", TEXTS[1]), ("smollm", TEXTS[1]), ("minilm", "The dog barks. " * 100)]
+)
+def test_every_head_of_a_real_model(model, text, request):
+    """The last text is read in blocks."""
+    taken = capture(request.getfixturevalue(model), text)
+    table = head_metrics(taken)
+    assert len(table) == taken.layers() * taken.heads()
+    assert_measured(table, lambda *at: taken.trace(*at).weights)
 
 
 def test_a_query_without_keys_gives_nothing_and_counts_for_nothing():
@@ -256,79 +226,77 @@ def test_weights_alone_are_measured_like_any_others(name):
     """Against the definitions; what depends on a mask that nobody knows is left open."""
     taken = attention_weights(load_model(randomised(WEIGHTS_ONLY[name]())), input_ids=[5, 6, 7, 5, 6, 9, 5])
     table = head_metrics(taken)
-    assert list(table[["layer", "head"]].itertuples(index=False, name=None)) == [
-        (i, j) for i in range(2) for j in range(4)
-    ]
+    assert [*zip(table["layer"], table["head"], strict=True)] == [*np.ndindex(2, 4)]
     assert table["entropy_share"].isna().all()
-    places = np.arange(7)
-    for _, row in table.iterrows():
-        weights = taken.weights(int(row["layer"]), int(row["head"])).astype(np.float64)
-        information = -np.where(weights > 0, weights * np.log(weights.clip(1e-300)), 0).sum(axis=1)
-        copies = [
-            weights[q, [k for k in range(q) if taken.input_ids[k] == taken.input_ids[q]]].sum() for q in (3, 4, 6)
-        ]
-        for column, expected in {
-            "entropy": information.mean(),
-            "sink": weights[:, 0].mean(),
-            "previous": np.diagonal(weights, -1).mean(),
-            "next": np.diagonal(weights, 1).mean(),
-            "distance": (weights * np.abs(places[:, None] - places)).sum(axis=1).mean(),
-            "duplicate": np.mean(copies),
-            "largest": weights.max(axis=1).mean(),
-            "strongest_share": weights.mean(axis=0).max(),
-        }.items():
-            assert row[column] == pytest.approx(expected, abs=1e-5), column
+    assert_measured(table, taken.weights, taken.input_ids)
 
 
-def plain(taken, layer, head):
-    """Some definitions, read off a trace's whole matrix as one would write them down."""
-    weights = taken.trace(layer, head).weights.astype(np.float64)
+@pytest.mark.parametrize("name", ["T5", "BART", "gpt-oss"])
+def test_every_kind_of_attention_can_be_measured(name):
+    """With sinks (gpt-oss) rows sum to less than one."""
+    taken = capture(tiny_model(name), input_ids=[5, 6, 7, 5, 6, 9, 5, 7, 6, 5, 6, 8])
+    columns = ["layer", "head", *(f"{name}{more}" for name in NAMES for more in ("", "_spread")), *STRONGEST]
+    for kind in taken.kinds:
+        table = head_metrics(taken, kind)
+        assert list(table.columns) == columns
+        assert table["induction"].isna().all() == (kind in ("cross", "decoder"))  # a decoder has read one token so far
+        if kind in ("self", "encoder"):
+            assert_measured(table, lambda *at, kind=kind: taken.trace(*at, kind).weights, taken.input_ids)
+        if name == "gpt-oss":
+            assert taken.trace(0, 0).weights.sum(axis=1).min() < 0.99
+        if kind == "cross":  # little can be measured
+            assert most_telling(table) == "entropy"
+
+
+def information(weights):
+    """-Σ w ln w of each row."""
+    return -np.where(weights > 0, weights * np.log(weights.clip(1e-300)), 0).sum(axis=1)
+
+
+def plain(weights, ids=None):
+    """Some definitions, read off a whole matrix [queries, keys] as one would write them down."""
+    weights = weights.astype(np.float64)
     places = np.arange(len(weights))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        information = np.where(weights > 0, -weights * np.log(weights), 0)
-    return {
-        "entropy": information.sum(axis=1).mean(),
+    distances = np.abs(places[:, None] - places)
+    sums = np.where(weights.sum(axis=1) > 0, weights.sum(axis=1), 1)
+    found = {
+        "entropy": information(weights).mean(),
         "sink": weights[:, 0].mean(),
         "self": np.diagonal(weights).mean(),
         "previous": np.diagonal(weights, -1).mean(),
         "next": np.diagonal(weights, 1).mean(),
-        "distance": (weights * np.abs(places[:, None] - places)).sum(axis=1).mean(),
+        "distance": ((weights * distances).sum(axis=1) / sums).mean(),
         "largest": weights.max(axis=1).mean(),
         "largest_spread": weights.max(axis=1).std(),
-        "locality": (weights * (np.abs(places[:, None] - places) <= 5)).sum(axis=1).mean(),
+        "locality": (weights * (distances <= 5)).sum(axis=1).mean(),
+        "strongest_key": weights.mean(axis=0).argmax(),
+        "strongest_share": weights.mean(axis=0).max(),
     }
+    if ids is not None:
+        copies = {
+            "duplicate": [[key for key in range(query) if ids[key] == ids[query]] for query in places],
+            "induction": [[key for key in range(1, query) if ids[key - 1] == ids[query]] for query in places],
+        }
+        for name, keys in copies.items():
+            found[name] = np.mean([weights[query, of].sum() for query, of in enumerate(keys) if of])
+    return found
+
+
+def assert_measured(table, weights_of, ids=None, leave_out=()):
+    """Every head of a table has the numbers of its weights."""
+    for _, row in table.iterrows():
+        for name, expected in plain(weights_of(int(row["layer"]), int(row["head"])), ids).items():
+            if name not in leave_out:
+                assert row[name] == pytest.approx(expected, abs=1e-5, rel=1e-5), (row["layer"], row["head"], name)
 
 
 @pytest.mark.parametrize("blocked", [{6, 7, 8}, {3, 4, 5, 6, 7, 8}])
-def test_a_text_whose_last_keys_nobody_may_attend_to(blocked):
+@pytest.mark.parametrize("cells", [2**19, 40])
+def test_a_text_whose_last_keys_nobody_may_attend_to(blocked, cells, monkeypatch):
     """The rows of such a pass end before the queries do; every pair behind their end has a weight of 0."""
-    ids = [5, 6, 7, 5, 6, 5, 5, 6, 5]
-    taken = capture(load_model(tiny("Llama")), input_ids=ids, edits=Edits(block_keys=blocked))
-    text = text_of(taken, "self")
-    for cells in (2**19, 40):
-        values, _ = measure(row_blocks(taken.calls["self"][0], cells=cells), text, len(ids))
-        for head in range(taken.heads()):
-            expected = plain(taken, 0, head)
-            weights = taken.trace(0, head).weights
-            shares = {
-                "duplicate": [[k for k in range(q) if ids[k] == ids[q]] for q in range(len(ids))],
-                "induction": [[k for k in range(1, q) if ids[k - 1] == ids[q]] for q in range(len(ids))],
-            }
-            for name, keys in shares.items():
-                expected[name] = np.nanmean([weights[q, k].sum() if k else np.nan for q, k in enumerate(keys)])
-            measured = dict(zip(NAMES, values[:, head].numpy(), strict=True))
-            for name in expected.keys() - {"largest_spread"}:
-                assert np.nanmean(measured[name]) == pytest.approx(expected[name], abs=1e-6), (cells, head, name)
-
-
-@pytest.mark.parametrize("model", ["minilm", "smollm"])
-def test_every_head_of_a_real_model(model, request):
-    taken = capture(request.getfixturevalue(model), TEXTS[1])
-    table = head_metrics(taken)
-    assert len(table) == taken.layers() * taken.heads()
-    for _, row in table.iterrows():
-        for name, expected in plain(taken, int(row["layer"]), int(row["head"])).items():
-            assert row[name] == pytest.approx(expected, abs=1e-5, rel=1e-5), (row["layer"], row["head"], name)
+    monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", cells)
+    taken = capture(tiny_model("Llama"), input_ids=[5, 6, 7, 5, 6, 5, 5, 6, 5], edits=Edits(block_keys=blocked))
+    assert_measured(head_metrics(taken), lambda *at: taken.trace(*at).weights, taken.input_ids)
 
 
 def test_special_tokens_and_punctuation_of_a_real_text(minilm):
@@ -340,34 +308,6 @@ def test_special_tokens_and_punctuation_of_a_real_text(minilm):
     assert head["punctuation"] == pytest.approx(weights[:, [2, 4]].sum(axis=1).mean(), abs=1e-6)
     assert np.isnan(head["duplicate"])
     assert np.isnan(head_metrics(capture(minilm, "Cats")).loc[0, "punctuation"])
-
-
-@pytest.mark.parametrize("name", ["T5", "BART", "gpt-oss"])
-def test_every_kind_of_attention_can_be_measured(name):
-    taken = capture(load_model(tiny(name)), input_ids=[5, 6, 7, 5, 6])
-    for kind in taken.kinds:
-        table = head_metrics(taken, kind)
-        assert list(table.columns) == [
-            "layer",
-            "head",
-            *(f"{n}{s}" for n in NAMES for s in ("", "_spread")),
-            *STRONGEST,
-        ]
-        assert table["induction"].isna().all() == (kind in ("cross", "decoder"))  # a decoder has read one token so far
-        assert (table["largest"] <= 1).all()
-
-
-def test_with_sinks_rows_sum_to_less_than_one():
-    taken = capture(load_model(tiny("gpt-oss")), input_ids=np.arange(3, 15))
-    table = head_metrics(taken)
-    for _, row in table.iterrows():
-        weights = taken.trace(int(row["layer"]), int(row["head"])).weights.astype(np.float64)
-        assert weights.sum(axis=1).min() < 0.99
-        information = np.where(weights > 0, -weights * np.log(weights.clip(1e-300)), 0)
-        assert row["entropy"] == pytest.approx(information.sum(axis=1).mean(), abs=1e-5)
-        distances = np.abs(np.arange(12)[:, None] - np.arange(12))
-        expected = ((weights * distances).sum(axis=1) / weights.sum(axis=1)).mean()
-        assert row["distance"] == pytest.approx(expected, abs=1e-4)
 
 
 def test_measuring_can_be_watched_and_stopped(minilm):
@@ -389,38 +329,38 @@ def row(**shares):
     return {metric.name: shares.get(metric.name, 0.01) for metric in METRICS}
 
 
+KEYS = [None, "the", "animal", None]
+STRONG = {"strongest_key": 2, "strongest_share": 0.42}
+
+
 @pytest.mark.parametrize(
-    ("head", "words"),
+    ("head", "words", "more"),
     [
-        (row(previous=0.72, locality=0.9), "Mostly the previous token (72%)"),
-        (row(sink=0.8, special=0.81), "Mostly the first token (80%)"),
-        (row(sink=0.1, special=0.81), "Mostly special tokens (81%)"),
-        (row(self=0.3, punctuation=0.4), "Often punctuation (40%) or the token itself (30%)"),
-        (row(locality=0.6), "Mostly tokens close by (60%)"),
-        (row(entropy_share=0.95), "Spread evenly"),
-        (row(duplicate=np.nan), "No single habit"),
+        (row(previous=0.72, locality=0.9), "Mostly the previous token (72%)", ()),
+        (row(sink=0.8, special=0.81), "Mostly the first token (80%)", ()),
+        (row(sink=0.1, special=0.81), "Mostly special tokens (81%)", ()),
+        (row(self=0.3, punctuation=0.4), "Often punctuation (40%) or the token itself (30%)", ()),
+        (row(locality=0.6), "Mostly tokens close by (60%)", ()),
+        (row(entropy_share=0.95), "Spread evenly", ()),
+        (row(duplicate=np.nan), "No single habit", ()),
+        # Only the probe gives a head a name.
+        (row(induction=0.9, previous=0.6), "Mostly the previous token (60%)", ()),
+        (
+            row(induction=0.9, previous=0.6),
+            "Induction head. Mostly the previous token (60%)",
+            ({"is_induction": True, "is_duplicate": False},),
+        ),
+        # It is called after the token that gets most.
+        (row(sink=0.32) | STRONG, "Often “animal” (42%) or the first token (32%)", (None, KEYS)),
+        (row(sink=0.32) | STRONG, "Often the first token (32%)", ()),
+        (row(sink=0.32) | STRONG | {"strongest_key": 3}, "Often the first token (32%)", (None, KEYS)),
+        (row(sink=0.32, previous=0.7) | STRONG, "Mostly the previous token (70%)", (None, KEYS)),
+        (row(sink=0.32) | STRONG | {"strongest_share": 0.6}, "Mostly “animal” (60%)", (None, KEYS)),
+        (row() | STRONG | {"strongest_share": 0.2}, "No single habit", (None, KEYS)),
     ],
 )
-def test_a_head_in_words(head, words):
-    assert in_words(head) == words
-
-
-def test_a_head_gets_a_name_only_from_the_probe():
-    head = row(induction=0.9, previous=0.6)
-    assert in_words(head) == "Mostly the previous token (60%)"
-    probe = {"is_induction": True, "is_duplicate": False}
-    assert in_words(head, probe) == "Induction head. Mostly the previous token (60%)"
-
-
-def test_a_head_is_called_after_the_token_that_gets_most():
-    keys = [None, "the", "animal", None]
-    head = row(sink=0.32) | {"strongest_key": 2, "strongest_share": 0.42}
-    assert in_words(head, None, keys) == "Often “animal” (42%) or the first token (32%)"
-    assert in_words(head) == "Often the first token (32%)"
-    assert in_words(head | {"strongest_key": 3}, None, keys) == "Often the first token (32%)"
-    assert in_words(head | {"previous": 0.7}, None, keys) == "Mostly the previous token (70%)"
-    assert in_words(head | {"strongest_share": 0.6}, None, keys) == "Mostly “animal” (60%)"
-    assert in_words(row() | {"strongest_key": 2, "strongest_share": 0.2}, None, keys) == "No single habit"
+def test_a_head_in_words(head, words, more):
+    assert in_words(head, *more) == words
 
 
 def test_the_head_that_looks_back_from_it_to_animal(minilm):
@@ -462,15 +402,13 @@ def test_the_largest_number_that_is_known(values, place):
     assert largest(np.array(values)) == place
 
 
-def test_what_is_most_telling_where_little_can_be_measured():
-    taken = capture(load_model(tiny("T5")), input_ids=[5, 6, 7, 5, 6])
-    assert most_telling(head_metrics(taken, "cross")) == "entropy"
-
-
 def test_every_metric_says_what_it_is():
     assert len(set(NAMES)) == len(NAMES)
     for metric in METRICS:
         assert all((metric.label, metric.formula, metric.high, metric.words, metric.source)), metric.name
+    about = {"name": "a", "group": "Spread", "label": "A", "formula": "a", "high": "1", "words": "A.", "source": "none"}
+    with pytest.raises(TypeError, match="measure"):
+        Metric(**about)
 
 
 # --- of weights alone

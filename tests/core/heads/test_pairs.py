@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core import InputError, capture
+from core import capture
 from core.heads.pairs import crossing_shares, pair_ranges, pair_shares, pair_sides
+from tests.refusals import refused
 
 
 def test_shares_of_a_small_pair():
@@ -52,6 +53,5 @@ class TestRealPairs:
         assert shares.mean(axis=1).argmax() == 5
 
     def test_a_blank_second_text_is_named(self, minilm):
-        with pytest.raises(InputError, match="second text is blank") as caught:
+        with refused("pair", "second text is blank"):
             pair_sides(capture(minilm, self.FIRST, pair=" "))
-        assert caught.value.field == "pair"

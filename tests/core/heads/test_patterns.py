@@ -8,7 +8,9 @@ from core.attention.masks import causal, grid
 from core.errors import InputError
 from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs, read_keys, read_pairs, write_pairs
 from tests.conftest import TEXTS
+from tests.core.passes import tiny_pass
 from tests.core.tiny_models import tiny
+from tests.refusals import refused
 
 PATTERNS = {
     "previous": diagonal(1),
@@ -36,16 +38,13 @@ def plain(trace, pattern):
 @pytest.mark.parametrize("name", ["BERT", "Llama", "Mistral", "gpt-oss", "T5", "ViT"])
 def test_every_kind_of_attention_from_a_single_token_on(name, tokens):
     """What the first and the last token may look at, encoders and decoders, windows, sinks, and two texts."""
-    model = load_model(tiny(name))
-    target = {"target": np.arange(7, 7 + tokens // 2)} if model.is_encoder_decoder else {}
-    given = (
-        {"image": np.random.default_rng(0).random((12, 12, 3))} if name == "ViT" else {"input_ids": np.arange(tokens)}
-    )
-    taken = capture(model, **given, **target)
+    target = {"target": np.arange(7, 7 + tokens // 2)} if name == "T5" else {}
+    given = {} if name == "ViT" else {"input_ids": np.arange(tokens)}
+    taken = tiny_pass(name, **given, **target)
     for kind in taken.kinds:
+        traces = [taken.trace(layer, head, kind) for layer, head in np.ndindex(2, 4)]
         for pattern in (*PATTERNS.values(), diagonal(50), columns([0, 99]), pairs([(0, 0), (99, 0)])):
-            heads = [[taken.trace(layer, head, kind) for head in range(4)] for layer in range(2)]
-            expected = np.array([[plain(trace, pattern) for trace in layer] for layer in heads])
+            expected = np.array([plain(trace, pattern) for trace in traces]).reshape(2, 4)
             if np.isnan(expected).all():
                 with pytest.raises(InputError, match="No query"):
                     match_heads(taken, pattern, kind)
@@ -53,16 +52,17 @@ def test_every_kind_of_attention_from_a_single_token_on(name, tokens):
                 np.testing.assert_allclose(match_heads(taken, pattern, kind), expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in PATTERNS if name != "next"])
 @pytest.mark.parametrize("model", ["minilm", "smollm"])
-def test_every_head_by_the_definition(model, name, request):
+def test_every_head_by_the_definition(model, request):
     taken = capture(request.getfixturevalue(model), TEXTS[0])
-    found = match_heads(taken, PATTERNS[name])
-    for layer in range(0, taken.layers(), 3):
-        for head in range(taken.heads()):
-            expected = plain(taken.trace(layer, head), PATTERNS[name])
-            assert found[layer, head] == pytest.approx(expected, abs=1e-5), (layer, head)
-    assert found.max() <= 1 + 1e-6
+    traces = {at: taken.trace(*at) for at in np.ndindex(taken.layers(), taken.heads()) if at[0] % 3 == 0}
+    for name, pattern in PATTERNS.items():
+        if name == "next" and model == "smollm":  # which may not be looked at
+            continue
+        found = match_heads(taken, pattern)
+        for at, trace in traces.items():
+            assert found[at] == pytest.approx(plain(trace, pattern), abs=1e-5), (name, at)
+        assert found.max() <= 1 + 1e-6
 
 
 def test_the_previous_token_heads_of_a_real_model_are_found(smollm):
@@ -95,9 +95,8 @@ def test_pairs_and_keys_as_text():
     assert read_pairs("") == ()
     assert read_keys(" 0, 5,") == (0, 5)
     for text in ("7", "a-b", "7-2-1", "1--2", "<b>-2", "9999999999-1"):
-        with pytest.raises(InputError) as caught:
+        with refused("pairs"):
             read_pairs(text)
-        assert caught.value.field == "pairs"
     with pytest.raises(InputError, match="not a position"):
         read_keys("1, x")
     with pytest.raises(InputError, match="at most 200"):

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from core import capture, load_model
+from core import capture
 from core.attention.pooling import pool
 from core.heads.thumbnails import thumbnails
 from tests.conftest import TEXTS
-from tests.core.tiny_models import tiny
+from tests.core.passes import every_head, tiny_pass
 
 
 def expected(taken, layer, head, kind, side):
@@ -18,15 +18,13 @@ def expected(taken, layer, head, kind, side):
 @pytest.mark.parametrize("side", [5, 12, 24])
 @pytest.mark.parametrize("name", ["BERT", "Mistral", "BART", "gpt-oss"])
 def test_every_head_of_every_kind(name, side):
-    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 20))
-    for kind in taken.kinds:
-        small = thumbnails(taken, kind, side=side)
-        for layer in range(taken.layers(kind)):
-            for head in range(taken.heads(kind)):
-                whole = expected(taken, layer, head, kind, side)
-                np.testing.assert_allclose(small.values[layer, head], whole.values, atol=1e-6)
-                np.testing.assert_array_equal(small.allowed[layer, head], whole.allowed)
-                assert (small.row_block, small.column_block) == (whole.row_block, whole.column_block)
+    taken = tiny_pass(name)
+    drawn = {kind: thumbnails(taken, kind, side=side) for kind in taken.kinds}
+    for layer, head, kind in every_head(taken):
+        small, whole = drawn[kind], expected(taken, layer, head, kind, side)
+        np.testing.assert_allclose(small.values[layer, head], whole.values, atol=1e-6)
+        np.testing.assert_array_equal(small.allowed[layer, head], whole.allowed)
+        assert (small.row_block, small.column_block) == (whole.row_block, whole.column_block)
 
 
 def test_a_longer_text_of_a_real_model(smollm):

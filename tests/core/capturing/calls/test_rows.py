@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from core import Edits, capture, load_model
+from core import Edits
 from core.attention.shaping import Shaping
 from core.capturing.calls.rows import head_permissions, permissions, row_blocks
 from core.errors import InputError
 from core.models.calls import Call
-from tests.conftest import TEXTS
-from tests.core.tiny_models import tiny
+from tests.core.passes import every_head, tiny_pass
 
 # Causal without a mask, sliding windows, soft cap, sinks, position bias, cross-attention, no mask at all.
 KINDS_OF_MASK = ("BERT", "Llama", "Mistral", "Gemma 2", "gpt-oss", "T5", "BART", "ModernBERT")
@@ -27,48 +26,48 @@ def joined(call, stage, fill, **options):
 @pytest.mark.parametrize("name", KINDS_OF_MASK)
 @pytest.mark.parametrize("cells", [1, 300, 10**6])
 def test_rows_are_those_of_the_traces(name, cells):
-    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 15))
-    for kind in taken.kinds:
-        for layer, call in enumerate(taken.calls[kind]):
-            weights = joined(call, "weights", 0.0, cells=cells)
-            masked = joined(call, "masked", -np.inf, cells=cells)
-            for head in range(taken.heads(kind)):
-                trace = taken.trace(layer, head, kind)
-                np.testing.assert_allclose(weights[head], trace.weights, atol=1e-6)
-                assert ((weights[head] == 0) >= ~trace.mask).all()  # exactly 0 where forbidden
-                np.testing.assert_allclose(masked[head], trace.masked, rtol=1e-5, atol=1e-5)
+    """All heads together, and some rows of each alone."""
+    taken = tiny_pass(name)
+    for layer, head, kind in every_head(taken):
+        call, trace = taken.layer_call(layer, kind), taken.trace(layer, head, kind)
+        if head == 0:
+            weights, masked = joined(call, "weights", 0.0, cells=cells), joined(call, "masked", -np.inf, cells=cells)
+        np.testing.assert_allclose(weights[head], trace.weights, atol=1e-6)
+        assert ((weights[head] == 0) >= ~trace.mask).all()  # exactly 0 where forbidden
+        np.testing.assert_allclose(masked[head], trace.masked, rtol=1e-5, atol=1e-5)
+        some = range(trace.shape[0] // 2, trace.shape[0])
+        alone = joined(call, "weights", 0.0, head=head, rows=some, cells=cells)
+        np.testing.assert_allclose(alone[0], trace.weights[some.start :], atol=1e-6)
+        raw = next(row_blocks(call, head, rows=some)).raw.numpy()
+        np.testing.assert_allclose(raw[0, 0], trace.raw[some.start, : raw.shape[2]], rtol=1e-5, atol=1e-5)
+        part = taken.trace(layer, head, kind, rows=some)
+        assert part.shape == (len(some), trace.shape[1])
+        for stage in ("mask", "bias", "masked", "weights", "output"):
+            np.testing.assert_allclose(getattr(part, stage), getattr(trace, stage)[some.start :], atol=1e-6)
+    with pytest.raises(InputError, match="no queries"):
+        taken.trace(1, 2, kind, rows=range(99))
 
 
-@pytest.mark.parametrize("name", KINDS_OF_MASK)
-def test_one_head_and_some_rows(name):
-    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 15))
-    kind = taken.kinds[0]
-    for head in range(taken.heads(kind)):
-        trace, call = taken.trace(1, head, kind), taken.calls[kind][1]
-        part = joined(call, "weights", 0.0, head=head, rows=range(5, 9), cells=30)
-        np.testing.assert_allclose(part[0], trace.weights[5:9], atol=1e-6)
-        raw = next(row_blocks(call, head, rows=range(11, 12))).raw.numpy()
-        np.testing.assert_allclose(raw[0, 0], trace.raw[11, : raw.shape[2]], rtol=1e-5, atol=1e-5)
+LONG = np.arange(60) % 50 + 3  # several blocks of rows
 
 
-def test_a_causal_layer_does_only_half_the_work(smollm):
-    taken = capture(smollm, TEXTS[0] * 20)
-    call = taken.calls["self"][0]
-    blocks = list(row_blocks(call, cells=9 * 8 * len(taken.input_ids)))
+def test_a_causal_layer_does_only_half_the_work():
+    taken = tiny_pass("Llama", input_ids=LONG)
+    blocks = list(row_blocks(taken.layer_call(0), cells=4 * 7 * len(LONG)))
     assert all(rows.weights.shape[2] == rows.stop for rows in blocks)
     # Early rows reach few keys, so that more of them are taken at once.
     assert blocks[0].stop > 8 >= blocks[-2].stop - blocks[-2].start
 
 
 @pytest.mark.parametrize("edits", [Edits(), Edits(mask="none")])
-def test_no_block_is_larger_than_allowed(smollm, edits):
-    call = capture(smollm, TEXTS[0] * 20, edits=edits).layer_call(0)
-    assert max(rows.weights.numel() for rows in row_blocks(call, cells=20_000)) <= 20_000
+def test_no_block_is_larger_than_allowed(edits):
+    call = tiny_pass("Llama", input_ids=LONG, edits=edits).layer_call(0)
+    assert max(rows.weights.numel() for rows in row_blocks(call, cells=2_000)) <= 2_000
 
 
 @pytest.mark.parametrize("name", KINDS_OF_MASK)
 def test_permissions_of_a_head_in_numpy_are_those_of_the_rows(name):
-    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 15))
+    taken = tiny_pass(name)
     for kind in taken.kinds:
         for call in taken.calls[kind]:
             queries, keys = taken.shape(kind)
@@ -83,20 +82,6 @@ def test_permissions_of_a_head_in_numpy_are_those_of_the_rows(name):
                     assert not mask[:, reach:].any()
                     expected = np.zeros((len(rows), reach)) if bias is None else bias[of_bias].numpy()
                     np.testing.assert_array_equal(added[:, :reach], expected)
-
-
-@pytest.mark.parametrize("name", KINDS_OF_MASK)
-def test_some_rows_of_a_trace(name):
-    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 15))
-    kind = taken.kinds[-1]
-    whole = taken.trace(1, 2, kind)
-    rows = range(whole.shape[0] // 2, whole.shape[0])
-    part = taken.trace(1, 2, kind, rows=rows)
-    assert part.shape == (len(rows), whole.shape[1])
-    for stage in ("mask", "bias", "masked", "weights", "output"):
-        np.testing.assert_allclose(getattr(part, stage), getattr(whole, stage)[rows.start :], atol=1e-6)
-    with pytest.raises(InputError, match="no queries"):
-        taken.trace(1, 2, kind, rows=range(99))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

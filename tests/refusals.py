@@ -1,0 +1,18 @@
+"""The law of every refusal: an InputError that names its field and says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from core.errors import InputError
+
+
+@contextmanager
+def refused(field: str, words: str = "") -> Iterator[pytest.ExceptionInfo[InputError]]:
+    """What is done within raises an InputError with this field, whose message matches `words`, a regular expression."""
+    with pytest.raises(InputError, match=words or None) as caught:
+        yield caught
+    assert caught.value.field == field, str(caught.value)
