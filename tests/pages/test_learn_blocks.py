@@ -10,7 +10,7 @@ from core.lessons.blocks import differences, in_blocks
 from core.units import small_number
 from tests.pages.lessons import open_lesson, said
 from ui import state
-from ui.views.lesson import IN_A_MODEL
+from ui.views.lesson.frame import IN_A_MODEL
 
 opened = partial(open_lesson, "blocks")
 

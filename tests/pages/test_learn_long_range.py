@@ -8,8 +8,8 @@ from core import capture
 from core.lessons.long_range import compare_reach, mean_distances
 from tests.pages.lessons import open_lesson, said
 from ui import state
-from ui.views.lesson import IN_A_MODEL
-from ui.views.sources.passes import SENTENCE
+from ui.views.lesson.frame import IN_A_MODEL
+from ui.views.sources.text_fields import SENTENCE
 
 opened = partial(open_lesson, "long_range")
 

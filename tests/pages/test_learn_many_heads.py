@@ -9,7 +9,7 @@ from core.lessons.many_heads import fetch, heads_of_a_sentence
 from core.units import small_number
 from tests.pages.lessons import open_lesson, rows
 from ui import state
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
 
 opened = partial(open_lesson, "many_heads")
 

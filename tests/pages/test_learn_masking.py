@@ -12,7 +12,7 @@ from core.lessons.masking import fill
 from tests.pages.lessons import open_lesson, said
 from ui import state
 from ui.controls import mask_choice
-from ui.views.lesson import IN_A_MODEL
+from ui.views.lesson.frame import IN_A_MODEL
 
 opened = partial(open_lesson, "masking")
 

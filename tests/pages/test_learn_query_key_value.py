@@ -10,7 +10,7 @@ from core.lessons.query_key_value import ANGLE, KEYS, TOKENS, VALUES
 from tests.core.lessons.test_query_key_value import scores_at, weights_at
 from tests.pages.lessons import open_lesson, rows, said
 from ui import state
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
 
 opened = partial(open_lesson, "query_key_value")
 

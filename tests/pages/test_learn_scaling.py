@@ -8,8 +8,8 @@ from core import capture
 from core.lessons.scaling import model_scores, over_heads
 from tests.pages.lessons import open_lesson, rows
 from ui import state
-from ui.views.lesson import IN_A_MODEL
-from ui.views.sources.passes import SENTENCE
+from ui.views.lesson.frame import IN_A_MODEL
+from ui.views.sources.text_fields import SENTENCE
 
 opened = partial(open_lesson, "scaling")
 

@@ -8,10 +8,10 @@ from core.lessons.softmax import in_formats, normalised, precisions, softmax_ste
 from core.units import small_number
 from tests.pages.lessons import open_lesson, said
 from ui import state
-from ui.views.common import numbers
-from ui.views.lesson import IN_A_MODEL
+from ui.views.lesson.frame import IN_A_MODEL
 from ui.views.sources.heads import opening_head
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
+from ui.views.tables import numbers
 
 opened = partial(open_lesson, "softmax")
 

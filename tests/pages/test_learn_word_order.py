@@ -11,7 +11,7 @@ from core.lessons.word_order import ORDER_FROM, alibi_slopes, shift, shuffle
 from core.units import small_number
 from tests.pages.lessons import open_lesson, said
 from ui import state
-from ui.views.lesson import IN_A_MODEL
+from ui.views.lesson.frame import IN_A_MODEL
 
 opened = partial(open_lesson, "word_order")
 

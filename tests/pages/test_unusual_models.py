@@ -32,11 +32,11 @@ from tests.core.tiny_models import (
 )
 from tests.core.tiny_seeing import save_seeing
 from tests.source_files import ROOT
-from ui import passes as cached_passes
 from ui import state
 from ui.memory import MEMORY, Memory
 from ui.requests import ModelChoice, TextRequest
 from ui.views.patches import drawn_region
+from ui.views.sources import passes as cached_passes
 
 TEXT = "5 17 8 5 17 8 9 40 3 21"
 SHOWN = "exposed weights"

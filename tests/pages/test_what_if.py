@@ -22,9 +22,10 @@ from core.figures.labels import escaped
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised, tiny
 from tests.source_files import ROOT
 from tests.written_numbers import WRITTEN, number
-from ui import models, state
+from ui import state
 from ui.controls.edit_list import HIDDEN
 from ui.controls.what_if import CHOICES, Change
+from ui.views.sources import models
 
 MINILM, SMOLLM = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
 FRANCE = "The capital of France is"

@@ -13,7 +13,7 @@ from ui import links, state
 from ui.requests import HeadRequest, ModelChoice, TextRequest
 from ui.sharing.link import LONGEST, cannot_hold, link_to
 from ui.shown import PageContents
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
 
 
 def opened(page: str, **said: str) -> AppTest:

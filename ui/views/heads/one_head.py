@@ -25,7 +25,7 @@ from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import text_of
 from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix
 from core.notebook.figures import stage_figure
-from ui import links, passes, presenting, state
+from ui import links, presenting, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.token_view import token_view
@@ -36,16 +36,16 @@ from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import HeadRequest
-from ui.views.common import check_head, show_heatmap, show_magnified
+from ui.views.certificates import check_head
+from ui.views.charts import show_heatmap, show_magnified
+from ui.views.grid_of_heads import choose_clicked
 from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
-from ui.views.heads import results
-from ui.views.heads.grid import choose_clicked
-from ui.views.heads.heads_grid import looks_like
+from ui.views.heads.all_heads import looks_like
 from ui.views.numbers import of_view
 from ui.views.patches import choose_clicked_patch, noun, show_patches
-from ui.views.sources.heads import AnyHead, ChosenHead, RealHead
+from ui.views.sources import passes
+from ui.views.sources.heads import AnyHead, ChosenHead, RealHead, show_key_sharing
 from ui.views.sources.weights_only import say_what_is_missing, show_weights
-from ui.views.step_by_step.head_notes import show_key_sharing
 
 LOOKS = {"heatmap": "Heatmap", "text": "Text", "lines": "Lines", "picture": "On the picture"}
 OF_TEXTS, OF_IMAGES = ("heatmap", "text", "lines"), ("heatmap", "picture")
@@ -188,7 +188,7 @@ def _record(real: RealHead, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
 def _overview(real: RealHead, matrix: ViewMatrix) -> Overview | None:
     """The whole view; None where its computation was stopped, as of the mean of very many heads."""
     heads = len(matrix.view.heads)
-    task = results.overview.task(real.of_kind, matrix.view, matrix=matrix)
+    task = passes.overview.task(real.of_kind, matrix.view, matrix=matrix)
     what = f"Taking the mean of {heads} heads" if heads > 1 else "Drawing the head"
     with st.container():  # keeps its place when there is nothing to show in it
         return run(task, what, matrix.shape[0], unit=matrix.labels.unit)

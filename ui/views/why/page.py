@@ -32,14 +32,15 @@ from ui.components.shaded_text import shaded_text
 from ui.controls.fields import menu, menu_of_several, text_line
 from ui.links import Choice, Text
 from ui.markdown import errors_shown, plain, quoted
-from ui.models import MAX_TOKENS
 from ui.progress import run
 from ui.requests import AnswerRequest, PathRequest, TextRequest
-from ui.views.common import show_chart, show_heatmap, verdict
+from ui.views.certificates import verdict
+from ui.views.charts import show_chart, show_heatmap
 from ui.views.head_links import link_to_effects
-from ui.views.needs import NEXT_TOKENS, TEXTS, missing
 from ui.views.numbers import of_table
-from ui.views.sources.passes import InputFields, read_or_say, run_pass
+from ui.views.sources.models import MAX_TOKENS
+from ui.views.sources.needs import NEXT_TOKENS, TEXTS, missing
+from ui.views.sources.text_fields import InputFields, read_or_say, run_pass
 from ui.views.why import results
 from ui.views.why.asking import choose_answer, text_of
 

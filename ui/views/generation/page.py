@@ -27,7 +27,7 @@ from core.models.modules import Kind
 from core.models.words import special_ids
 from core.notebook.figures import stage_figure
 from core.units import small_number
-from ui import models, presenting, shown, state
+from ui import presenting, shown, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.arrows import arrow_keys
@@ -36,14 +36,16 @@ from ui.controls.fields import menu, number, switch, token_picker, whole_number
 from ui.markdown import quoted, show_error
 from ui.progress import fill, run
 from ui.requests import TextRequest, WritingRequest
-from ui.views import writing
-from ui.views.common import show_certificate, show_chart, show_heatmap
+from ui.views.certificates import show_certificate
+from ui.views.charts import show_chart, show_heatmap
+from ui.views.generation import results
+from ui.views.grid_of_heads import choose_clicked, show_grid_of_heads
 from ui.views.head_links import link_to_why_word
-from ui.views.heads.grid import choose_clicked, show_grid_of_heads
 from ui.views.numbers import of_tokens, of_weights
 from ui.views.patches import choose_clicked_patch, show_patches
+from ui.views.sources import models
 from ui.views.sources.heads import RealHead, choose_head
-from ui.views.sources.passes import InputFields, read_or_say
+from ui.views.sources.text_fields import InputFields, read_or_say
 
 OPENING_TOKENS = 20
 IN_TEXT = 192  # tokens of a long text that are shown as text
@@ -88,15 +90,15 @@ def show_generation(fields: InputFields) -> None:
     answer = st.container(gap=None)
     line = st.container(horizontal=True, vertical_alignment="bottom")
     with line, st.popover("How it writes", icon=":material/tune:"):
-        most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, writing.MAX_NEW_TOKENS)
+        most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, results.MAX_NEW_TOKENS)
         sampling = choose_sampling()
         answers = "The model answers it, in the chat template that it was trained with."
         may_chat = fields.model.chats and fields.request.image is None  # a text beside an image is a message anyway
         chat = may_chat and switch("The text is a message", state.CHAT, help=answers)
 
-    def begin(text: TextRequest) -> tuple[WritingRequest, writing.FirstTokens]:
+    def begin(text: TextRequest) -> tuple[WritingRequest, results.FirstTokens]:
         request = WritingRequest(text, chat, sampling)
-        return request, writing.written_after(request).first(most)
+        return request, results.written_after(request).first(most)
 
     begun = read_or_say(fields, begin, lambda begun: begun[1].so_far().notes)
     if begun is None:
@@ -364,7 +366,7 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
     """Say how far the rows of all steps are from those of one pass over the whole text."""
     count, model = len(generation.steps), models.load(request.text.model)
     difference = run(
-        writing.full_pass_difference.task(request, count, generation=generation),
+        results.full_pass_difference.task(request, count, generation=generation),
         "Comparing with one full pass",
         model.attention_calls or 1,
     )
