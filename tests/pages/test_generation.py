@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from core import generate, load_model
 from core.capturing.sampling import Sampling
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
-from tests.pages.test_what_if import choose, opened, words
+from tests.pages.app import choose, opened, words
 from tests.source_files import ROOT
 from tests.written_numbers import number
 from ui import state

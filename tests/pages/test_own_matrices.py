@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.test_what_if import address, opened, ran
+from tests.pages.app import address, opened, ran
 from ui import state
 
 TALL = np.ones((5_000, 1))

@@ -12,7 +12,7 @@ from core.capturing.sampling import next_probabilities
 from core.heads.attribution import cosine, cosine_attribution, logit_attribution
 from core.heads.paths import Hop, follow, read_hops
 from tests.browser.driver import array
-from tests.pages.test_what_if import FRANCE, MINILM, SMOLLM, opened, picture, ran, words
+from tests.pages.app import FRANCE, MINILM, SMOLLM, opened, picture, ran, words
 from ui import state
 from ui.views.why.page import _ranks_first
 
