@@ -104,7 +104,7 @@ def show_magnified(
 ) -> None:
     """Say which window around the chosen (query, key) follows, and draw it.
 
-    A text of at most `side` tokens, whose every number can be seen already, has no such window; nor has a presentation.
+    A text of at most `side` tokens, whose every number can be seen already, has no such window, and a presentation shows none.
 
     draw  draws the window; its matrices know where they begin
     unit  what a row or a column is: a token or a word
