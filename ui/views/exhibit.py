@@ -23,7 +23,7 @@ from ui.views.certificates import show_certificate
 from ui.views.charts import show_chart
 from ui.views.sources import models, passes
 from ui.views.sources.model_fields import RECORDED, keep_recorded
-from ui.views.sources.text_fields import run_pass
+from ui.views.sources.reading import run_pass
 
 STEPS = "step_by_step"
 LIVE = (STEPS, "heads", "what_if", *lessons.LESSONS)  # pages that can compute the view of a file again

@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
-from core.attention.rowwise import Overview, around
+from core.attention.rowwise import Overview
 from core.attention.strongest import Numbers, strongest_cell
 from core.capturing.weights_only import WeightsOnly
 from core.figures.chart import Chart
@@ -28,7 +28,7 @@ from core.notebook.figures import stage_figure
 from ui import links, presenting, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
-from ui.components.token_view import token_view
+from ui.components.token_view import IN_TEXT, part_in_text, token_view
 from ui.controls.fields import label_again, menu, menu_of_several, numbered, switch
 from ui.controls.heads_by import PATTERN
 from ui.controls.pinned import Tokens, exact_in, from_to, pinned_among
@@ -74,7 +74,6 @@ DIRECTIONS: dict[Literal["from", "to"], str] = {"from": "what it attends to", "t
 HEIGHT, LEAST_HEIGHT = 560, 380  # of the heatmap in pixels: short texts leave room for what is below
 PER_ROW, AXIS = 18, 80
 CONTROLS = 40  # the height of a row of them
-IN_TEXT = 192  # tokens of a long text that are shown as text
 
 Place = TypeVar("Place", int, tuple[int, int])
 
@@ -331,8 +330,8 @@ def _text(matrix: ViewMatrix, cell: tuple[int, int], *, lines: bool) -> None:
 
 def _in_text(seen: range, place: int) -> range:
     """As much of the shown positions around one of them as can be read as text."""
-    found = around(min(max(place, seen.start), seen.stop - 1) - seen.start, len(seen), IN_TEXT)
-    return range(seen.start + found.start, seen.start + found.stop)
+    part = part_in_text(min(max(place, seen.start), seen.stop - 1) - seen.start, len(seen))
+    return seen[part.start : part.stop]
 
 
 def _pinned_tokens(count: int) -> list[int]:

@@ -62,6 +62,13 @@ def all_inputs_of(request: TextRequest) -> tuple[dict, Tiles | None]:
     return image_text_inputs(network, image=read_image(request.image), **_text_beside(request))
 
 
+@cached(Store(64))
+def token_count(choice: ModelChoice, text: str, pair: str | None, most: int) -> int:
+    """How many tokens of a text a model reads if it reads at most so many."""
+    inputs = all_inputs(load(choice), text, pair=pair, max_tokens=most, truncate=True)
+    return inputs["input_ids"].shape[1]
+
+
 @cached(Store(16, waits=True))
 def size_with_image(request: TextRequest) -> tuple[int, int]:
     """Tokens of the image and the text together, and the bytes that reading them takes with the result, before they are read.

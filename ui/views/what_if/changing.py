@@ -32,7 +32,7 @@ from ui.views.head_links import link_to_why_word
 from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
 from ui.views.sources.needs import NEXT_TOKENS, needs
-from ui.views.sources.text_fields import run_pass
+from ui.views.sources.reading import run_pass
 from ui.views.what_if import results
 from ui.views.what_if.comparing import DIVERGENCE, TwoHeads, show_pictures
 from ui.views.what_if.new_edit import choose_new_edit
