@@ -1,6 +1,6 @@
 """The page Exhibit: files that somebody has saved, above all a view with all its numbers."""
 
-from ui.views.common import show_heading
+from ui.presenting import show_heading
 from ui.views.exhibit import show_opening
 
 show_heading(

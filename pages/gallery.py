@@ -1,7 +1,7 @@
 """The start page: links to the main pages, and finished views to look at."""
 
 from ui.gallery.cards import show_cards, show_ways_in
-from ui.views.common import show_heading
+from ui.presenting import show_heading
 
 show_heading(
     "Headlight", "See what attention does inside a language model, one stage at a time. Every number is measured."

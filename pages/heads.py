@@ -7,11 +7,11 @@ import streamlit as st
 
 from ui import state
 from ui.controls.heads_by import PAIR
-from ui.views.common import show_heading
-from ui.views.heads.head_view import show_exposed_head, show_head
-from ui.views.heads.heads_grid import choose_by, measure, show_findings, show_grid
+from ui.presenting import show_heading
+from ui.views.heads.all_heads import choose_by, measure, show_findings, show_grid
+from ui.views.heads.one_head import show_exposed_head, show_head
 from ui.views.sources.heads import ChosenHead, choose_head
-from ui.views.sources.passes import choose_text
+from ui.views.sources.text_fields import choose_text
 
 
 def show(head: ChosenHead, show_chosen: Callable[[Any, Any, Any], tuple[int, int] | None]) -> None:

@@ -5,9 +5,9 @@ import streamlit as st
 from ui import state
 from ui.controls.fields import menu
 from ui.markdown import plain
-from ui.views.common import show_heading
+from ui.presenting import show_heading
 from ui.views.sources.heads import choose_head
-from ui.views.sources.passes import choose_text
+from ui.views.sources.text_fields import choose_text
 from ui.views.what_if.changing import show_changing
 from ui.views.what_if.comparing import show_comparison
 from ui.views.what_if.effects import show_effects

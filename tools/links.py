@@ -23,12 +23,13 @@ from core.lessons.scaling import sweep
 from tests.core.corpus.made_runs import add_map, made_run
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
-from ui import lessons, links, models, state
+from ui import lessons, links, state
 from ui.cache import Store
 from ui.links import Form
 from ui.requests import ModelChoice
-from ui.views import experiments
 from ui.views.corpus import results
+from ui.views.lesson import results as experiments
+from ui.views.sources import models
 
 Address = dict[str, str]
 SPELLED = {2: "two"}

@@ -241,7 +241,7 @@ def _remember(value: Any, made: Expression) -> None:
         _now().made[id(value)] = value, made
     parts: dict[str, object] = {}
     if isinstance(value, tuple | list):
-        parts = {f"[{place}]": one for place, one in enumerate(value) if not isinstance(one, str)}  # a text is no part
+        parts = {f"[{place}]": one for place, one in enumerate(value) if not isinstance(one, str)}  # texts are literals
     elif isinstance(value, dict):
         parts = {f"[{name!r}]": one for name, one in value.items()}
     elif is_dataclass(value):

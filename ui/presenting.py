@@ -110,6 +110,18 @@ def told_key(kind: Literal["words", "number"] = "words") -> str:
     return f"{state.TOLD}_{kind}_{current.told}"
 
 
+def show_heading(title: str, sentence: str) -> None:
+    """Both are words of our own, never what others wrote: they are read as Markdown.
+
+    Left out while presenting, when each view says what is seen.
+    """
+    if is_on():
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key=state.HEADING):
+        st.markdown(f"### {title}", width="content", anchors=False)
+        st.caption(sentence, width="content")
+
+
 def title(words: str) -> None:
     """Show one line of Markdown that says what is on the screen; at a desk the controls say it."""
     if is_on():

@@ -210,7 +210,10 @@ def _offer(label: str, job: Hashable, words: str, icon: str) -> None:
 
 
 class TimeIsUp(BaseException):
-    """Work has taken as long as this host allows. It is no Exception: work may take those for a fault of what it reads."""
+    """Work has taken as long as this host allows.
+
+    It is a BaseException, because work may take an Exception for a fault of what it reads.
+    """
 
 
 def say_time_is_up() -> None:

@@ -186,7 +186,7 @@ def _in_file(file: Path | None) -> list[tuple[str, str, object]]:
     except OSError as error:
         raise SettingsError(f"{file}: cannot be read: {error.strerror}. {WHICH_FILE} names it.") from None
     except ValueError as error:  # no TOML, no UTF-8
-        raise SettingsError(f"{file}: is no TOML file: {error}.") from None
+        raise SettingsError(f"{file}: is not a TOML file: {error}.") from None
 
 
 def _in_environment(environment: Mapping[str, str]) -> list[tuple[str, str, object]]:

@@ -17,8 +17,8 @@ from ui.gallery.views import OPENINGS  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.turns import TURNS  # noqa: E402
 from ui.views import talking  # noqa: E402
-from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
-from ui.views.sources import models  # noqa: E402
+from ui.views.sources import model_fields  # noqa: E402
+from ui.views.top_buttons import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 
 embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on another site's page
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
@@ -71,7 +71,7 @@ if not is_leaving:
     came_by_menu = links.read(page.url_path, opening)
     compares_texts = page == WHY and state.LIKE_TEXT in st.session_state[state.CHOSEN]  # with an encoder
     if came_by_menu and page in (GENERATION, WHY) and not compares_texts:
-        models.open_with_a_writer()
+        model_fields.open_with_a_writer()
 on_page = shown.begin(page.title, page.url_path)
 presentation = None if is_for_the_desk or is_leaving else presenting.begin()
 keys = st.container(key=state.STAGE_PLACE, gap=None)  # above the page: it stays while the page changes

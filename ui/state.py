@@ -142,7 +142,7 @@ SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE = in_address("as", "what", "without",
 MEAN_OF, DIRECTION, PART_OF_PAIR = in_address("mean_of", "look", "across", of=ANY_TEXT)
 (PINNED_TOKENS,) = in_address("pins", of=POSITIONS)
 
-# What if: which part of the page, and its example; the changes, a new one, and a token that is to be another
+# What if: which part of the page, and its example; the changes, a new one, and a token to replace
 VIEW, PAINTING, WRITES_ON, EXAMPLE = in_address("view", "paint", "writes", "example", of=ANY_TEXT)
 (EDITS,) = in_address("edit", of=READ_TEXT)  # those lines that speak of it: see core.capturing.edits.lines
 EDITS_LIST = "edits_list"

@@ -180,7 +180,7 @@ def from_file(content: bytes) -> tuple[Talk, list[str]]:
 
 
 def _version_and_views(content: bytes) -> tuple[int, list[Any]]:
-    """Return the version of a talk's file, and its views as they stand there. Raises InputError if it is no such file."""
+    """Return the version of a talk's file, and its views as they stand there. Raises InputError for any other file."""
     if len(content) > MAX_BYTES:
         raise _error(f"The file has {len(content):,} bytes; the maximum for a talk is {MAX_BYTES:,}.")
     try:

@@ -15,8 +15,9 @@ from ui.calls import call, result
 from ui.controls.fields import token_picker, whole_number
 from ui.controls.pinned import Tokens
 from ui.markdown import quoted
-from ui.views.common import numbers, show_chart, show_heatmap, table
-from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs, sentence_knob
+from ui.views.charts import show_chart, show_heatmap
+from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs, sentence_knob
+from ui.views.tables import numbers, table
 
 lesson = Lesson("In blocks", "Attention can read the keys in blocks, a few at a time. The output is the same.")
 

@@ -14,10 +14,10 @@ from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
 from ui.requests import KindRequest
-from ui.views import experiments
-from ui.views.common import show_chart, show_heatmap
-from ui.views.lesson import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
-from ui.views.sources.passes import choose_text
+from ui.views.charts import show_chart, show_heatmap
+from ui.views.lesson import results
+from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
+from ui.views.sources.text_fields import choose_text
 
 lesson = Lesson(
     "Long range",
@@ -69,7 +69,7 @@ def gradients(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         length = slider("Tokens", state.LENGTH, 64, 16, 128, 16)
         gain = slider("RNN: recurrent weights ×", state.GAIN, 1.0, 0.5, 4.0, 0.5)
         forget = slider("LSTM: added to the forget gate", state.FORGET, 0.0, 0.0, 5.0, 0.5)
-        measured = result(experiments.gradient_reach(length, gain, forget))
+        measured = result(results.gradient_reach(length, gain, forget))
     with picture:
         curves = [
             Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
@@ -103,7 +103,7 @@ def in_a_model(experiment: Experiment) -> None:
     with knobs:
         without_first = switch("Leave out the first token", state.WITHOUT_FIRST)
         distances = run(
-            experiments.mean_distances.task(KindRequest(request, kind), without_first),
+            results.mean_distances.task(KindRequest(request, kind), without_first),
             "Measuring every head of the model",
             capture.layers(kind),
         )

@@ -21,11 +21,12 @@ from ui.calls import attribute, call, result
 from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
-from ui.views import experiments
-from ui.views.common import show_chart, show_heatmap, table
-from ui.views.lesson import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
+from ui.views.charts import show_chart, show_heatmap
+from ui.views.lesson import results
+from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
 from ui.views.sources.heads import opening_head
-from ui.views.sources.passes import SENTENCE, choose_text
+from ui.views.sources.text_fields import SENTENCE, choose_text
+from ui.views.tables import table
 
 lesson = Lesson(
     "Many heads", "A layer attends several times at once, each time with a piece of its queries, keys and values."
@@ -203,7 +204,7 @@ def in_a_model(experiment: Experiment) -> None:
         opening = opening_head(request.model.name)[0]
         look = {"label_visibility": "collapsed", "format_func": "Layer {}".format, "placeholder": f"Layer {opening}"}
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening, **look)
-    task = experiments.layer_heads.task(request, kind, layer)
+    task = results.layer_heads.task(request, kind, layer)
     layer_heads = run(task, "Adding up the heads", capture.heads(kind), unit="head")
     if layer_heads is None:
         return

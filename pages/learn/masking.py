@@ -21,8 +21,9 @@ from ui.controls.fields import menu, slider, token_picker
 from ui.controls.mask_choice import pick_mask
 from ui.controls.pinned import Tokens
 from ui.markdown import plain, quoted
-from ui.views.common import numbers, show_chart, show_heatmap, table
-from ui.views.lesson import Experiment, Lesson, TracedHead, sentence_knob, weights_chart
+from ui.views.charts import show_chart, show_heatmap
+from ui.views.lesson.frame import Experiment, Lesson, TracedHead, sentence_knob, weights_chart
+from ui.views.tables import numbers, table
 
 lesson = Lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.")
 

@@ -30,9 +30,10 @@ from ui import state
 from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
-from ui.views import experiments
-from ui.views.common import show_chart, show_heatmap, table
-from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs
+from ui.views.charts import show_chart, show_heatmap
+from ui.views.lesson import results
+from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs
+from ui.views.tables import table
 
 lesson = Lesson(
     "Why 1/√d_k", "Dot products spread by √d_k. Dividing by √d_k keeps softmax from giving all its weight to one key."
@@ -88,7 +89,7 @@ def spread(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         distribution = menu("Entries of q and k", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
         deviation = slider("Their standard deviation", state.DEVIATION, 1.0, 0.5, 2.0, 0.5)
     with picture:
-        sweep = result(experiments.scaling_sweep(64, distribution, deviation))
+        sweep = result(results.scaling_sweep(64, distribution, deviation))
         theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
         show_against_d_k(
             [*curves(sweep, "spread"), theory],
@@ -115,7 +116,7 @@ def saturation(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
             bars(names, groups, y="weight", limits=(0, 1.15), height=230), "two_scores", "The weights of two scores."
         )
     with picture:
-        sweep = result(experiments.scaling_sweep(keys, "normal", 1.0))
+        sweep = result(results.scaling_sweep(keys, "normal", 1.0))
         for place, (name, label) in zip(
             st.columns(2),
             {"entropy": "entropy of a row (nats)", "largest": "largest weight of a row"}.items(),
@@ -157,7 +158,7 @@ def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
 
 
 def norm_of_jacobian(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
-    sweep = result(experiments.scaling_sweep(64, "normal", 1.0))
+    sweep = result(results.scaling_sweep(64, "normal", 1.0))
     with picture:
         alt = "The norm of the softmax's derivative against d_k, unscaled and scaled."
         show_against_d_k(curves(sweep, "jacobian"), "jacobian_norm", "Frobenius norm of J, 64 keys", alt)
@@ -167,7 +168,7 @@ def reaching(name: str, lines_of: dict[str, str]) -> Callable[[DeltaGenerator, D
     """Return a function that draws the gradient of q, k or W_Q. lines_of: field of the measurements -> suffix in the legend."""
 
     def draw(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
-        sweep = result(experiments.gradient_sweep())
+        sweep = result(results.gradient_sweep())
         series = [
             Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(lengths, field)), kind="measured")
             for field, suffix in lines_of.items()
@@ -210,7 +211,7 @@ def depth(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         around = menu("Around each attention", state.AROUND, AROUND, opening="before")
         st.caption(SETUPS[around])
         width = menu("d_k = width", state.STACK_WIDTH, STACK_WIDTHS, opening=64, look="buttons")
-    unscaled, scaled = map(result, experiments.gradients_in_stack(layers, width, AROUND[around]))
+    unscaled, scaled = map(result, results.gradients_in_stack(layers, width, AROUND[around]))
     with picture:
         for place, (name, label) in zip(
             st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of its input"}.items(), strict=True
@@ -249,7 +250,7 @@ OVERALL = {
 def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
     chosen = scene.real
     scores = run(
-        experiments.scores_of_all_heads.task(chosen.of_kind),
+        results.scores_of_all_heads.task(chosen.of_kind),
         "Measuring every head of the model",
         chosen.capture.layers(chosen.kind),
     )

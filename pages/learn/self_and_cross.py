@@ -24,13 +24,14 @@ from core.lessons.self_and_cross import (
     mean_share,
     other_keys,
 )
-from ui import passes, presenting, shown, state
+from ui import presenting, shown, state
 from ui.calls import attribute, call, expression, result, result_of, written
 from ui.controls.fields import head_picker, menu, number_picker, text_line
 from ui.markdown import quoted
 from ui.requests import GeneratedTarget, HeadRequest, ModelChoice, TextRequest
-from ui.views.common import show_chart, show_heatmap
-from ui.views.lesson import IN_A_MODEL, Lesson, weights_chart
+from ui.views.charts import show_chart, show_heatmap
+from ui.views.lesson.frame import IN_A_MODEL, Lesson, weights_chart
+from ui.views.sources import passes
 
 lesson = Lesson("Self and cross", "In self-attention a text looks at itself, in cross-attention at another text.")
 

@@ -28,8 +28,8 @@ from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, text_line, whole_number
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
-from ui.views.common import show_chart, show_heatmap
-from ui.views.lesson import Experiment, Lesson, TracedHead, picture_and_knobs, show_beside, weights_chart
+from ui.views.charts import show_chart, show_heatmap
+from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs, show_beside, weights_chart
 
 lesson = Lesson(
     "Word order", "Attention alone cannot see the order of words: something must tell it each word's position."

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from core import capture
 from tests.browser.driver import AS_IT_IS
 from ui import state
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
 
 
 @pytest.fixture

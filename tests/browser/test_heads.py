@@ -18,7 +18,7 @@ from core.heads.thumbnails import thumbnails
 from core.heads.views import HeadView, ViewMatrix
 from tests.browser.driver import App
 from ui import state
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
 
 LAYERS, HEADS = 6, 12
 LONG = "The quick brown fox jumps over the lazy dog, and nobody minds. " * 50  # about 700 tokens of SmolLM2

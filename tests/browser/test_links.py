@@ -14,7 +14,7 @@ from tests.browser.addresses import drawn_by
 from tests.browser.driver import AS_IT_IS, CHANGED, App, Server, troubles
 from tests.browser.test_heads import lists, shades_as
 from ui import state
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
 
 WIDGETS = (
     *(

@@ -15,7 +15,7 @@ from core.figures.labels import visible
 from tests.browser.driver import AS_IT_IS, EQUATION, STAGES
 from tests.conftest import eager_attentions
 from ui import state
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
 from ui.views.step_by_step.tour import STOPS, Stop
 
 TWICE = "the cat saw the other cat"

@@ -15,7 +15,7 @@ def shown(rounding: float, left_out: int = 0, dtype: str = "float32") -> tuple[s
 
     def page(rounding: float, left_out: int, dtype: str) -> None:
         from core.capturing.certifying import Certificate
-        from ui.views.common import show_certificate
+        from ui.views.certificates import show_certificate
 
         show_certificate(
             Certificate(

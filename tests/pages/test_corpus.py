@@ -21,7 +21,7 @@ from core.heads.metrics import in_words
 from tests.core.corpus.damages import damages
 from tests.core.corpus.made_runs import CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
-from tests.pages.test_what_if import address, choose, opened, ran, words
+from tests.pages.app import address, choose, opened, ran, words
 from tests.ui.sharing.test_as_python import View
 from tests.ui.sharing.test_as_python import run as run_lines
 from ui import state

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -13,6 +11,9 @@ from streamlit.testing.v1 import AppTest
 
 from core import load_model
 from tests.core.tiny_models import eager, number_words, tiny
+from tests.pages import app as pages
+from tests.pages.app import drawn, ran
+from tests.pages.app import texts as words
 from tests.source_files import ROOT
 from ui import state
 
@@ -36,33 +37,7 @@ def t5(tmp_path_factory) -> str:
 
 
 def opened(page: str, model: str, **said: object) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
-    app.switch_page(f"../pages/{page}.py")
-    for key, value in ({state.MODEL: model, state.TEXT: READ} | said).items():
-        app.query_params[key] = str(value)
-    return ran(app)
-
-
-def ran(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception, [error.value for error in app.exception]
-    return app
-
-
-def words(elements) -> str:
-    return "\n".join(element.value for element in elements).replace("\\", "")
-
-
-def drawn(app: AppTest, picture: str) -> np.ndarray | None:
-    """The numbers of a heatmap; None where there is none."""
-    charts = [chart for chart in app.get("plotly_chart") if chart.proto.id.endswith(state.picture(picture))]
-    if not charts:
-        return None
-    (numbers,) = [part["z"] for part in json.loads(charts[0].proto.spec)["data"] if part["type"] == "heatmap"][:1]
-    if isinstance(numbers, list):
-        return np.array(numbers, dtype=float)
-    flat = np.frombuffer(base64.b64decode(numbers["bdata"]), dtype="<" + numbers["dtype"])
-    return flat.reshape([int(size) for size in numbers["shape"].split(",")])
+    return pages.opened(page, **{state.MODEL: model, state.TEXT: READ} | said)
 
 
 def eager_weights(model: str, kind: str, written: tuple[int, ...], layer: int, head: int) -> np.ndarray:

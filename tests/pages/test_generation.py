@@ -9,13 +9,13 @@ from streamlit.testing.v1 import AppTest
 from core import generate, load_model
 from core.capturing.sampling import Sampling
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
-from tests.pages.test_what_if import choose, opened, words
+from tests.pages.app import choose, opened, words
 from tests.source_files import ROOT
 from tests.written_numbers import number
 from ui import state
 from ui.requests import ModelChoice, TextRequest, WritingRequest
-from ui.views import generation
-from ui.views.writing import written_after
+from ui.views.generation import page as generation
+from ui.views.generation.results import written_after
 
 DATES, DATE = "written-dates", "the 3rd of march 1987"
 
@@ -146,7 +146,7 @@ def test_the_choices_are_the_sampling():
     def script():
         import streamlit as st
 
-        from ui.views.generation import choose_sampling
+        from ui.views.generation.page import choose_sampling
 
         st.session_state["found"] = choose_sampling()
 

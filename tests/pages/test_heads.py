@@ -22,12 +22,12 @@ from core.models import tokens
 from core.models.words import word_starts
 from tests.browser.driver import Picture
 from tests.source_files import ROOT
-from ui import models, state
+from ui import state
 from ui.cache import Store
 from ui.memory import Memory
-from ui.passes import captured
 from ui.requests import ModelChoice, TextRequest
-from ui.views.heads import results
+from ui.views.sources import models
+from ui.views.sources.passes import captured, probe
 
 PAGES = "../pages/"
 MODEL = "all-MiniLM-L6-v2"
@@ -105,7 +105,7 @@ def test_a_text_is_read_once_and_the_probe_runs_once(
         choose(atlas, key, value)
         assert passes() == 0, (key, value)
 
-    monkeypatch.setattr(results.probe, "store", Store(4))  # another test may have asked already
+    monkeypatch.setattr(probe, "store", Store(4))  # another test may have asked already
     choose(atlas, state.METRIC, "induction")
     assert passes() == 8
     for metric in ("entropy", "duplicate"):
@@ -133,7 +133,7 @@ def test_a_pass_of_another_page_is_not_shown_beyond_the_limit_of_this_one(passes
     def page(max_tokens: int | None) -> None:
         import streamlit as st
 
-        from ui.views.sources.passes import choose_text
+        from ui.views.sources.text_fields import choose_text
 
         passed = choose_text(max_tokens=max_tokens)
         st.text("nothing" if passed is None else f"{len(passed[1].input_ids)} tokens")

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.test_what_if import FRANCE, MINILM, SMOLLM, choose, opened, press, ran, words
+from tests.pages.app import FRANCE, MINILM, SMOLLM, choose, go, opened, press, ran, words
 from tests.source_files import ROOT, text
 from ui import links, state
 
@@ -177,14 +177,6 @@ def test_every_field_is_used_before_a_new_text_comes():
 
 TIRED = "The animal didn't cross the street because it was too tired."
 ASKED = {state.ANSWER: " Paris", state.RATHER_THAN: " Rome", state.STOP: "1", state.CUTS: "0"}
-
-
-def go(app: AppTest, page: str, **said: str) -> AppTest:
-    app.switch_page(f"../pages/{page}.py")
-    app.query_params.clear()
-    for name, word in said.items():
-        app.query_params[name] = word
-    return ran(app)
 
 
 def typed_elsewhere(app: AppTest) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.test_what_if import address, opened, ran
+from tests.pages.app import address, opened, ran
 from ui import state
 
 TALL = np.ones((5_000, 1))
@@ -21,7 +21,7 @@ def app() -> AppTest:
     def page() -> None:
         import streamlit as st
 
-        from ui.controls.own_matrices import own_matrices
+        from ui.views.step_by_step.own_matrices import own_matrices
 
         trace = own_matrices()
         st.text("nothing" if trace is None else f"{trace.output.shape}")

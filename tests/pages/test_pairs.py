@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from core import capture
-from tests.pages.test_encoder_decoder import drawn, opened, words
+from tests.pages.app import drawn
+from tests.pages.app import texts as words
+from tests.pages.test_encoder_decoder import opened
 from ui import state
 
 MINILM, FIRST, SECOND = "all-MiniLM-L6-v2", "The cat sat on the mat.", "A kitten is sitting on a rug."

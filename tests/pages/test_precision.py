@@ -13,7 +13,7 @@ from core.models.model import Model
 from core.units import small_number
 from tests.source_files import ROOT
 from ui import state
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
 
 MODEL = "all-MiniLM-L6-v2"
 

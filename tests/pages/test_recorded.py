@@ -9,9 +9,10 @@ from streamlit.testing.v1 import AppTest
 from core import InputError, capture, load_model
 from tests.core.tiny_models import tiny
 from tests.core.tiny_seeing import PLACES, seeing
-from tests.pages.test_what_if import opened as opened_in_shell
-from ui import models, settings, state
+from tests.pages.app import opened as opened_in_shell
+from ui import settings, state
 from ui.requests import ModelChoice
+from ui.views.sources import models
 
 TEXT = "The capital of France is"
 

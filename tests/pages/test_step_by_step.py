@@ -17,13 +17,14 @@ from core.exporting.kept_heads import KeptHead
 from core.models import loading
 from core.models.catalogue import CATALOGUE
 from tests.browser.driver import AS_IT_IS, CHANGED, EQUATION, STAGES, Picture, difference
-from tests.pages import test_what_if as shell
-from tests.pages.test_what_if import address, ran, words
+from tests.pages import app as shell
+from tests.pages.app import address, ran, words
 from tests.source_files import ROOT
-from ui import models, passes, state
+from ui import state
 from ui.cache import Store
 from ui.memory import Memory
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources import models, passes
+from ui.views.sources.text_fields import SENTENCE
 from ui.views.step_by_step import tour
 
 

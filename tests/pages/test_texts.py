@@ -5,22 +5,15 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.source_files import ROOT
+from tests.pages import app as pages
 from ui import state
 
-MODEL = "all-MiniLM-L6-v2"
 TYPED = "[CLS] The animal didn't cross the street. [SEP]"
 LONG = "Hello world, " * 120
 
 
 def opened(page: str, **address: str) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=240).run()
-    app.switch_page(f"../pages/{page}.py")
-    for key, value in ({state.MODEL: MODEL} | address).items():
-        app.query_params[key] = value
-    app.run()
-    assert not app.exception, app.exception
-    return app
+    return pages.opened(page, **{state.MODEL: pages.MINILM} | address)
 
 
 def said(app: AppTest, words: str) -> list[str]:

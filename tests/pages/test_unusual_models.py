@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import io
-import json
 import re
 
 import numpy as np
@@ -31,12 +29,14 @@ from tests.core.tiny_models import (
     randomised,
 )
 from tests.core.tiny_seeing import save_seeing
+from tests.pages.app import drawn as values
+from tests.pages.app import texts as read
 from tests.source_files import ROOT
-from ui import passes as cached_passes
 from ui import state
 from ui.memory import MEMORY, Memory
 from ui.requests import ModelChoice, TextRequest
 from ui.views.patches import drawn_region
+from ui.views.sources import passes as cached_passes
 
 TEXT = "5 17 8 5 17 8 9 40 3 21"
 SHOWN = "exposed weights"
@@ -87,22 +87,6 @@ def opened(page: str, model: str, text: str = TEXT, image: bytes | None = None, 
     app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app
-
-
-def read(elements) -> str:
-    """The texts of these elements, without the backslashes that make them safe."""
-    return "\n".join(element.value for element in elements).replace("\\", "")
-
-
-def values(app: AppTest, picture: str) -> np.ndarray:
-    """The numbers of a heatmap."""
-    key = state.picture(picture)
-    (chart,) = [chart for chart in app.get("plotly_chart") if chart.proto.id.endswith(key)]
-    drawn = next(part for part in json.loads(chart.proto.spec)["data"] if part["type"] == "heatmap")["z"]
-    if isinstance(drawn, list):
-        return np.array(drawn, dtype=float)
-    flat = np.frombuffer(base64.b64decode(drawn["bdata"]), dtype="<" + drawn["dtype"])
-    return flat.reshape([int(size) for size in drawn["shape"].split(",")])
 
 
 # --- two towers

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -20,56 +19,16 @@ from core.capturing.edits.lines import edits_of
 from core.capturing.generation.generating import generate
 from core.figures.labels import escaped
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised, tiny
-from tests.source_files import ROOT
+from tests.pages.app import FRANCE, MINILM, SMOLLM, address, choose, opened, picture, press, ran, words
 from tests.written_numbers import WRITTEN, number
-from ui import models, state
+from ui import state
 from ui.controls.edit_list import HIDDEN
 from ui.controls.what_if import CHOICES, Change
-
-MINILM, SMOLLM = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
-FRANCE = "The capital of France is"
-
-
-def opened(page: str = "what_if", **said: str | list[str]) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
-    app.switch_page(f"../pages/{page}.py")
-    for name, value in ({state.TEXT: FRANCE} | said).items():
-        app.query_params[name] = value
-    return ran(app)
-
-
-def ran(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception, app.exception
-    return app
-
-
-def choose(app: AppTest, key: str, value: object) -> AppTest:
-    app.get_by_key(key).set_value(value)
-    return ran(app)
-
-
-def press(app: AppTest, label: str) -> AppTest:
-    next(button for button in app.button if button.label == label).click()
-    return ran(app)
-
-
-def words(app: AppTest) -> str:
-    said = "\n".join(part.value for part in (*app.markdown, *app.caption, *app.info, *app.error))
-    return said.replace("\\", "").replace(":small[]", "")
-
-
-def address(app: AppTest, key: str = state.EDITS) -> list[str]:
-    return app.session_state[state.ADDRESS].get(key, [])
+from ui.views.sources import models
 
 
 def listed(app: AppTest) -> list[str]:
     return [box.label.replace("\\", "") for box in app.checkbox if not box.key.startswith(state.PAINTING)]
-
-
-def picture(app: AppTest, name: str) -> Any:
-    (chart,) = [chart.proto for chart in app.get("plotly_chart") if chart.proto.id.endswith(state.picture(name))]
-    return chart
 
 
 def turned(edits: Edits) -> tuple[float, float]:

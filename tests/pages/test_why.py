@@ -12,9 +12,9 @@ from core.capturing.sampling import next_probabilities
 from core.heads.attribution import cosine, cosine_attribution, logit_attribution
 from core.heads.paths import Hop, follow, read_hops
 from tests.browser.driver import array
-from tests.pages.test_what_if import FRANCE, MINILM, SMOLLM, opened, picture, ran, words
+from tests.pages.app import FRANCE, MINILM, SMOLLM, opened, picture, ran, words
 from ui import state
-from ui.views.why.following import _ranks_first
+from ui.views.why.drawing import _ranks_first
 
 OPEN = {state.MODEL: SMOLLM, state.ANSWER: " Paris", state.RATHER_THAN: " Rome"}
 

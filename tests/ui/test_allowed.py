@@ -15,10 +15,11 @@ from core.models import on_disk
 from core.models.loading import load_model
 from tests.core.models.test_on_disk import HOSTILE, fill
 from tests.source_files import ROOT
-from ui import allowed, models, settings, state
+from ui import allowed, settings, state
 from ui.allowed import model_help, models_here, offered, places_of
 from ui.markdown import plain
 from ui.settings import Settings
+from ui.views.sources import models
 
 
 @pytest.fixture

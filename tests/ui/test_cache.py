@@ -9,11 +9,12 @@ from threading import Event
 import pytest
 
 from tests.conftest import PATIENCE
-from ui import passes, settings
+from ui import settings
 from ui.cache import Cached, Store, cached
 from ui.memory import MEMORY, Memory
-from ui.views import writing
+from ui.views.generation import results as writing
 from ui.views.heads import results as results_of_heads
+from ui.views.sources import passes
 from ui.views.what_if import results
 
 

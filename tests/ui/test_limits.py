@@ -18,7 +18,7 @@ from core.exporting.kept_heads import KeptHead
 from core.models.model import Model
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
 from tests.source_files import ROOT
-from ui import models, passes, settings, state
+from ui import settings, state
 from ui.cache import Store
 from ui.requests import (
     AnswerRequest,
@@ -29,8 +29,9 @@ from ui.requests import (
     TextRequest,
     WritingRequest,
 )
-from ui.views import writing
 from ui.views.corpus.results import own_run
+from ui.views.generation import results as writing
+from ui.views.sources import models, passes
 from ui.views.what_if import results
 from ui.views.why.results import answer
 

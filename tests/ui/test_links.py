@@ -8,27 +8,16 @@ from urllib.parse import parse_qs
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.source_files import ROOT
+from tests.pages.app import go, new
 from ui import links, state
 from ui.requests import HeadRequest, ModelChoice, TextRequest
 from ui.sharing.link import LONGEST, cannot_hold, link_to
 from ui.shown import PageContents
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
 
 
 def opened(page: str, **said: str) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
-    return go(app, page, **said)
-
-
-def go(app: AppTest, page: str, **said: str) -> AppTest:
-    app.switch_page(f"../pages/{page}.py")
-    app.query_params.clear()
-    for name, word in said.items():
-        app.query_params[name] = word
-    app.run()
-    assert not app.exception
-    return app
+    return go(new(), page, **said)
 
 
 def complaint(app: AppTest) -> str:

@@ -60,7 +60,7 @@ def test_the_environment_wins_over_the_file_and_says_nothing_when_it_is_empty(tm
         ("folders = []", "each with its whole path"),
         ("models = 3", "a list of texts"),
         ('dtypes = ["int8"]', "a list of float32, bfloat16, float16"),
-        ("hub = ", "no TOML"),
+        ("hub = ", "not a TOML file"),
     ],
 )
 def test_what_cannot_be_meant_is_said_with_its_place(tmp_path: Path, written: str, words: str) -> None:

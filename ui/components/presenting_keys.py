@@ -30,7 +30,7 @@ def listen(presentation: Presentation, page: str, talk: Talk, index: int | None,
     """Listen for keys on a page that somebody presents.
 
     page        the path of the page
-    index       the index of the view in the talk; None if it is none of the talk's
+    index       the index of the view in the talk; None if the talk does not have it
     rehearsing  whether every view is only opened in turn, behind a curtain
     """
     walk = presentation.walk

@@ -32,7 +32,7 @@ def shaded_text(
     start    the position of the first of these tokens in the whole text
     limit    the weight with the strongest shade; use the same for texts that are compared
     verb     what the query does: "attends" to a token, or "takes" from it what it passes on
-    Raises ValueError for weights of another shape, and for a query that is none of the tokens.
+    Raises ValueError for weights of another shape, and for a query outside of the tokens.
     """
     numbers = np.ascontiguousarray(weights, dtype="<f4")
     if numbers.shape != (len(tokens),) or not 0 <= query < len(tokens):

@@ -13,12 +13,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from core.attention.rowwise import around
 from core.figures.text.tokens import TEXT_VIEW, TOKENS, spelled
 from ui.in_browser import clicks_seen, component_beside, new_clicks
 
 MAX_TOKENS = 256  # queries or keys: more are slow to send and hard to read
 
 _VIEW = component_beside(__file__, TOKENS, TEXT_VIEW, "clicks")
+
+
+IN_TEXT = 192  # tokens of a longer text that are shown as text
+
+
+def part_in_text(position: int, length: int) -> range:
+    """Return the part of a text of this length that is shown as text: the whole text, or what is around this position."""
+    return around(position, length, IN_TEXT)
 
 
 def token_view(

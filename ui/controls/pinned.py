@@ -46,7 +46,7 @@ def pinned_among(
     tokens     (query tokens, key tokens), which name the rows and columns
     strongest  the cell that is chosen while the boxes are empty
     exact      gives the numbers of some rows and columns: a click on a cell that stands for several chooses the largest
-    boxes      the keys of the two select boxes: others where places are no positions in the text that pages share
+    boxes      the keys of the two select boxes: others where rows and columns are not positions in the text that pages share
     """
     _settle((len(tokens[0]), len(tokens[1])), strongest, exact, boxes)
     query_column, key_column = st.columns(2, wrap=False)

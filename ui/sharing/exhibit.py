@@ -13,13 +13,14 @@ from core.attention.matrix_files import MAX_SCORES
 from core.exporting.about import without_folder
 from core.exporting.exhibit import ENDING, Drawing, Exhibit, Upload, write
 from core.exporting.kept_heads import KeptHead
-from ui import links, passes, state
+from ui import links, state
 from ui.controls.target import in_address
 from ui.progress import for_its_visitor
 from ui.requests import HeadRequest
 from ui.sharing.pictures import offered
 from ui.sharing.provenance import about, file_name
 from ui.shown import PageContents
+from ui.views.sources import passes
 
 NAMES_OF_FILES = (state.MODEL, state.OTHER_MODEL, state.RUN)  # fields in which a path may stand
 

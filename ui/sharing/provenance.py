@@ -7,9 +7,9 @@ import re
 from core.capturing.edits.lines import lines_of
 from core.exporting.about import PACKAGES, About, now
 from core.versions import versions
-from ui import models, passes
 from ui.requests import HeadRequest, TextRequest
 from ui.shown import PageContents
+from ui.views.sources import models, passes
 
 _UNFIT = re.compile(r"[^A-Za-z0-9.]+")
 

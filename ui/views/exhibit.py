@@ -12,16 +12,18 @@ from core.errors import shortened
 from core.exporting.exhibit import ENDING, Exhibit, read
 from core.exporting.kept_heads import KeptHead, Origin
 from core.figures.labels import visible
-from ui import lessons, models, passes, shown, state
+from ui import lessons, shown, state
 from ui.controls.fields import upload
 from ui.controls.target import from_address
 from ui.links import go_to
 from ui.markdown import errors_shown, plain, show_error
 from ui.progress import following, run
 from ui.requests import ModelChoice, TextRequest
-from ui.views.common import show_certificate, show_chart
-from ui.views.sources.models import RECORDED, keep_recorded
-from ui.views.sources.passes import run_pass
+from ui.views.certificates import show_certificate
+from ui.views.charts import show_chart
+from ui.views.sources import models, passes
+from ui.views.sources.model_fields import RECORDED, keep_recorded
+from ui.views.sources.reading import run_pass
 
 STEPS = "step_by_step"
 LIVE = (STEPS, "heads", "what_if", *lessons.LESSONS)  # pages that can compute the view of a file again

@@ -10,26 +10,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from core import AttentionTrace
-from core.attention.stages import BY_KEY
-from core.exporting.tables import Side, Table, stage_table
+from core.exporting.tables import Side, Table
 from core.heads.comparing import HeadPair
 from core.heads.views import ViewMatrix
 from ui.shown import Numbers
-from ui.views.sources.scenes import Scene
 
 Array = NDArray[np.floating]
-
-
-def of_stages(scene: Scene, stages: Sequence[str]) -> Numbers:
-    """Return the numbers of whole stages of a head."""
-    head = scene.head
-    shapes = {"query": head.query.shape, "key": head.key.shape, "value": head.value.shape}
-    shapes |= {"output": (head.shape[0], head.value.shape[1])}
-    return Numbers(
-        sum(int(np.prod(shapes.get(key, head.shape))) for key in stages),
-        lambda: tuple(stage_table(head, key, scene.query_tokens, scene.key_tokens) for key in stages),
-        {"stage": ", ".join(BY_KEY[key].name for key in stages), "scale": repr(head.scale)},
-    )
 
 
 def of_view(matrix: ViewMatrix) -> Numbers:

@@ -12,7 +12,7 @@ from core.heads.views import SCORES, Quantity
 from ui import state
 from ui.components import pin
 from ui.markdown import plain, quoted
-from ui.views.common import show_heatmap
+from ui.views.charts import show_heatmap
 from ui.views.sources.heads import RealHead
 
 NAMED = 3  # sinks that are named; the others are counted

@@ -102,7 +102,7 @@ def _change(change: Callable[[], Talk]) -> None:
 
 
 def begin() -> int | None:
-    """Return the index of the view that is shown, as the address says; None if it is none of the talk's."""
+    """Return the index of the view that is shown, as the address says; None if the talk does not have it."""
     count = len(held().views)
     if count == 0:
         return None  # the browser may still have the talk: the address keeps the number of the view

@@ -386,7 +386,7 @@ def test_groups_are_sums():
     assert {"layer 0", "embedding", "rest"} <= set(found.table.index) & set(found.table.columns)
     assert found.total == pytest.approx(found.score, abs=1e-5)
     for wrong in ({"a": ["0.0"], "b": ["0.0"]}, {"a": ["mlp 9"]}):
-        with refused("groups", "is no component or is in another group"):
+        with refused("groups", "is not a component or is in another group"):
             logit_attribution(taken, 7, groups=wrong)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from core import Edits, capture, load_model
+from core.attention.shaping import Shaping
 from core.capturing.calls.rows import Rows, row_blocks
 from core.capturing.weights_only import WeightRows, attention_weights, open_weights
 from core.heads.metrics import (
@@ -56,11 +57,7 @@ def synthetic(weights, ids=None, special=(), punctuation=(), *, same=True, mask=
             start,
             torch.zeros(1, stop - start, 4, dtype=torch.float64),
             torch.zeros(1, keys, 4, dtype=torch.float64),
-            1.0,
-            torch.from_numpy(allowed[None, start:stop]),
-            bias[None, start:stop],
-            None,
-            None,
+            Shaping(1.0, torch.from_numpy(allowed[None, start:stop]), bias[None, start:stop]),
         )
 
     text = KeyText(
@@ -213,9 +210,7 @@ def test_every_head_of_a_real_model(model, text, request):
 def test_a_query_without_keys_gives_nothing_and_counts_for_nothing():
     weights = torch.tensor([[[0.0, 0.0, 0.0], [0.9, 0.1, 0.0], [0.1, 0.6, 0.3]]])
     text = KeyText(np.arange(3), np.zeros(3, bool), np.zeros(3, bool), same=True)
-    rows = [
-        Rows(0, torch.zeros(1, 3, 1), torch.zeros(1, 3, 1), 1.0, weights > 0, weights.log().nan_to_num(), None, None)
-    ]
+    rows = [Rows(0, torch.zeros(1, 3, 1), torch.zeros(1, 3, 1), Shaping(1.0, weights > 0, weights.log().nan_to_num()))]
     np.testing.assert_allclose(measure(rows, text, 3)[1], [[0.5, 0.35, 0.15]], atol=1e-6)
     blocks = [WeightRows(1, weights[:, 1:2]), WeightRows(2, weights[:, 2:])]
     np.testing.assert_allclose(measure(blocks, text, 3)[1], [[0.5, 0.35, 0.15]], atol=1e-6)

@@ -16,9 +16,10 @@ TEXT = "The capital of France is"  # seven tokens for MiniLM
 def a_page(text):
     import streamlit as st
 
-    from ui import links, passes
+    from ui import links
     from ui.controls import edit_list
     from ui.requests import ModelChoice, TextRequest
+    from ui.views.sources import passes
 
     links.read("a page")
     for name, given in st.session_state.pop("to do", ()):

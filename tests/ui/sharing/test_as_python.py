@@ -25,7 +25,7 @@ from core import AttentionTrace
 from tests.browser.driver import Picture
 from tests.source_files import ROOT
 from ui import lessons, state
-from ui.views import experiments
+from ui.views.lesson import results as experiments
 
 DATES = {"model": "written-dates", "text": "21st of nov, 2026"}
 HOSTILE = "It's \"quoted\"'''); import os # <b>$x$\\"

@@ -9,8 +9,9 @@ from streamlit.testing.v1 import AppTest
 
 from tests.browser.driver import Picture
 from tests.source_files import ROOT
-from ui import passes, state
+from ui import state
 from ui.requests import ModelChoice, TextRequest
+from ui.views.sources import passes
 
 LONG = "The cat sat on the mat. " * 45
 QUERY, KEY = 150, 90

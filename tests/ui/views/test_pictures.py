@@ -13,7 +13,7 @@ import pytest
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, TEXT_ON_DARK
 from tests.core.figures.test_theme import CHARTS
-from ui.views.common import as_sent
+from ui.views.charts import as_sent
 
 
 def plain(part: Any) -> Any:

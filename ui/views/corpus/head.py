@@ -18,7 +18,7 @@ from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
 from ui.calls import call, result, result_of
 from ui.controls.fields import menu
-from ui.views.common import show_chart, show_heatmap
+from ui.views.charts import show_chart, show_heatmap
 from ui.views.numbers import of_table
 
 QUARTERS = (0.25, 0.5, 0.75)

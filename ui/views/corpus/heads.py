@@ -15,8 +15,8 @@ from ui.calls import call, result
 from ui.controls.fields import menu
 from ui.controls.heads_by import metric_menu
 from ui.markdown import plain
-from ui.views.common import show_chart
-from ui.views.heads.grid import HEIGHT, choose, listen_for_heads, show_grid_of_heads, walk_through_heads
+from ui.views.charts import show_chart
+from ui.views.grid_of_heads import HEIGHT, choose, listen_for_heads, show_grid_of_heads, walk_through_heads
 from ui.views.numbers import of_heads, of_table
 
 LOOKS = {"grid": "Grid", "map": "Map"}

@@ -7,12 +7,13 @@ import re
 import streamlit as st
 
 from core.corpus.opened import Run
-from ui import links, models, progress, state
+from ui import links, progress, state
 from ui.controls.fields import KEPT, upload, uploaded_file
 from ui.markdown import plain
 from ui.requests import ModelChoice, RunRequest
 from ui.views.corpus import results
-from ui.views.sources.models import choose_model, read_model
+from ui.views.sources import models
+from ui.views.sources.model_fields import choose_model, read_model
 
 PASTED = "pasted.txt"
 ENDINGS = ["txt", "md", "text"]

@@ -12,12 +12,13 @@ from weakref import finalize
 from core import InputError
 from core.corpus.in_process import InProcessRun
 from core.corpus.opened import ListedRun, Run, open_run, runs_in
-from ui import models, settings
+from ui import settings
 from ui.cache import OnProgress, Store, cached
 from ui.calls import made_by
 from ui.memory import MEMORY
 from ui.requests import RunRequest
 from ui.views.corpus.folders import folder_of_texts
+from ui.views.sources import models
 
 INCLUDED = Path(__file__).parent / "documentation"  # docs/corpus.md says how it was made
 MOST_TOKENS = 200_000  # of a text of one's own: a few minutes for a small model

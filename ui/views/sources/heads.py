@@ -1,4 +1,4 @@
-"""The choice of a head of a pass."""
+"""The choice of a head of a pass, and the key/value head that it reads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture
@@ -95,3 +96,17 @@ def choose_head(
         layer, head = head_picker(state.HEAD_BOX, (state.LAYER, state.HEAD), shape, opening_head(request.model.name))
     shown.now().of = HeadRequest(request, kind, layer, head)
     return ChosenHead(request, capture, kind, layer, head)
+
+
+def show_key_sharing(real: RealHead) -> None:
+    """Show which key/value head a query head reads, if several share one."""
+    key_head, key_heads = real.capture.key_head(*real.place, real.kind)
+    heads = real.grid[1]
+    if key_heads == heads:
+        return
+    group = heads // key_heads
+    others = [str(other) for other in range(key_head * group, (key_head + 1) * group) if other != real.head]
+    st.caption(
+        f"Grouped-query attention: {heads} query heads share {key_heads} key/value heads. Head {real.head} reads key/value "
+        f"head {key_head}, together with {'heads' if len(others) > 1 else 'head'} {' and '.join(others)}."
+    )

@@ -1,130 +1,112 @@
-"""The choice of a model, its precision and its device, and loading it."""
+"""The models that are loaded, how long their texts may be, and how much memory reading them takes."""
 
 from __future__ import annotations
 
-import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
-from streamlit.runtime.uploaded_file_manager import UploadedFile
+import os
+from pathlib import Path
 
-from core import Model
-from core.models.devices import devices
-from core.units import bytes_in_words
-from ui import links, models, settings, state
-from ui.allowed import models_here, not_listed, offered, places_of
-from ui.calls import uploaded
-from ui.controls.fields import menu, suggested, upload, uploaded_file
-from ui.links import Choice
-from ui.markdown import errors_shown, plain
-from ui.progress import following, run
+from core import Capture, Model, load_model, open_capture
+from core.capturing.costs import component_bytes, kept_bytes, passing_bytes
+from core.capturing.layer_labels import missing_layers as layers_without_attention
+from core.capturing.weights_only import WeightsOnly, open_weights
+from core.errors import InputError, shortened
+from core.models.conversion import Report
+from ui import settings
+from ui.allowed import may_read, places_of
+from ui.cache import Store, cached
+from ui.calls import call, uploaded
+from ui.memory import MEMORY
 from ui.requests import ModelChoice
 
-DEVICES = {"cpu": "CPU", "cuda": "GPU", "mps": "Apple GPU"}
-PRECISION, DEVICE = "Precision", "Device"
-RECORDED = ["safetensors", "npz"]  # endings of files that take the place of a model
-# Models that write nothing, and those that take their place on a page where something is written.
-WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
+# One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
+MAX_TOKENS = 4_096
+_CHARACTERS = 64  # a token at most: a text with more is not worth the time to count its tokens
 
 
-def open_with_a_writer() -> None:
-    """Choose a model that writes if the chosen one does not, with the head that it opens with."""
-    chosen = st.session_state[state.CHOSEN]
-    if (name := chosen.get(state.MODEL, offered()[0])) in WRITERS:
-        chosen[state.MODEL] = WRITERS[name]
-        for key in (state.PAIR, state.KIND, state.LAYER, state.HEAD):
-            chosen.pop(key, None)
+@cached(Store(2, waits=True))
+def loaded(choice: ModelChoice, *, report: Report | None = None) -> Model:
+    """The model. Use `load`, which also checks that this host allows a model that is loaded already."""
+    look_in = places_of(choice.name)
+    return call(load_model, choice.name, dtype=choice.dtype, device=choice.device, look_in=look_in, report=report)
 
 
-def choice_of(name: str, dtype: str, device: str) -> ModelChoice:
-    """The model of this name: of the uploaded pass, if that is what it names."""
-    recorded = st.session_state.get(state.SHOWN_RECORDED)
-    contents = uploaded(*recorded) if recorded is not None and recorded[0] == name else None
-    return ModelChoice(name, dtype, device, contents)
+def load(choice: ModelChoice | str, report: Report | None = None) -> Model:
+    """Return the model, loaded if necessary.
 
+    choice  a name stands for float32 on the CPU
+    report  called with what takes time, and how much of it is done
 
-def choose_recorded() -> None:
-    """Show the field for a file with a recorded pass or attention weights, which becomes the model."""
-    upload("Open a recorded pass, or attention weights", state.RECORDED, RECORDED, on_change=_keep_recorded)
-
-
-def _keep_recorded() -> None:
-    file = uploaded_file(state.RECORDED)
-    if file is not None:
-        keep_recorded(file)
-
-
-def keep_recorded(file: UploadedFile) -> None:
-    """Make a file with a recorded pass or attention weights the model of this visitor."""
-    st.session_state[state.SHOWN_RECORDED] = (file.name, file.getvalue())
-    st.session_state[state.MODEL] = file.name
-
-
-def choose_model(beside: DeltaGenerator, *, writes: bool = False) -> str:
-    """Show the field for a model, and return its name.
-
-    beside  says which models on this disk are not listed, where a line has room
-    writes  open with a model that writes
+    Raises InputError for a model that this host does not load.
     """
-    recorded = st.session_state.get(state.SHOWN_RECORDED)
-    names: list[str] = [*offered(), *([] if recorded is None else [recorded[0]])]
-    opening = WRITERS.get(names[0], names[0]) if writes else names[0]
-    here = models_here()
-    look = {"label_visibility": "collapsed", "format_func": lambda name: here.get(name, name)}
-    further = [name for name in here if name not in names]
-    if said := not_listed():
-        beside.caption(plain(said))
-    return suggested("Model", state.MODEL, names, opening, further, **look)
+    if isinstance(choice, str):
+        choice = ModelChoice(choice)
+    if choice.is_recorded:
+        return opened(choice).model
+    places_of(choice.name)
+    return loaded(choice, report=report)
 
 
-def read_model(
-    chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator, beside: DeltaGenerator
-) -> Model | None:
-    """Load the model. `place` says what takes time, and `beside` what is to be known of the model, where a line has room. None
-    after saying in `problem` what is wrong."""
-    with errors_shown(problem):
-        model = _read(chosen, place)
-        if model is not None and model.notes:
-            beside.caption(f":material/info: {plain(' '.join(model.notes))}")
-        return model
-    return None
+@cached(MEMORY)
+def opened(choice: ModelChoice) -> Capture | WeightsOnly:
+    """A recorded pass or its weights, uploaded or, where this host allows folders, by its path. Raises InputError ("model")."""
+    try:
+        name = choice.name.strip()
+        if choice.contents is None and not (may_read(name) and os.path.isfile(name)):
+            raise InputError(
+                f"{shortened(name)} is not a file that can be opened here. If you uploaded it in an earlier visit, upload it "
+                "again: uploaded files stay on the server only while their page is open.",
+                field="file",
+            )
+        file = name if choice.contents is None else uploaded(name, choice.contents)
+        if name.lower().endswith(".npz"):
+            passed = call(open_weights, file, Path(name).name, max_bytes=int(MEMORY.most) // 8)
+        else:
+            passed = call(open_capture, file)
+        for kind in passed.kinds:
+            check_length(*passed.shape(kind), "Give a file over a shorter text.", "model")
+        return passed
+    except InputError as error:
+        error.field = "model"
+        raise
 
 
-def _read(chosen: ModelChoice, place: DeltaGenerator) -> Model | None:
-    if chosen.is_recorded:
-        with place.container():
-            passed = run(models.opened.task(chosen), "Reading the file", 1)
-        return None if passed is None else passed.model
-    places_of(chosen.name)
-    if models.loaded.is_known(chosen):
-        return models.load(chosen)
-    with following(place, f"Reading {chosen}") as tell:
-        return models.load(chosen, tell)
+@cached(Store(8, waits=True))
+def missing_layers(choice: ModelChoice) -> tuple[str, ...]:
+    """The layers of a model that have no softmax attention, in words."""
+    return layers_without_attention(load(choice))
 
 
-# --- its precision and device
+# --- how long a text may be
 
 
-def popover_with_precision() -> tuple[str, str, DeltaGenerator]:
-    """Show the popover "More", whose label names another precision or device than usual. Returns (dtype, device, popover)."""
-    names = {device: DEVICES.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
-    dtypes = {dtype: dtype for dtype in settings.current().dtypes}
-    usual = next(iter(dtypes))
-    dtype = links.field(state.DTYPE, Choice(dtypes), usual, PRECISION)
-    device = links.field(state.DEVICE, Choice(names), "cpu", DEVICE)
-    unusual = [dtype] * (dtype != usual) + [names[device]] * (device != "cpu")
-    popover = st.popover(f"More: {', '.join(unusual)}" if unusual else "More")
-    with popover:  # the menus are there, open or not
-        menu(PRECISION, state.DTYPE, dtypes, look="buttons")
-        if len(names) > 1:
-            menu(DEVICE, state.DEVICE, names, look="buttons")
-    return dtype, device, popover
+def longest_text(page: int | None = None) -> int | None:
+    """Maximum number of tokens that this host and the page allow; None: whatever the model reads."""
+    return min((limit for limit in (settings.current().tokens, page) if limit is not None), default=None)
 
 
-def say_size(model: Model) -> None:
-    """Say how much memory the model needs in each precision, according to the headers of its files."""
-    if model.size is None:
-        return
-    whole, half = (bytes_in_words(model.size.needed(dtype)) for dtype in ("float32", "bfloat16"))
-    st.caption(
-        plain(f"{model.name} needs {whole} of memory in float32, {half} in bfloat16 or float16.")
-        + " In half precision the model rounds its numbers, so its results differ. Headlight traces heads in float32."
-    )
+def check_characters(*texts: str | None) -> None:
+    """Raise InputError for a text with so many characters that it is too long for this host however it is split into tokens."""
+    longest = settings.current().tokens
+    characters = max(len(text or "") for text in texts)
+    if longest is not None and characters > longest * _CHARACTERS:
+        raise InputError(
+            f"The text has {characters:,} characters; this host reads at most {longest:,} tokens. Shorten it.",
+            field="text",
+        )
+
+
+def check_length(queries: int, keys: int, advice: str, field: str) -> None:
+    """Raise InputError for a head from a file, or of matrices, with more queries or keys than this host reads tokens."""
+    longest = settings.current().tokens
+    if longest is not None and max(queries, keys) > longest:
+        raise InputError(
+            f"There are {queries:,} queries and {keys:,} keys; this host takes at most {longest:,} of each. {advice}",
+            field=field,
+        )
+
+
+def needed_bytes(choice: ModelChoice, tokens: int, target_tokens: int = 1, *, components: bool = False) -> int:
+    """Bytes that reading so many tokens takes while it runs, with the result that is kept. components: with those kept too"""
+    network = load(choice)
+    kept = (passing_bytes, kept_bytes, *([component_bytes] if components else []))
+    return sum(of(network, tokens, target_tokens=target_tokens) for of in kept)

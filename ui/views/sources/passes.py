@@ -1,430 +1,283 @@
-"""A text or an image, and the pass of the chosen model over it."""
+"""Passes of a model over a text, and the heads of a pass: each computed once for all sessions, as a request asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import TypeVar
-
-import numpy as np
-import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
-
-from core import Capture, InputError, Model
-from core.captures.unchecked import unchecked
-from core.capturing.weights_only import WeightsOnly
-from core.heads.examples import FRANCE
-from core.models.added_tokens import without_added
-from core.models.catalogue import CATALOGUE
-from core.models.inputs import TooLongError, all_inputs, target_ids
-from core.models.recorded import RecordedModel
-from ui import links, models, passes, state
-from ui.allowed import model_help
-from ui.calls import uploaded
-from ui.controls.fields import forget_uploads, name_uploads, text_area, text_line, tick, upload, uploaded_file
-from ui.controls.target import choose_target
-from ui.markdown import errors_shown, plain, quoted, show_error
-from ui.progress import run
-from ui.requests import GeneratedTarget, ModelChoice, TextRequest
-from ui.views.needs import QUERIES_AND_KEYS
-from ui.views.sources.heads import choose_head
-from ui.views.sources.models import (
-    choice_of,
-    choose_model,
-    choose_recorded,
-    popover_with_precision,
-    read_model,
-    say_size,
-)
-from ui.views.sources.weights_only import show_one_head
-
-SENTENCE = "The animal didn't cross the street because it was too tired."
-OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
-WRITTEN = 120  # letters that are shown of what a model has written
-RECORDED_ONLY = (
-    "is not here: this file holds one pass of it, which Step by step and Heads can show. Choose a model for this page."
-)
-NAMED = 3  # layers without attention that are named; the others are counted
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, eq=False)
-class InputFields:
-    """What the fields of a page say: which model reads what.
-
-    beside_model, beside_text  the containers for errors about these fields
-    head_place                 the container for the choice of a head
-    """
-
-    request: TextRequest
-    model: Model
-    beside_model: DeltaGenerator
-    beside_text: DeltaGenerator
-    head_place: DeltaGenerator
-
-
-def choose_request(
-    *, more: bool = False, writes: bool = False, images: bool = False, recorded: bool = False
-) -> InputFields | None:
-    """Show the fields for the model and what it reads. Returns None after saying what is wrong.
-
-    more      also ask for the second text that some models read
-    writes    open with a model that writes
-    images    also ask for an image where the model reads one with its text
-    recorded  whether the page can show a recorded pass, whose model is not here
-    """
-    progress = st.empty()  # above the text, which on a phone fills most of the first screen
-    words, which = st.columns([6, 5], gap="small")
-    with words, st.container(gap="xxsmall"):
-        text_place = st.container(horizontal=True, gap="xsmall")
-        problem = st.container(gap="xxsmall")
-    with which, st.container(horizontal=True, gap="xsmall"):
-        model_place = st.container(width="stretch", gap=None)
-        head_place = st.container(width=125)
-        further = st.container(width="content")
-    with model_place:
-        name = choose_model(problem, writes=writes)
-    with further:
-        dtype, device, further = popover_with_precision()
-    chosen = choice_of(name, dtype, device)
-    model = read_model(chosen, progress, model_place, problem)
-    # A file that is needed again has its field in sight.
-    with model_place if model is None and chosen.is_recorded else further:
-        choose_recorded()
-    model_place.caption("No model." if model is None else _what_it_does(model), help=model_help())
-    if model is not None:
-        with further:
-            say_size(model)
-    with text_place:
-        if model is not None and chosen.is_recorded:
-            request = _recorded_text(chosen)
-        elif model is not None and model.reads_images:
-            request = _image(chosen)
-        else:
-            request = TextRequest(chosen, _text_field(chosen.name))
-            st.button("Apply", key=state.APPLY, help="Read the text. Ctrl+Enter does the same.")
-    if chosen.is_recorded and model is not None and not recorded:
-        with problem:
-            show_error(InputError(f"{model.name} {RECORDED_ONLY}", field="model"))
-        return None
-    if images and request is not None and model is not None and model.takes_images:
-        with text_place, st.popover("Image", icon=":material/image:"):
-            request = replace(request, image=_image_file("This model also reads a text alone."))
-            if request.image is not None:
-                st.button("Without the image", key=state.FORGET_IMAGE, on_click=_forget_image)
-    if model is not None and not chosen.is_recorded and (model.reads_images or (images and model.takes_images)):
-        with problem:
-            kept = st.session_state.get(state.SHOWN_IMAGE)
-            name_uploads([] if kept is None else [kept[0]])
-    reads_more = model is not None and not (chosen.is_recorded or model.reads_images) and QUERIES_AND_KEYS.is_met(model)
-    if more and request is not None and model is not None and reads_more:
-        with further:
-            request = _with_second_text(request, model, problem)
-    _say_what_for(chosen.name, problem)
-    if model is not None and model.tower_of is not None:
-        problem.caption("This model compares texts with images or sounds. Shown is the part that reads texts.")
-    if model is None or request is None:
-        return None
-    return InputFields(request, model, model_place, problem, head_place)
-
-
-def choose_text(
-    *,
-    more: bool = False,
-    max_tokens: int | None = models.MAX_TOKENS,
-    recorded: bool = False,
-    on_weights: Callable[[TextRequest, WeightsOnly, DeltaGenerator], None] | None = None,
-) -> tuple[TextRequest, Capture, DeltaGenerator] | None:
-    """Return the pass of the chosen model over the text, and the container for the choice of a head.
-
-    Returns None after saying what is wrong, or after showing the weights of a model that exposes nothing else.
-
-    more        also ask for the second text that some models read, and name the layers that cannot be shown
-    max_tokens  the most tokens that the page can show; None: as many as the model reads
-    recorded    as in `choose_request`
-    on_weights  shows a model that exposes only its weights; None: show one of its heads, chosen here
-    """
-    fields = choose_request(more=more, images=True, recorded=recorded)
-    if fields is None:
-        return None
-    model = fields.model
-    if not QUERIES_AND_KEYS.is_met(model):
-        exposed = read_or_say(fields, _exposed, lambda read: read[1].notes)
-        if exposed is not None:
-            (on_weights or _show_exposed)(*exposed, fields.head_place)
-        return None
-
-    def read(request: TextRequest) -> tuple[TextRequest, Capture | None]:
-        return request, run_pass(request, model, max_tokens)
-
-    passed = read_or_say(fields, read, lambda read: () if read[1] is None else read[1].notes)
-    request, capture = passed or (fields.request, None)
-    if capture is None:
-        return None
-    if more:
-        _name_missing(fields.request.model)
-    return request, capture, fields.head_place
-
-
-def _what_it_does(model: Model) -> str:
-    if isinstance(model, RecordedModel) and not model.captures:
-        return "Attention weights."
-    if isinstance(model, RecordedModel):
-        return f"A recorded pass of {plain(model.name)}."
-    if model.reads_images:
-        return "Reads images."
-    if model.takes_images:
-        return "Reads an image with a text, writes texts."
-    if model.is_encoder_decoder:
-        return "Reads a text, writes another."
-    return "Writes texts." if model.has_language_model_head else "Reads texts only."
-
-
-def _say_what_for(model: str, place: DeltaGenerator) -> None:
-    """Say what a model of the catalogue was trained for if it takes every text for one of that kind."""
-    for entry in CATALOGUE:
-        if entry.name == model and entry.kind == "encoder-decoder":
-            place.caption(plain(entry.description))
-
-
-def _text_field(model: str) -> str:
-    """Until somebody edits it, it holds an opening text of the kind that the model reads."""
-    opening = OPENING_TEXTS.get(model, SENTENCE)
-    of_another_kind = {SENTENCE, FRANCE} if model in OPENING_TEXTS else {*OPENING_TEXTS.values()}
-    if st.session_state.get(state.TEXT) in of_another_kind:
-        st.session_state[state.TEXT] = opening
-    return text_area(
-        "Text",
-        state.TEXT,
-        opening,
-        height=68,
-        label_visibility="collapsed",
-        placeholder="Text",
-    )
-
-
-def _name_missing(chosen: ModelChoice) -> None:
-    missing = models.missing_layers(chosen)
-    if missing:
-        further = f", and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        count = "1 layer has" if len(missing) == 1 else f"{len(missing)} layers have"
-        named = "; ".join(missing[:NAMED])
-        st.caption(plain(f"{count} no softmax attention and cannot be shown: {named}{further}."))
-
-
-def _recorded_text(chosen: ModelChoice) -> TextRequest:
-    """Show the text of a recorded pass, which cannot be changed, or the size of the weights in a file.
-
-    Tokens of an image are no text.
-    """
-    capture = models.opened(chosen)
-    if isinstance(capture, WeightsOnly):
-        (queries, keys), grid = capture.shape(), f"{capture.layers():,} layers × {capture.heads():,} heads"
-        st.caption(f"From a file: {grid}, {queries:,} queries × {keys:,} keys.")
-        return TextRequest(chosen, "")
-    is_text = np.isnan(capture.image_boxes()[:, 0])
-    tokens = [token for token, is_one in zip(capture.tokens()[1], is_text, strict=True) if is_one]
-    text = ("" if any(token.startswith(" ") for token in tokens) else " ").join(tokens)
-    shortened = text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…"
-    of_image = "" if is_text.all() else "The file also holds an image. "
-    st.caption(
-        f"Text of the file: {quoted(shortened)}. {of_image}To read another text or change a head, load the model itself. "
-        f"{unchecked(capture)}"
-    )
-    return TextRequest(chosen, "")
-
-
-def _image(chosen: ModelChoice) -> TextRequest | None:
-    image = _image_file("This model reads images.")
-    return None if image is None else TextRequest(chosen, "", image=image)
-
-
-def _image_file(what_for: str) -> bytes | None:
-    """The image that was last uploaded, on this page or another: an upload field forgets its file when its page is left."""
-    file = upload("Image", state.IMAGE, ["png", "jpg", "jpeg", "webp"], on_change=_keep_image)
-    kept = st.session_state.get(state.SHOWN_IMAGE)
-    still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
-    st.caption(f"{still}{what_for} An uploaded image is not part of the page's address.")
-    return None if kept is None else uploaded(*kept)
-
-
-def _forget_image() -> None:
-    st.session_state[state.SHOWN_IMAGE] = None
-    forget_uploads()
-
-
-def _keep_image() -> None:
-    file = uploaded_file(state.IMAGE)
-    st.session_state[state.SHOWN_IMAGE] = None if file is None else (file.name, file.getvalue())
-    forget_uploads()
-
-
-def _with_second_text(request: TextRequest, model: Model, problem: DeltaGenerator) -> TextRequest | None:
-    """Add what the second field holds: a text to pair with, or what the decoder has written. None: said what is wrong."""
-    if model.takes_pairs:
-        pair = text_line("Second text (optional)", state.PAIR, width=170)
-        return replace(request, pair=pair or None)
-    if not model.is_encoder_decoder:
-        return request
-    with errors_shown(problem):
-        return replace(request, target=choose_target(model))
-    return None
-
-
-def read_or_say(
-    fields: InputFields, read: Callable[[TextRequest], Result], notes_of: Callable[[Result], Sequence[str]]
-) -> Result | None:
-    """Read the text, and say beside its field what is to be known of it. If that fails, say so there, and return None. Offer to
-    cut a text that is too long.
-
-    notes_of  the notes of a pass in what was read
-    """
-    with fields.beside_text:  # a note that comes and goes would push everything below it aside
-        try:
-            trained = _exceeded(fields)
-            # A note explains the box that is ticked, so it stands above it.
-            above = nullcontext() if trained is None else st.container(gap=None)
-            result = _read_or_cut(fields, read, trained)
-            if result is not None:
-                texts = {state.TEXT: fields.request.text, state.PAIR: fields.request.pair or ""}
-                with above:
-                    show_notes(fields.model, notes_of(result), texts)
-            return result
-        except InputError as error:
-            with fields.beside_model if error.field in ("model", "dtype") else fields.beside_text:
-                show_error(error)
-            return None
-
-
-def _read_or_cut(fields: InputFields, read: Callable[[TextRequest], Result], trained: int | None) -> Result | None:
-    """Read the text, or its first tokens if it is too long and that is wished. None after saying that it is too long.
-
-    trained  how many tokens the model was made for, if the text has more
-    """
-    request = fields.request
-    if trained is not None and tick(_keep_first(trained), state.TRUNCATE):
-        return read(replace(request, keep=trained))
-    try:
-        return read(request)
-    except TooLongError as error:
-        show_error(error)
-        is_fixed = trained is not None or request.model.is_recorded  # nothing of a pass can be cut
-        if is_fixed or not tick(_keep_first(error.limit), state.TRUNCATE):
-            return None
-        return read(replace(request, keep=error.limit))
-
-
-def _keep_first(tokens: int) -> str:
-    return f"Keep only the first {tokens:,} tokens"
-
-
-def _exceeded(fields: InputFields) -> int | None:
-    """The number of tokens that the model was made for, if the text has more."""
-    request, trained = fields.request, fields.model.trained_tokens
-    if trained is None or request.model.is_recorded:
-        return None
-    models.check_characters(request.text, request.pair)
-    inputs = all_inputs(fields.model, request.text, pair=request.pair, max_tokens=trained + 1, truncate=True)
-    return trained if inputs["input_ids"].shape[1] > trained else None
-
-
-def show_notes(model: Model, notes: Sequence[str], texts: Mapping[str, str]) -> None:
-    """Say what is to be known of a pass, and offer to take out of its texts what the tokenizer adds by itself.
-
-    texts  by the keys of their fields
-    """
-    if notes:
-        st.caption(f":material/info: {plain(' '.join(notes))}")
-    if not notes or model.tokenizer is None or isinstance(model, RecordedModel):
-        return
-    without = {key: without_added(model.tokenizer, text) for key, text in texts.items() if text.strip()}
-    changed = {key: text for key, text in without.items() if text.strip() and text != texts[key]}
-    if changed:
-        st.button(
-            "Take it out of the text",
-            key=state.one_of(state.TAKE_OUT, next(iter(changed))),
-            on_click=links.put_all,
-            args=(changed,),
-        )
-
-
-def run_pass(
-    request: TextRequest,
-    model: Model,
-    max_tokens: int | None = None,
-    *,
-    near: TextRequest | None = None,
-    components: bool = False,
-) -> Capture | None:
-    """Return the pass over this text, with its progress if it is not known yet; None as in `run`.
-
-    near        as in `passes.captured`
-    components  whether to keep what each component wrote
-
-    Raises TooLongError for more than `max_tokens`, also if another page has read them already.
-    """
-    task = passes.with_components.task(request) if components else passes.captured.task(request, near=near)
-    layers = 1 if task.is_known else (model.attention_calls if request.image is None else len(model.kinds)) or 1
-    if request.image is not None and model.takes_images:
-        tokens, needs = passes.size_with_image(passes.unedited(request))
-        if max_tokens is not None and tokens > max_tokens:
-            why = f"With this image the text has {tokens:,} tokens; at most {max_tokens:,} are shown here."
-            raise InputError(f"{why} Give a smaller image.", field="image")
-        capture = run(task, f"Reading the image, {tokens:,} tokens", layers, needs=needs)
-    elif task.is_known or request.image is not None or request.model.is_recorded:  # which never takes long
-        capture = run(task, "Reading the image", layers)
-    elif not _is_written(request, model, max_tokens):
-        return None
-    else:
-        tokens, written = _count(request, model, max_tokens)
-        needs = models.needed_bytes(request.model, tokens, written, components=components)
-        capture = run(task, f"Reading {tokens:,} tokens", layers, needs=needs)
-    if capture is None:
-        return None
-    _say_written(request, model)
-    for ids, field in ((capture.input_ids, "text"), (capture.target_ids, "target")):
-        if max_tokens is not None and len(ids) > max_tokens:
-            raise TooLongError(len(ids), max_tokens, field)
-    return capture
-
-
-def _is_written(request: TextRequest, model: Model, max_tokens: int | None) -> bool:
-    """Have the model write a target that it generates; False as long as that is stopped."""
-    task = passes.generated.task(passes.unedited(request))
-    if not isinstance(request.target, GeneratedTarget) or task.is_known:
-        return True
-    tokens, _ = _count(replace(request, target=None), model, max_tokens)
-    most = request.target.max_tokens
-    return run(task, "Writing", most, unit="token", needs=models.needed_bytes(request.model, tokens, most)) is not None
-
-
-def _say_written(request: TextRequest, model: Model) -> None:
-    """Say what a decoder has written by itself. An edited pass reads the same, and it is said already."""
-    if not isinstance(request.target, GeneratedTarget) or request.edits is not None:
-        return
-    target = passes.generated(passes.unedited(request))
-    text = model.text_of(target.ids)
-    shortened = quoted(text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…") if target.ids else "nothing"
-    ended = "" if target.has_ended else f" It stops after {len(target.ids)} tokens."
-    st.caption(f"The model writes {shortened}.{ended} In the row of each token it chooses the next one.")
-
-
-def _exposed(request: TextRequest) -> tuple[TextRequest, WeightsOnly]:
-    with st.spinner("Reading the text"):
-        return request, passes.weights_only(request)
-
-
-def _show_exposed(request: TextRequest, exposed: WeightsOnly, place: DeltaGenerator) -> None:
-    show_one_head(choose_head(request, exposed, place))
-
-
-def _count(request: TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:
-    """Count the tokens that the model reads, and those that its decoder has written. Raises TooLongError for too many."""
-    limit, cut = models.longest_text(request.keep or max_tokens), request.keep is not None
+from typing import Any
+
+import pandas as pd
+
+from core import Capture, capture, direct_contributions
+from core.attention.head import Head
+from core.attention.rowwise import Overview, RowwiseMatrix
+from core.capturing.certifying import Certificate
+from core.capturing.costs import image_bytes
+from core.capturing.edits.edits import Edits
+from core.capturing.generation.generating import Generating
+from core.capturing.layer_labels import LayerLabel, layer_labels
+from core.capturing.weights_only import WeightsOnly, attention_weights
+from core.errors import InputError
+from core.exporting.kept_heads import KeptHead
+from core.heads.probing import longest, probe_heads
+from core.heads.quantities import Pass
+from core.models.image_grids import Tiles
+from core.models.images import read_image
+from core.models.inputs import all_inputs, image_text_inputs
+from core.models.recorded import require_model
+from core.units import bytes_in_words
+from ui.cache import OnProgress, Store, cached
+from ui.calls import call
+from ui.memory import MEMORY
+from ui.requests import GeneratedTarget, HeadRequest, KindRequest, ModelChoice, TextRequest
+from ui.views.sources.models import check_characters, load, longest_text, opened
+
+# --- the pass
+
+
+def limits_of(request: TextRequest) -> dict[str, Any]:
+    """The limits of a text as arguments of `capture`. Raises InputError for a text that is too long for this host."""
+    edits = request.edits or Edits()
     target = request.target if isinstance(request.target, str) else None
-    models.check_characters(request.text, request.pair, target)
-    inputs = all_inputs(model, request.text, pair=request.pair, max_tokens=limit, truncate=cut)
-    written = len(target_ids(model, passes.target_of(request), limit, cut)) if model.is_encoder_decoder else 1
-    return inputs["input_ids"].shape[1], written
+    check_characters(request.text, request.pair, target, *edits.texts.values())
+    for other in edits.texts.values():  # edits read it as well
+        all_inputs(load(request.model), other, max_tokens=longest_text())
+    return {"max_tokens": longest_text(request.keep), "truncate": request.keep is not None}
+
+
+def inputs_of(request: TextRequest) -> dict:
+    """The tensors that the model reads."""
+    if request.image is not None:
+        raise InputError("This is computed from texts alone. Take the image out.", field="image")
+    model, target = load(request.model), target_of(request)
+    return call(all_inputs, model, request.text, pair=request.pair, target=target, **limits_of(request))
+
+
+def all_inputs_of(request: TextRequest) -> tuple[dict, Tiles | None]:
+    """The tensors that the model reads of a text, also with an image, and the areas of the image."""
+    if request.image is None:
+        return inputs_of(request), None
+    network = load(request.model)
+    return image_text_inputs(network, image=read_image(request.image), **_text_beside(request))
+
+
+@cached(Store(64))
+def token_count(choice: ModelChoice, text: str, pair: str | None, most: int) -> int:
+    """How many tokens of a text a model reads if it reads at most so many."""
+    inputs = all_inputs(load(choice), text, pair=pair, max_tokens=most, truncate=True)
+    return inputs["input_ids"].shape[1]
+
+
+@cached(Store(16, waits=True))
+def size_with_image(request: TextRequest) -> tuple[int, int]:
+    """Tokens of the image and the text together, and the bytes that reading them takes with the result, before they are read.
+
+    Raises InputError if the memory is too small.
+    """
+    network = load(request.model)
+    inputs, _ = all_inputs_of(request)
+    tokens, needs = inputs["input_ids"].shape[1], sum(image_bytes(network, inputs))
+    if needs > MEMORY.most:
+        raise InputError(
+            f"The image and the text have {tokens:,} tokens together, and reading them needs about {bytes_in_words(needs)}; "
+            f"this host allows {bytes_in_words(MEMORY.most)}. Give a smaller image.",
+            field="image",
+        )
+    return tokens, needs
+
+
+@cached(MEMORY)
+def captured(
+    request: TextRequest, *, near: TextRequest | None = None, on_progress: OnProgress | None = None
+) -> Capture:
+    """The pass.
+
+    near  another request, which may differ in a few edits only: where its pass is known, this one continues from it
+    """
+    return _recorded(request) if request.model.is_recorded else _read(request, on_progress, near=near)
+
+
+@cached(MEMORY)
+def with_components(request: TextRequest, *, on_progress: OnProgress | None = None) -> Capture:
+    """The pass with what each component wrote into the residual stream."""
+    require_model(load(request.model), "Attribution")
+    return _read(request, on_progress, components=True)
+
+
+def _read(
+    request: TextRequest, on_progress: OnProgress | None, *, near: TextRequest | None = None, components: bool = False
+) -> Capture:
+    """Let the model read the text, the image or both."""
+    network = load(request.model)
+    options: dict[str, Any] = {"edits": request.edits, "components": components, "on_progress": on_progress}
+    options |= limits_of(request) if request.image is None else _text_beside(request)
+    if not components:
+        options["known"] = _known(request, near)
+    if request.image is not None:
+        return call(capture, network, image=call(read_image, request.image), **options)
+    return call(capture, network, request.text, pair=request.pair, target=target_of(request), **options)
+
+
+def _recorded(request: TextRequest) -> Capture:
+    """The pass of a file. Raises InputError where it is to be changed, and for a file of weights alone."""
+    network, passed = load(request.model), opened(request.model)
+    if request.edits is not None:
+        require_model(network, "A what-if")
+    if isinstance(passed, WeightsOnly):
+        raise InputError(f"{network.name} holds only attention weights. Choose another model.", field="model")
+    return passed
+
+
+def _text_beside(request: TextRequest) -> dict[str, Any]:
+    """The text that is read with an image, and its limit; nothing for a model that reads an image alone."""
+    if load(request.model).reads_images:
+        return {}
+    check_characters(request.text)
+    return {"text": request.text, "max_tokens": longest_text()}
+
+
+def _known(request: TextRequest, near: TextRequest | None) -> list[Capture]:
+    """Known passes with other edits, and the passes over the texts that the edits read, which are kept for further edits."""
+    if request.edits is None:
+        return []
+    plain = unedited(request)
+    read_too = [
+        replace(plain, text=text, pair=None, target=target_of(request), keep=None)
+        for text in request.edits.other_texts.values()
+    ]
+    known = [one for one in (plain, near) if one is not None and captured.is_known(one)]
+    return [captured(one) for one in (*known, *read_too)]
+
+
+@cached(MEMORY)
+def weights_only(request: TextRequest) -> WeightsOnly:
+    """The weights of a model that exposes nothing else, or those in a file."""
+    if request.model.is_recorded:
+        passed = opened(request.model)
+        if isinstance(passed, WeightsOnly):
+            return passed
+    limits = {name: limit for name, limit in limits_of(request).items() if limit is not None}
+    return call(attention_weights, load(request.model), request.text, **limits)
+
+
+def captured_or_weights(request: TextRequest) -> Pass:
+    """The pass, or the weights of a model that exposes nothing else."""
+    network = load(request.model)
+    return captured(request) if network.captures or network.reads_images else weights_only(request)
+
+
+# --- the target that a decoder writes by itself
+
+
+@dataclass(frozen=True)
+class TargetTokens:
+    """The tokens of a target that the decoder wrote by itself, without the one that ends it.
+
+    has_ended  whether the model ended its text; otherwise it reached the limit
+    """
+
+    ids: tuple[int, ...]
+    has_ended: bool
+
+
+def unedited(request: TextRequest) -> TextRequest:
+    """The request without its edits. An edited pass has the target that the model writes without edits."""
+    return replace(request, edits=None)
+
+
+@cached(Store(32))
+def generated(request: TextRequest, *, on_progress: OnProgress | None = None) -> TargetTokens:
+    """What the model writes by itself. on_progress: called after every token with how many there are"""
+    of = request.target if isinstance(request.target, GeneratedTarget) else GeneratedTarget()
+    limits = [limit - 1 for limit in (load(request.model).max_tokens, longest_text(request.keep)) if limit is not None]
+    from_nothing = inputs_of(replace(request, target=None))
+    generating = Generating(load(request.model), from_nothing, edits=request.edits)
+    generation = generating.write(min([of.max_tokens, *limits]), on_progress)
+    has_ended = generation.ended == "end"
+    return TargetTokens(generation.token_ids[:-1] if has_ended else generation.token_ids, has_ended)
+
+
+def target_of(request: TextRequest) -> str | tuple[int, ...] | None:
+    """The target that the decoder is given. One that the model writes by itself is written now if it is not known yet."""
+    if not isinstance(request.target, GeneratedTarget):
+        return request.target
+    ids = generated(unedited(request)).ids
+    return ids if request.target.whole else ids[:-1]
+
+
+# --- what a pass says, whichever head is open
+
+
+@cached(Store(16))
+def labels(of: KindRequest, *, capture: Pass) -> tuple[LayerLabel, ...]:
+    """The labels of all layers."""
+    return layer_labels(capture, of.kind)
+
+
+@cached(Store(16))
+def next_tokens(_of: TextRequest, count: int, *, capture: Capture) -> list[tuple[str, float]]:
+    """The most probable next tokens, each with its probability."""
+    return capture.next_tokens(count)
+
+
+# --- what several pages say of all heads
+
+PROBE_LENGTH, PROBE_SEEDS = 50, (0, 1, 2, 3)
+
+
+def probe_length(choice: ModelChoice) -> int:
+    """How many random tokens the probe reads twice: 50, or what a model with a short memory can read."""
+    return min(PROBE_LENGTH, longest(load(choice)))
+
+
+@cached(Store(4))
+def probe(choice: ModelChoice, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
+    """The metrics of every head on random tokens read twice, a row a head."""
+    return call(probe_heads, load(choice), probe_length(choice), PROBE_SEEDS, on_progress=on_progress)
+
+
+@cached(Store(16))  # one to three pictures each: at most 2 MB
+def overview(
+    _of: Hashable, _view: Hashable, *, matrix: RowwiseMatrix, on_progress: OnProgress | None = None
+) -> Overview:
+    """The whole of `matrix`, small enough to draw: a view of the heads of a pass, or a head beside another one."""
+    return matrix.overview(on_progress=on_progress)
+
+
+@cached(Store(16))
+def contributions(of: KindRequest, token: int | None = None, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
+    """What each head itself writes into the answer, a row a head: see `core.direct_contributions`."""
+    return call(direct_contributions, with_components(of.text, on_progress=on_progress), token, of.kind)
+
+
+# --- one head of a pass
+
+_OVERVIEWS = Store(16)  # all stages of a head, small enough to draw: at most 3 MB
+
+
+def head(request: HeadRequest) -> Head:
+    return call(captured(request.text).head, layer=request.layer, head=request.head, kind=request.kind)
+
+
+@cached(_OVERVIEWS)
+def head_overview(request: HeadRequest) -> tuple[Overview, Certificate]:
+    """All stages of a head, and the certificate of exactly these numbers."""
+    return captured(request.text).certified_overview(request.layer, request.head, request.kind)
+
+
+@cached(_OVERVIEWS)
+def kept_overview(kept: KeptHead) -> tuple[Overview, Certificate | None]:
+    """All stages of a head from a file, and their certificate."""
+    return kept.overview()
+
+
+@cached(_OVERVIEWS)
+def changed_overview(_request: HeadRequest, _change: Hashable, *, changed: Head) -> Overview:
+    """All stages of a head with another scale or mask: `changed`, made from the head and the change."""
+    return changed.overview()
+
+
+@cached(Store(64, waits=True))
+def certificate(request: HeadRequest) -> Certificate:
+    """The certificate of a head as the page Heads shows it: computed some rows at a time, on texts of any length."""
+    return captured(request.text).certificate(request.layer, request.head, request.kind)

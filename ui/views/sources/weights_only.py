@@ -17,9 +17,9 @@ from ui.calls import call, result
 from ui.components import pin
 from ui.controls.pinned import Tokens, pinned
 from ui.markdown import plain, quoted
-from ui.views.common import show_heatmap, show_magnified
-from ui.views.needs import QUERIES_AND_KEYS
+from ui.views.charts import show_heatmap, show_magnified
 from ui.views.sources.heads import ChosenHead
+from ui.views.sources.needs import QUERIES_AND_KEYS
 
 
 def say_what_is_missing(exposed: WeightsOnly) -> None:

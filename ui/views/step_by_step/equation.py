@@ -11,10 +11,9 @@ from ui import links, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.links import Choice
-from ui.views.common import show_chart
+from ui.views.charts import show_chart
 from ui.views.head_links import link_to_heads
-from ui.views.numbers import of_stages
-from ui.views.sources.scenes import Scene
+from ui.views.step_by_step.scenes import Scene
 
 ORDER = tuple(TERMS)
 NAMES = {key: BY_KEY[key].name for key in ORDER}
@@ -32,7 +31,7 @@ def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
     shapes = (f"{name} {matrices[key].shape[0]} by {matrices[key].shape[1]}" for key, name in NAMES.items())
     with st.container(key=state.EQUATION):
         alt = f"The equation of attention, a small heatmap for each matrix: {', '.join(shapes)}"
-        numbers = of_stages(scene, ORDER)
+        numbers = scene.numbers(ORDER)
         show_chart(chart, "equation", alt, fills=False, title="The equation, all stages", numbers=numbers)
 
 

@@ -6,14 +6,15 @@ import streamlit as st
 
 from core import HeadWeights, head_weights
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from ui import links, passes, shown, state
+from ui import links, shown, state
 from ui.links import Switch
 from ui.markdown import errors_shown, quoted
-from ui.views.common import show_heatmap
+from ui.views.charts import show_heatmap
 from ui.views.head_links import link_to_why_word
-from ui.views.needs import NEXT_TOKENS, needs
 from ui.views.numbers import of_tokens
+from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
+from ui.views.sources.needs import NEXT_TOKENS, needs
 
 EXPORTED = 50  # next tokens
 ONE_OF_FOUR = 190  # pixels: how wide each picture is in a window 1024 wide
@@ -24,20 +25,6 @@ def show_layer_number(real: RealHead) -> None:
     number = passes.labels(real.of_kind, capture=real.capture)[real.layer].number
     if number != real.layer:
         st.caption(f"Layer {real.layer} of those with softmax attention is layer {number} of the model.")
-
-
-def show_key_sharing(real: RealHead) -> None:
-    """Show which key/value head a query head reads, if several share one."""
-    key_head, key_heads = real.capture.key_head(*real.place, real.kind)
-    heads = real.grid[1]
-    if key_heads == heads:
-        return
-    group = heads // key_heads
-    others = [str(other) for other in range(key_head * group, (key_head + 1) * group) if other != real.head]
-    st.caption(
-        f"Grouped-query attention: {heads} query heads share {key_heads} key/value heads. Head {real.head} reads key/value "
-        f"head {key_head}, together with {'heads' if len(others) > 1 else 'head'} {' and '.join(others)}."
-    )
 
 
 @needs(NEXT_TOKENS)

@@ -20,11 +20,12 @@ from ui.calls import call, is_known, result, result_of
 from ui.components import pin
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted
-from ui.views.common import show_certificate, show_chart, show_heatmap, show_magnified, table
-from ui.views.numbers import of_stages
+from ui.views.certificates import show_certificate
+from ui.views.charts import show_chart, show_heatmap, show_magnified
 from ui.views.patches import choose_clicked_patch, show_patches
-from ui.views.sources.scenes import Scene
 from ui.views.step_by_step.equation import clicked, opened_stage, show_equation, show_ways_on
+from ui.views.step_by_step.scenes import Scene
+from ui.views.tables import table
 
 HEIGHT = 270  # pixels of the large picture, below which the first screen of a small window ends
 ONE_OF_TWO = 240  # pixels in a window 1024 wide, of a picture with another beside it
@@ -121,7 +122,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
             presenting.lit(chart, row, cell[1] if stage.columns == "key" else None)
             alt = f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}"
             title = stage.name if changed is None else f"{stage.name}, {name.lower()}"
-            show_heatmap(chart, name, alt, title=title, numbers=of_stages(version, [stage.key]))
+            show_heatmap(chart, name, alt, title=title, numbers=version.numbers([stage.key]))
 
 
 def _show_magnified(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:

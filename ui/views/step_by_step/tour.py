@@ -13,8 +13,8 @@ from ui import links, state
 from ui.components.tour import tour_card
 from ui.controls.what_if import AS_GIVEN
 from ui.views.sources.heads import opening_head
-from ui.views.sources.passes import SENTENCE
-from ui.views.sources.scenes import Scene
+from ui.views.sources.text_fields import SENTENCE
+from ui.views.step_by_step.scenes import Scene
 
 ENCODER, DECODER = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
 

@@ -18,7 +18,7 @@ from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment
 from core.units import distance_in_words
-from ui import links, passes, presenting, shown, state
+from ui import links, presenting, shown, state
 from ui.calls import result, result_of
 from ui.components import pin
 from ui.controls import edit_list
@@ -26,12 +26,14 @@ from ui.controls.fields import label_again, switch
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
 from ui.requests import GeneratedTarget
-from ui.views.common import check_head, show_chart
+from ui.views.certificates import check_head
+from ui.views.charts import show_chart
+from ui.views.grid_of_heads import choose, choose_clicked, show_grid_of_heads, walk_through_heads
 from ui.views.head_links import link_to_why_word
-from ui.views.heads.grid import choose, choose_clicked, show_grid_of_heads, walk_through_heads
-from ui.views.needs import NEXT_TOKENS, needs
+from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
-from ui.views.sources.passes import run_pass
+from ui.views.sources.needs import NEXT_TOKENS, needs
+from ui.views.sources.reading import run_pass
 from ui.views.what_if import results
 from ui.views.what_if.comparing import DIVERGENCE, TwoHeads, show_pictures
 from ui.views.what_if.new_edit import choose_new_edit

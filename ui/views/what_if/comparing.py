@@ -17,7 +17,7 @@ from core.figures.heatmaps.compared import ComparedAxis, Part, compared_heatmaps
 from core.heads.aligning import Alignment, Labels, align
 from core.heads.comparing import HeadPair, compare, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
-from ui import passes, presenting, shown, state
+from ui import presenting, shown, state
 from ui.allowed import model_help, offered
 from ui.calls import call, expression, result_of
 from ui.components import pin
@@ -26,14 +26,14 @@ from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import GeneratedTarget, Target
-from ui.views.common import show_heatmap, show_magnified
-from ui.views.heads.grid import show_list_of_heads
-from ui.views.heads.results import overview
-from ui.views.needs import QUERIES_AND_KEYS, TEXTS, missing, needs
+from ui.views.charts import show_heatmap, show_magnified
+from ui.views.grid_of_heads import show_list_of_heads
 from ui.views.numbers import of_pair
+from ui.views.sources import passes
 from ui.views.sources.heads import ChosenHead, RealHead, opening_head
-from ui.views.sources.models import read_model
-from ui.views.sources.passes import run_pass, show_notes
+from ui.views.sources.model_fields import read_model
+from ui.views.sources.needs import QUERIES_AND_KEYS, TEXTS, missing, needs
+from ui.views.sources.reading import run_pass, show_notes
 from ui.views.what_if import results
 
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -82,7 +82,7 @@ class TwoHeads:
 
     def overview(self) -> Overview | None:
         """Return None where the computation was stopped."""
-        task = overview.task(self.first.of, self.second.of, matrix=self.pair)
+        task = passes.overview.task(self.first.of, self.second.of, matrix=self.pair)
         return run(task, "Comparing two heads", self.pair.shape[0], unit="query")
 
 

@@ -27,10 +27,10 @@ from ui.growing import Growing
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import fill
 from ui.requests import EffectRequest
-from ui.views.common import show_chart
-from ui.views.heads.grid import Grid, contributions_of, fill_grid, show_strongest
-from ui.views.needs import NEXT_TOKENS, TEXTS, needs
+from ui.views.charts import show_chart
+from ui.views.grid_of_heads import Grid, contributions_of, fill_grid, show_strongest
 from ui.views.sources.heads import RealHead
+from ui.views.sources.needs import NEXT_TOKENS, TEXTS, needs
 from ui.views.what_if import results
 
 TAKEN_AWAY: dict[Literal["heads", "layers", "tokens"], str] = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}

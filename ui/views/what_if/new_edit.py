@@ -14,7 +14,7 @@ from ui.controls import edit_list
 from ui.controls.fields import menu, number, suggested, switch, text_line, whole_number
 from ui.markdown import plain, quoted
 from ui.views.sources.heads import RealHead
-from ui.views.sources.passes import SENTENCE
+from ui.views.sources.text_fields import SENTENCE
 
 TYPED = 330  # pixels of a field for a text
 # By the word that the address says: the last word of the verb.

@@ -17,9 +17,9 @@ from ui.growing import Growing
 from ui.markdown import errors_shown, quoted
 from ui.progress import run
 from ui.requests import PatchRequest
-from ui.views.heads.grid import Grid, fill_grid, show_strongest
-from ui.views.needs import TEXTS, needs
+from ui.views.grid_of_heads import Grid, fill_grid, show_strongest
 from ui.views.sources.heads import RealHead
+from ui.views.sources.needs import TEXTS, needs
 from ui.views.what_if import results
 
 LABEL = "Share of the way"

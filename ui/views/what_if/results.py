@@ -33,10 +33,9 @@ from ui.cache import OnProgress, Store, cached
 from ui.calls import call, expression, made_by
 from ui.growing import Growing
 from ui.memory import MEMORY
-from ui.models import check_characters, load, longest_text
-from ui.passes import all_inputs_of, captured, inputs_of, limits_of, target_of
 from ui.requests import EffectRequest, HeadRequest, KindRequest, ModelChoice, PatchRequest, TextRequest
-from ui.views.heads.results import PROBE_SEEDS, probe
+from ui.views.sources.models import check_characters, load, longest_text
+from ui.views.sources.passes import PROBE_SEEDS, all_inputs_of, captured, inputs_of, limits_of, probe, target_of
 
 # --- two heads, or two passes
 

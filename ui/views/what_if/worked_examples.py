@@ -25,13 +25,14 @@ from core.heads.examples import (
     Repetition,
     pronoun_steps,
 )
-from ui import links, models, presenting, state
+from ui import links, presenting, state
 from ui.cache import Cached
 from ui.calls import result
 from ui.controls.fields import menu
 from ui.markdown import quoted
 from ui.progress import run
-from ui.views.common import numbers, table
+from ui.views.sources import models
+from ui.views.tables import numbers, table
 from ui.views.what_if import results
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"

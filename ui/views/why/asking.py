@@ -17,7 +17,7 @@ MEAN_OF_ALL = "the mean of all tokens"
 
 
 def choose_answer(request: TextRequest, capture: Capture) -> AnswerRequest:
-    """Show the fields. Raises InputError (field "answer" or "than") for a word of which there is no token."""
+    """Show the fields. Raises InputError (field "answer" or "than") for a word that the model has no token for."""
     if capture.logits is None:
         like = text_line("Compared with", state.LIKE_TEXT, WIDE, width=340)
         return AnswerRequest(request, None, "mean", like or WIDE)

@@ -10,8 +10,8 @@ from core.heads.attribution import Attribution, cosine, logit
 from core.heads.paths import Hop, Path, attribution_at, follow, read_hops
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
-from ui.passes import captured, with_components
 from ui.requests import AnswerRequest, PathRequest, TextRequest
+from ui.views.sources.passes import captured, with_components
 
 
 @cached(Store(16))

@@ -10,8 +10,9 @@ from streamlit.testing.v1 import AppTest
 from core import compare
 from core.heads.aligning import align
 from core.heads.likeness import heads_like
-from ui import passes, state
+from ui import state
 from ui.requests import ModelChoice, TextRequest
+from ui.views.sources import passes
 
 TEXT = "The cat sat on the mat."
 
@@ -21,7 +22,7 @@ def a_page():
 
     from ui import links, state
     from ui.views.sources.heads import choose_head
-    from ui.views.sources.passes import choose_text
+    from ui.views.sources.text_fields import choose_text
     from ui.views.what_if.comparing import show_comparison
 
     links.read("a page")

@@ -40,8 +40,9 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def page(text: str, model: str, view: str) -> None:
-    from ui import passes, shown
+    from ui import shown
     from ui.requests import ModelChoice, TextRequest
+    from ui.views.sources import passes
     from ui.views.sources.heads import choose_head
     from ui.views.what_if.effects import show_effects
     from ui.views.what_if.patching import show_patching

@@ -5,9 +5,10 @@ from streamlit.testing.v1 import AppTest
 
 from core import Edits
 from core.heads.examples import Induction, Movement, OneHead, Pronoun, Repetition
-from ui import models, state
+from ui import state
 from ui.cache import Store
 from ui.requests import ModelChoice
+from ui.views.sources import models
 from ui.views.what_if import results
 
 

@@ -16,11 +16,11 @@ from core import Edits
 from core.models.images import read_image
 from core.models.model import Model
 from tests.core.tiny_models import tiny
-from ui import models, passes
 from ui.cache import Store
 from ui.memory import Memory
 from ui.requests import HeadRequest, KindRequest, ModelChoice, TextRequest
 from ui.views.heads import results as results_of_heads
+from ui.views.sources import models, passes
 
 
 def test_nothing_of_one_precision_is_given_for_another(keep, minilm: Model, half: dict[str, Model]) -> None:

@@ -18,15 +18,14 @@ from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, rea
 from core.heads.probing import SCORES
 from core.heads.quantities import text_of
 from core.notebook.figures import heads_figure
-from ui import passes, presenting, shown, state
+from ui import presenting, shown, state
 from ui.calls import call, result, result_of
 from ui.controls.fields import menu
 from ui.controls.heads_by import PAIR, By, ByMetric, ByPattern, HeadsBy, heads_by
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
-from ui.views.common import show_heatmap
-from ui.views.heads import results
-from ui.views.heads.grid import (
+from ui.views.charts import show_heatmap
+from ui.views.grid_of_heads import (
     HEIGHT,
     NAME,
     choose,
@@ -35,9 +34,11 @@ from ui.views.heads.grid import (
     show_list_of_heads,
     walk_through_heads,
 )
-from ui.views.needs import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
+from ui.views.heads import results
 from ui.views.numbers import of_heads
+from ui.views.sources import passes
 from ui.views.sources.heads import AnyHead
+from ui.views.sources.needs import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
 
 FINDINGS = 3  # heads that are named above the grid
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
@@ -223,8 +224,8 @@ def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking |
         return None
     notes = {"±": _grid(head, probed, f"{metric.name}_error")}
     caption = (
-        f"{metric.words} Measured on {results.probe_length(head.request.model)} random tokens read twice, with seeds "
-        f"{', '.join(map(str, results.PROBE_SEEDS))}; ± is the standard error of the mean over these seeds."
+        f"{metric.words} Measured on {passes.probe_length(head.request.model)} random tokens read twice, with seeds "
+        f"{', '.join(map(str, passes.PROBE_SEEDS))}; ± is the standard error of the mean over these seeds."
     )
     if metric.name in SCORES:
         clear = _grid(head, probed, f"is_{metric.name}")
@@ -255,9 +256,9 @@ def _grid(head: AnyHead, table: pd.DataFrame, column: str) -> NDArray:
 
 
 def _probe(head: AnyHead) -> pd.DataFrame | None:
-    task = results.probe.task(head.request.model)
+    task = passes.probe.task(head.request.model)
     with errors_shown():
-        probed = run(task, "Reading random tokens", 2 * len(results.PROBE_SEEDS), unit="text")
+        probed = run(task, "Reading random tokens", 2 * len(passes.PROBE_SEEDS), unit="text")
         if probed is not None and not task.is_known:
             st.rerun()  # the elements above were drawn without the names that the probe gives to heads
         return probed
@@ -267,7 +268,7 @@ def _probe(head: AnyHead) -> pd.DataFrame | None:
 def known_probe(head: AnyHead) -> pd.DataFrame | None:
     """Return the results of the probe, if it has been run for this model."""
     model = head.request.model
-    return results.probe(model) if head.kind == "self" and results.probe.is_known(model) else None
+    return passes.probe(model) if head.kind == "self" and passes.probe.is_known(model) else None
 
 
 def looks_like(head: AnyHead, measured: pd.DataFrame) -> tuple[str, ...]:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import streamlit as st
 
 from core import AttentionTrace, attend
 from core.attention.head import Head
 from core.attention.rowwise import Overview
 from core.attention.sources import DISTRIBUTIONS, Matrices, random_matrices, toy_sentence
+from core.attention.stages import BY_KEY
 from core.capturing.certifying import Certificate
 from core.exporting.exhibit import ENDING, Exhibit, read
 from core.exporting.kept_heads import KeptHead
-from ui import links, passes, shown, state
+from core.exporting.tables import stage_table
+from ui import links, shown, state
 from ui.calls import call
 from ui.controls.fields import menu, text_line, upload, whole_number
-from ui.controls.own_matrices import own_matrices
 from ui.controls.what_if import Change
 from ui.markdown import errors_shown, plain
 from ui.progress import run
+from ui.views.sources import passes
 from ui.views.sources.heads import RealHead, choose_head
-from ui.views.sources.passes import SENTENCE, choose_text
+from ui.views.sources.text_fields import SENTENCE, choose_text
+from ui.views.step_by_step.own_matrices import own_matrices
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,17 @@ class Scene:
         """The head for a file, without a pass of a model."""
         return self.kept or KeptHead(
             head=self.head, query_tokens=self.query_tokens, key_tokens=self.key_tokens, says=self.origin
+        )
+
+    def numbers(self, stages: Sequence[str]) -> shown.Numbers:
+        """The numbers of whole stages of the head."""
+        head = self.head
+        shapes = {"query": head.query.shape, "key": head.key.shape, "value": head.value.shape}
+        shapes |= {"output": (head.shape[0], head.value.shape[1])}
+        return shown.Numbers(
+            sum(int(np.prod(shapes.get(key, head.shape))) for key in stages),
+            lambda: tuple(stage_table(head, key, self.query_tokens, self.key_tokens) for key in stages),
+            {"stage": ", ".join(BY_KEY[key].name for key in stages), "scale": repr(head.scale)},
         )
 
 

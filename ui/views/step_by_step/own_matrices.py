@@ -13,7 +13,7 @@ from ui import state
 from ui.calls import call, uploaded
 from ui.controls.fields import forget_uploads, name_uploads, text_area, upload
 from ui.markdown import show_error
-from ui.models import check_length
+from ui.views.sources.models import check_length
 
 # Small enough to follow by hand: three queries, four keys, two dimensions.
 EXAMPLE = {"query": "1, 0\n0, 1\n1, 1", "key": "1, 0\n0, 1\n1, 1\n-1, 1", "value": "1, 0\n0, 1\n2, 2\n0, 3", "mask": ""}

@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
-from core.attention.rowwise import Overview, around
+from core.attention.rowwise import Overview
 from core.attention.strongest import Numbers, strongest_cell
 from core.capturing.weights_only import WeightsOnly
 from core.figures.chart import Chart
@@ -25,10 +25,10 @@ from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import text_of
 from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix
 from core.notebook.figures import stage_figure
-from ui import links, passes, presenting, state
+from ui import links, presenting, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
-from ui.components.token_view import token_view
+from ui.components.token_view import IN_TEXT, part_in_text, token_view
 from ui.controls.fields import label_again, menu, menu_of_several, numbered, switch
 from ui.controls.heads_by import PATTERN
 from ui.controls.pinned import Tokens, exact_in, from_to, pinned_among
@@ -36,16 +36,16 @@ from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import HeadRequest
-from ui.views.common import check_head, show_heatmap, show_magnified
+from ui.views.certificates import check_head
+from ui.views.charts import show_heatmap, show_magnified
+from ui.views.grid_of_heads import choose_clicked
 from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
-from ui.views.heads import results
-from ui.views.heads.grid import choose_clicked
-from ui.views.heads.heads_grid import looks_like
+from ui.views.heads.all_heads import looks_like
 from ui.views.numbers import of_view
 from ui.views.patches import choose_clicked_patch, noun, show_patches
-from ui.views.sources.heads import AnyHead, ChosenHead, RealHead
+from ui.views.sources import passes
+from ui.views.sources.heads import AnyHead, ChosenHead, RealHead, show_key_sharing
 from ui.views.sources.weights_only import say_what_is_missing, show_weights
-from ui.views.step_by_step.head_notes import show_key_sharing
 
 LOOKS = {"heatmap": "Heatmap", "text": "Text", "lines": "Lines", "picture": "On the picture"}
 OF_TEXTS, OF_IMAGES = ("heatmap", "text", "lines"), ("heatmap", "picture")
@@ -74,7 +74,6 @@ DIRECTIONS: dict[Literal["from", "to"], str] = {"from": "what it attends to", "t
 HEIGHT, LEAST_HEIGHT = 560, 380  # of the heatmap in pixels: short texts leave room for what is below
 PER_ROW, AXIS = 18, 80
 CONTROLS = 40  # the height of a row of them
-IN_TEXT = 192  # tokens of a long text that are shown as text
 
 Place = TypeVar("Place", int, tuple[int, int])
 
@@ -188,7 +187,7 @@ def _record(real: RealHead, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
 def _overview(real: RealHead, matrix: ViewMatrix) -> Overview | None:
     """The whole view; None where its computation was stopped, as of the mean of very many heads."""
     heads = len(matrix.view.heads)
-    task = results.overview.task(real.of_kind, matrix.view, matrix=matrix)
+    task = passes.overview.task(real.of_kind, matrix.view, matrix=matrix)
     what = f"Taking the mean of {heads} heads" if heads > 1 else "Drawing the head"
     with st.container():  # keeps its place when there is nothing to show in it
         return run(task, what, matrix.shape[0], unit=matrix.labels.unit)
@@ -331,8 +330,8 @@ def _text(matrix: ViewMatrix, cell: tuple[int, int], *, lines: bool) -> None:
 
 def _in_text(seen: range, place: int) -> range:
     """As much of the shown positions around one of them as can be read as text."""
-    found = around(min(max(place, seen.start), seen.stop - 1) - seen.start, len(seen), IN_TEXT)
-    return range(seen.start + found.start, seen.start + found.stop)
+    part = part_in_text(min(max(place, seen.start), seen.stop - 1) - seen.start, len(seen))
+    return seen[part.start : part.stop]
 
 
 def _pinned_tokens(count: int) -> list[int]:

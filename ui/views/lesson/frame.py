@@ -18,10 +18,10 @@ from ui.calls import call
 from ui.controls.fields import menu, text_line
 from ui.lessons import after
 from ui.markdown import errors_shown
-from ui.views import experiments
-from ui.views.common import show_heading
+from ui.presenting import show_heading
+from ui.views.lesson import results
 from ui.views.sources.heads import RealHead, choose_head
-from ui.views.sources.passes import choose_text
+from ui.views.sources.text_fields import choose_text
 
 IN_A_MODEL = "In a real model"
 MAX_WORDS = 12  # of a sentence for an untrained head
@@ -166,7 +166,7 @@ def _choose_traced() -> TracedHead | None:
     if passed is None:
         return None
     chosen = choose_head(*passed)
-    return TracedHead(chosen, experiments.trace(chosen.of))
+    return TracedHead(chosen, results.trace(chosen.of))
 
 
 def sentence_knob(default: str, *, d_head: int = 8) -> Matrices:

@@ -14,9 +14,9 @@ from core.models.inputs import all_inputs, chat_ids
 from core.progress import held
 from ui.cache import OnProgress, Store, cached
 from ui.memory import MEMORY
-from ui.models import MAX_TOKENS, load, longest_text
-from ui.passes import all_inputs_of, limits_of
 from ui.requests import WritingRequest
+from ui.views.sources.models import MAX_TOKENS, load, longest_text
+from ui.views.sources.passes import all_inputs_of, limits_of
 
 MAX_NEW_TOKENS = 200
 

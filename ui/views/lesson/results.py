@@ -26,8 +26,8 @@ from core.models.modules import Kind
 from core.models.projections import head_weights
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call, made_by
-from ui.passes import captured
 from ui.requests import HeadRequest, KindRequest, TextRequest
+from ui.views.sources.passes import captured
 
 
 @cached(Store(3, waits=True))

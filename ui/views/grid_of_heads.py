@@ -21,9 +21,9 @@ from ui.growing import Growing
 from ui.markdown import plain
 from ui.progress import fill, run
 from ui.requests import KindRequest
-from ui.views.common import show_heatmap
-from ui.views.heads import results
+from ui.views.charts import show_heatmap
 from ui.views.numbers import of_grid
+from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
 
 NAME = "atlas"  # of the picture
@@ -186,7 +186,7 @@ def contributions_of(of: KindRequest, pass_: Capture, token: int | None = None) 
 
     None where the work was stopped, and where there are none: the page then says why.
     """
-    task, calls = results.contributions.task(of, token), pass_.model.attention_calls or 1
+    task, calls = passes.contributions.task(of, token), pass_.model.attention_calls or 1
     try:
         return run(task, "Reading what each head writes", calls, unit="attention call", needs=HELD * pass_.nbytes)
     except InputError as error:

@@ -1,0 +1,63 @@
+"""Certificates: whether the numbers of a head agree with the model, and what was compared."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.capturing.certifying import CHECKED, NOT_CHECKED, Certificate
+from core.units import small_number
+from ui.markdown import plain
+from ui.progress import run
+from ui.requests import HeadRequest
+from ui.views.sources import passes
+
+
+def show_certificate(certificate: Certificate, *, of_original: bool = False, what: str = "the model") -> None:
+    """Show whether the numbers agree; their provenance, what was checked and what was not are behind one click.
+
+    of_original  whether the view above shows something else, which the model never computed
+    what         what the numbers were compared with
+    """
+    difference = small_number(certificate.difference)
+    compared = f"{what}: {certificate.cells:,} output numbers from its Q, K and V, largest difference {difference}"
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        more = f"Does not agree with {compared}, {certificate.rounding:,.0f} times what rounding explains"
+        verdict(certificate.holds, f"Agrees with {compared}", more)
+        with st.popover("Provenance", type="tertiary"):
+            for name, text in _provenance(certificate).items():
+                st.caption(f"**{name}** {plain(text)}")
+    if certificate.left_out:
+        st.caption(f"{certificate.left_out} rows with nothing to attend to are left out.")
+    if of_original:
+        words = "This speaks of the original, with the scale and mask above. The model never computed what is changed."
+        st.caption(words)
+
+
+def check_head(of: HeadRequest, what: str = "the model") -> None:
+    """Compute and show the certificate of a head; what: as in `show_certificate`."""
+    certificate = run(passes.certificate.task(of), f"Comparing the head with {what}", 1)
+    if certificate is not None:
+        show_certificate(certificate, what=what)
+
+
+def verdict(holds: bool, yes: str, no: str) -> None:
+    """Say whether a check holds."""
+    if holds:
+        st.badge(yes, icon=":material/verified:", color="green")
+    else:
+        st.badge(no, icon=":material/error:", color="red")
+
+
+def _provenance(certificate: Certificate) -> dict[str, str]:
+    dtype = certificate.dtype
+    if certificate.traced_in != dtype:
+        dtype = f"model in {dtype}, traced in {certificate.traced_in}"
+    return {
+        "model": certificate.model,
+        "revision": certificate.revision,
+        "precision": dtype,
+        "scale": f"{certificate.scale:.6g}",
+        "mask": certificate.mask,
+        "checked": CHECKED,
+        "not checked": NOT_CHECKED,
+    }

@@ -1,0 +1,1 @@
+"""The frame of a lesson, and the results of its experiments."""

@@ -1,0 +1,261 @@
+"""The fields for a text or an image and the model that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core import Capture, InputError, Model
+from core.captures.unchecked import unchecked
+from core.capturing.weights_only import WeightsOnly
+from core.heads.examples import FRANCE
+from core.models.catalogue import CATALOGUE
+from core.models.recorded import RecordedModel
+from ui import state
+from ui.allowed import model_help
+from ui.calls import uploaded
+from ui.controls.fields import forget_uploads, name_uploads, text_area, text_line, upload, uploaded_file
+from ui.controls.target import choose_target
+from ui.markdown import errors_shown, plain, quoted, show_error
+from ui.requests import ModelChoice, TextRequest
+from ui.views.sources import models, passes
+from ui.views.sources.heads import choose_head
+from ui.views.sources.model_fields import (
+    choice_of,
+    choose_model,
+    choose_recorded,
+    popover_with_precision,
+    read_model,
+    say_size,
+)
+from ui.views.sources.needs import QUERIES_AND_KEYS
+from ui.views.sources.reading import WRITTEN, InputFields, read_or_say, run_pass
+from ui.views.sources.weights_only import show_one_head
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
+RECORDED_ONLY = (
+    "is not here: this file holds one pass of it, which Step by step and Heads can show. Choose a model for this page."
+)
+NAMED = 3  # layers without attention that are named; the others are counted
+
+
+def choose_request(
+    *, more: bool = False, writes: bool = False, images: bool = False, recorded: bool = False
+) -> InputFields | None:
+    """Show the fields for the model and what it reads. Returns None after saying what is wrong.
+
+    more      also ask for the second text that some models read
+    writes    open with a model that writes
+    images    also ask for an image where the model reads one with its text
+    recorded  whether the page can show a recorded pass, whose model is not here
+    """
+    progress = st.empty()  # above the text, which on a phone fills most of the first screen
+    words, which = st.columns([6, 5], gap="small")
+    with words, st.container(gap="xxsmall"):
+        text_place = st.container(horizontal=True, gap="xsmall")
+        problem = st.container(gap="xxsmall")
+    with which, st.container(horizontal=True, gap="xsmall"):
+        model_place = st.container(width="stretch", gap=None)
+        head_place = st.container(width=125)
+        further = st.container(width="content")
+    with model_place:
+        name = choose_model(problem, writes=writes)
+    with further:
+        dtype, device, further = popover_with_precision()
+    chosen = choice_of(name, dtype, device)
+    model = read_model(chosen, progress, model_place, problem)
+    # A file that is needed again has its field in sight.
+    with model_place if model is None and chosen.is_recorded else further:
+        choose_recorded()
+    model_place.caption("No model." if model is None else _what_it_does(model), help=model_help())
+    if model is not None:
+        with further:
+            say_size(model)
+    with text_place:
+        if model is not None and chosen.is_recorded:
+            request = _recorded_text(chosen)
+        elif model is not None and model.reads_images:
+            request = _image(chosen)
+        else:
+            request = TextRequest(chosen, _text_field(chosen.name))
+            st.button("Apply", key=state.APPLY, help="Read the text. Ctrl+Enter does the same.")
+    if chosen.is_recorded and model is not None and not recorded:
+        with problem:
+            show_error(InputError(f"{model.name} {RECORDED_ONLY}", field="model"))
+        return None
+    if images and request is not None and model is not None and model.takes_images:
+        with text_place, st.popover("Image", icon=":material/image:"):
+            request = replace(request, image=_image_file("This model also reads a text alone."))
+            if request.image is not None:
+                st.button("Without the image", key=state.FORGET_IMAGE, on_click=_forget_image)
+    if model is not None and not chosen.is_recorded and (model.reads_images or (images and model.takes_images)):
+        with problem:
+            kept = st.session_state.get(state.SHOWN_IMAGE)
+            name_uploads([] if kept is None else [kept[0]])
+    reads_more = model is not None and not (chosen.is_recorded or model.reads_images) and QUERIES_AND_KEYS.is_met(model)
+    if more and request is not None and model is not None and reads_more:
+        with further:
+            request = _with_second_text(request, model, problem)
+    _say_what_for(chosen.name, problem)
+    if model is not None and model.tower_of is not None:
+        problem.caption("This model compares texts with images or sounds. Shown is the part that reads texts.")
+    if model is None or request is None:
+        return None
+    return InputFields(request, model, model_place, problem, head_place)
+
+
+def choose_text(
+    *,
+    more: bool = False,
+    max_tokens: int | None = models.MAX_TOKENS,
+    recorded: bool = False,
+    on_weights: Callable[[TextRequest, WeightsOnly, DeltaGenerator], None] | None = None,
+) -> tuple[TextRequest, Capture, DeltaGenerator] | None:
+    """Return the pass of the chosen model over the text, and the container for the choice of a head.
+
+    Returns None after saying what is wrong, or after showing the weights of a model that exposes nothing else.
+
+    more        also ask for the second text that some models read, and name the layers that cannot be shown
+    max_tokens  the most tokens that the page can show; None: as many as the model reads
+    recorded    as in `choose_request`
+    on_weights  shows a model that exposes only its weights; None: show one of its heads, chosen here
+    """
+    fields = choose_request(more=more, images=True, recorded=recorded)
+    if fields is None:
+        return None
+    model = fields.model
+    if not QUERIES_AND_KEYS.is_met(model):
+        exposed = read_or_say(fields, _exposed, lambda read: read[1].notes)
+        if exposed is not None:
+            (on_weights or _show_exposed)(*exposed, fields.head_place)
+        return None
+
+    def read(request: TextRequest) -> tuple[TextRequest, Capture | None]:
+        return request, run_pass(request, model, max_tokens)
+
+    passed = read_or_say(fields, read, lambda read: () if read[1] is None else read[1].notes)
+    request, capture = passed or (fields.request, None)
+    if capture is None:
+        return None
+    if more:
+        _name_missing(fields.request.model)
+    return request, capture, fields.head_place
+
+
+def _what_it_does(model: Model) -> str:
+    if isinstance(model, RecordedModel) and not model.captures:
+        return "Attention weights."
+    if isinstance(model, RecordedModel):
+        return f"A recorded pass of {plain(model.name)}."
+    if model.reads_images:
+        return "Reads images."
+    if model.takes_images:
+        return "Reads an image with a text, writes texts."
+    if model.is_encoder_decoder:
+        return "Reads a text, writes another."
+    return "Writes texts." if model.has_language_model_head else "Reads texts only."
+
+
+def _say_what_for(model: str, place: DeltaGenerator) -> None:
+    """Say what a model of the catalogue was trained for if it takes every text for one of that kind."""
+    for entry in CATALOGUE:
+        if entry.name == model and entry.kind == "encoder-decoder":
+            place.caption(plain(entry.description))
+
+
+def _text_field(model: str) -> str:
+    """Until somebody edits it, it holds an opening text of the kind that the model reads."""
+    opening = OPENING_TEXTS.get(model, SENTENCE)
+    of_another_kind = {SENTENCE, FRANCE} if model in OPENING_TEXTS else {*OPENING_TEXTS.values()}
+    if st.session_state.get(state.TEXT) in of_another_kind:
+        st.session_state[state.TEXT] = opening
+    return text_area(
+        "Text",
+        state.TEXT,
+        opening,
+        height=68,
+        label_visibility="collapsed",
+        placeholder="Text",
+    )
+
+
+def _name_missing(chosen: ModelChoice) -> None:
+    missing = models.missing_layers(chosen)
+    if missing:
+        further = f", and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        count = "1 layer has" if len(missing) == 1 else f"{len(missing)} layers have"
+        named = "; ".join(missing[:NAMED])
+        st.caption(plain(f"{count} no softmax attention and cannot be shown: {named}{further}."))
+
+
+def _recorded_text(chosen: ModelChoice) -> TextRequest:
+    """Show the text of a recorded pass, which cannot be changed, or the size of the weights in a file.
+
+    Tokens of an image are left out.
+    """
+    capture = models.opened(chosen)
+    if isinstance(capture, WeightsOnly):
+        (queries, keys), grid = capture.shape(), f"{capture.layers():,} layers × {capture.heads():,} heads"
+        st.caption(f"From a file: {grid}, {queries:,} queries × {keys:,} keys.")
+        return TextRequest(chosen, "")
+    is_text = np.isnan(capture.image_boxes()[:, 0])
+    tokens = [token for token, is_one in zip(capture.tokens()[1], is_text, strict=True) if is_one]
+    text = ("" if any(token.startswith(" ") for token in tokens) else " ").join(tokens)
+    shortened = text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…"
+    of_image = "" if is_text.all() else "The file also holds an image. "
+    st.caption(
+        f"Text of the file: {quoted(shortened)}. {of_image}To read another text or change a head, load the model itself. "
+        f"{unchecked(capture)}"
+    )
+    return TextRequest(chosen, "")
+
+
+def _image(chosen: ModelChoice) -> TextRequest | None:
+    image = _image_file("This model reads images.")
+    return None if image is None else TextRequest(chosen, "", image=image)
+
+
+def _image_file(what_for: str) -> bytes | None:
+    """The image that was last uploaded, on this page or another: an upload field forgets its file when its page is left."""
+    file = upload("Image", state.IMAGE, ["png", "jpg", "jpeg", "webp"], on_change=_keep_image)
+    kept = st.session_state.get(state.SHOWN_IMAGE)
+    still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
+    st.caption(f"{still}{what_for} An uploaded image is not part of the page's address.")
+    return None if kept is None else uploaded(*kept)
+
+
+def _forget_image() -> None:
+    st.session_state[state.SHOWN_IMAGE] = None
+    forget_uploads()
+
+
+def _keep_image() -> None:
+    file = uploaded_file(state.IMAGE)
+    st.session_state[state.SHOWN_IMAGE] = None if file is None else (file.name, file.getvalue())
+    forget_uploads()
+
+
+def _with_second_text(request: TextRequest, model: Model, problem: DeltaGenerator) -> TextRequest | None:
+    """Add what the second field holds: a text to pair with, or what the decoder has written. None: said what is wrong."""
+    if model.takes_pairs:
+        pair = text_line("Second text (optional)", state.PAIR, width=170)
+        return replace(request, pair=pair or None)
+    if not model.is_encoder_decoder:
+        return request
+    with errors_shown(problem):
+        return replace(request, target=choose_target(model))
+    return None
+
+
+def _exposed(request: TextRequest) -> tuple[TextRequest, WeightsOnly]:
+    with st.spinner("Reading the text"):
+        return request, passes.weights_only(request)
+
+
+def _show_exposed(request: TextRequest, exposed: WeightsOnly, place: DeltaGenerator) -> None:
+    show_one_head(choose_head(request, exposed, place))
