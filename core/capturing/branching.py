@@ -24,9 +24,10 @@ from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind
 from .capture import not_captured
-from .continuing import Layers, twin_of
+from .continuing import Layers
 from .finite import NotFiniteError
 from .recorder import kinds_of, record
+from .twins import with_layers
 
 # Tokens of one batch, of all its continuations together: more are no faster, and would take more memory.
 BATCH_TOKENS = 512
@@ -145,7 +146,8 @@ class Branches:
         This is one pass forward and one backward. On the way back each layer is computed again, so that nothing more than the
         inputs of the layers has to be kept. Raises RuntimeError if torch cannot follow the network backwards.
         """
-        network = twin_of(self._model, partial(checkpoint, use_reentrant=False, preserve_rng_state=False))
+        again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+        network = with_layers(self._model.network, self._model.lists_of_layers, again)
         outputs: list[Tensor] = []
 
         def heard(call: Call) -> Call:

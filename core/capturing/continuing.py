@@ -1,30 +1,26 @@
 """Passes that begin where another one differs: layers before that are taken from the other pass and not computed again.
 
 What a layer returns depends on the inputs and on what the layers before it did. So a pass over the same inputs with a change
-in layer 23 is the same up to there, to the last bit. The layers run in a twin of the network that shares all of its numbers,
-so that the network itself stays as it is and others can run it meanwhile.
+in layer 23 is the same up to there, to the last bit. The layers run in a twin of the network.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
-from transformers import PreTrainedModel
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ..models.calls import Call
 from ..models.model import Model
+from .twins import with_layers
 
 # Bytes that a pass keeps to be continued. Of a longer text nothing is kept: each change is then a whole pass.
 MAX_BYTES = 2**30
-
-Visit = Callable[..., Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +67,7 @@ class Layers:
 
     def model(self) -> Model:
         """The model, with a twin of its network that runs these layers. Not kept here, or both would keep each other alive."""
-        return replace(self._model, network=twin_of(self._model, self._visit))
+        return replace(self._model, network=with_layers(self._model.network, self._model.lists_of_layers, self._visit))
 
     @property
     def taken(self) -> tuple[Call, ...]:
@@ -124,47 +120,3 @@ class Layers:
             return tensor
         shared = tensor.expand(self._variants, *tensor.shape[1:])
         return shared.clone() if copied else shared
-
-
-def twin_of(model: Model, visit: Visit, lists: Iterable[str] | None = None) -> PreTrainedModel:
-    """The model's network with other layers: each runs `visit(forward of the network's own layer, *its arguments)`.
-
-    Only the modules on the way to the layers are new, and these share everything else with the network's own.
-
-    lists  the names of the lists of layers; None: those of layers whose attention can be captured
-    """
-    twin, twins = _opened(model.network), {}
-    for name in model.lists_of_layers if lists is None else lists:
-        above, path = twin, ""
-        for part in name.split("."):
-            path = f"{path}.{part}"
-            if path not in twins:
-                twins[path] = above._modules[part] = _opened(above._modules[part])
-            above = twins[path]
-        for number, layer in above._modules.items():
-            above._modules[number] = own = copy.copy(layer)
-            own.forward = partial(visit, layer.forward)
-    return twin
-
-
-def stream_in(tree: Any) -> Tensor:
-    """The residual stream among what a layer reads or returns: the first tensor of real numbers."""
-    return next(leaf for leaf in tree_leaves(tree) if is_stream(leaf))
-
-
-def with_stream(tree: Any, stream: Tensor) -> Any:
-    """What a layer returned, with another stream."""
-    leaves, spec = tree_flatten(tree)
-    leaves[next(at for at, leaf in enumerate(leaves) if is_stream(leaf))] = stream
-    return tree_unflatten(leaves, spec)
-
-
-def is_stream(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.ndim >= 2
-
-
-def _opened(module: Any) -> Any:
-    """A copy of a module that shares everything with it, and can be given other children."""
-    twin = copy.copy(module)
-    twin._modules = dict(module._modules)
-    return twin

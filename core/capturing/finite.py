@@ -5,7 +5,6 @@ To find the place the pass is run once more, in a twin of the network whose modu
 
 from __future__ import annotations
 
-import copy
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ from ..models.calls import Call, heard_by, wide
 from ..models.inputs import run
 from ..models.model import Model
 from .calls.edited_call import EditedCall
-from .continuing import is_stream
+from .twins import is_stream, twin_of
 
 
 class NotFiniteError(InputError):
@@ -106,22 +105,14 @@ class _Watch:
         self._names = {id(module): name for name, module in network.named_modules()}
         # By module: the list of layers that it stands in.
         self._lists = {id(part): id(of) for of in network.modules() if isinstance(of, nn.ModuleList) for part in of}
-        self._twins: dict[int, Any] = {}
         self._running = [network]
         self._visits: Counter[int] = Counter()  # of each list, as ALBERT goes through one layer several times
-        self.network: Any = self._twin(network)
+        watched = {
+            name: partial(self._run, part) for name, part in network.named_modules(remove_duplicate=False) if name
+        }
+        self.network = twin_of(network, watched)
         # Not watched, or it would not say what it accepts.
         self.network.forward = partial(type(network).forward, self.network)
-
-    def _twin(self, module: Any) -> Any:
-        """The module, watched. It shares everything with its original."""
-        if id(module) not in self._twins:
-            self._twins[id(module)] = twin = copy.copy(module)
-            twin._modules = {name: part and self._twin(part) for name, part in module._modules.items()}
-            # On several devices accelerate gives modules a function of their own.
-            own = vars(module).get("forward") or partial(type(module).forward, twin)
-            twin.forward = partial(self._run, module, own)
-        return self._twins[id(module)]
 
     def _run(self, module: nn.Module, own: Callable, *inputs: Any, **options: Any) -> Any:
         # What a module reads was made in the module around it; masks are additive and may hold -inf.

@@ -26,7 +26,7 @@ from ..models.image_grids import ImageGrid, Tiles, as_tiles, joined
 from ..models.inputs import image_token, run
 from ..models.model import Model
 from ..models.modules import Kind, lists_of_layers
-from .continuing import stream_in, twin_of, with_stream
+from .twins import stream_in, with_layers, with_stream
 
 Grids = Mapping[Kind, tuple[ImageGrid, ...]]
 
@@ -100,7 +100,7 @@ def _measured(model: Model, inputs: Mapping[str, Tensor], tiles: Tiles) -> Grids
         return with_stream(gave[0], stream_in((given, options)))
 
     towers = lists_of_layers(model.network, [name for name, kind in model.kinds.items() if kind == "vision"])
-    emptied = replace(model, network=twin_of(model, visit, towers))
+    emptied = replace(model, network=with_layers(model.network, towers, visit))
     with suppress(_OverError, RuntimeError), heard_by(hear):  # torch may not be able to follow a network backwards
         run(emptied, {**inputs, "pixel_values": pixels}, gradients=True)
     return {kind: grids for kind, grids in found.items() if grids}

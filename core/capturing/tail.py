@@ -21,8 +21,8 @@ from ..models.calls import wide
 from ..models.inputs import replaced_tokens, run
 from ..models.recorded import require_model
 from .capture import Capture
-from .continuing import stream_in, twin_of, with_stream
 from .rounding import OF_LOGITS
+from .twins import Visit, stream_in, with_layers, with_stream
 
 
 class Tail:
@@ -80,8 +80,9 @@ class Tail:
         cut = {name: self._inputs[name][:, :positions].expand(some, -1) for name in own}
         return self._run(visit, self._inputs | cut, logits_to_keep=0)
 
-    def _run(self, visit: Callable[..., Any], inputs: dict[str, Tensor], **options: Any) -> Tensor:
-        return run(replace(self._model, network=twin_of(self._model, visit)), inputs, **options).logits
+    def _run(self, visit: Visit, inputs: dict[str, Tensor], **options: Any) -> Tensor:
+        network = with_layers(self._model.network, self._model.lists_of_layers, visit)
+        return run(replace(self._model, network=network), inputs, **options).logits
 
 
 def _why_nothing(capture: Capture) -> str:

@@ -7,7 +7,6 @@ needs code of its own. The pass runs in a twin of the network that shares all of
 from __future__ import annotations
 
 import copy
-import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import suppress
@@ -27,9 +26,9 @@ from ...models.calls import Call, heard_by, wide
 from ...models.model import Model
 from ...models.modules import Kind, asks_the_registry
 from ..calls.head_places import Side
-from ..continuing import is_stream
 from ..finite import NotFiniteError, are_finite
 from ..rounding import OF_LOGITS, rounding_error
+from ..twins import forward_of, is_stream
 from .held_norms import Biased, Held, HeldNorm, LinearMap
 from .linearity import Followed, passes_on, steps_to
 from .written import Components, Readout, Role, Written
@@ -189,7 +188,7 @@ class ComponentPass:
         """
         twin = copy.copy(module)
         self._originals[id(twin)] = module
-        own = partial(_run, weakref.ref(twin), type(module).forward)  # or each would keep itself alive
+        own = forward_of(twin)
         if _is_norm(module):
             twin.forward = partial(self._hold, module, layer)
             return twin
@@ -308,10 +307,6 @@ class ComponentPass:
 def _is_same(leaf: Any, start: Tensor) -> bool:
     """Whether a tensor that was made from no component has the numbers of the embeddings."""
     return is_stream(leaf) and not leaf.requires_grad and leaf.shape == start.shape and torch.equal(leaf, start)
-
-
-def _run(module: weakref.ref[nn.Module], forward: Callable, *inputs: Any, **options: Any) -> Any:
-    return forward(module(), *inputs, **options)
 
 
 def _parameters(own: partial[Any]) -> dict[str, Tensor]:
