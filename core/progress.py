@@ -28,7 +28,7 @@ _check: ContextVar[Check | None] = ContextVar("check", default=None)
 def stopped_by(check: Check) -> Iterator[None]:
     """Call `check` at every stop point of the work in this context and thread. What it raises ends the work there.
 
-    It should raise a BaseException that is no Exception: some work takes an Exception for a fault of what it reads.
+    It should raise a BaseException that is not an Exception: some work takes an Exception for a fault of what it reads.
     """
     token = _check.set(check)
     try:

@@ -194,7 +194,7 @@ def row_notes(sums: Mapping[tuple[int, int], RowSums]) -> list[str]:
         if any(of.is_below for of in off.values()):
             notes.append("What is missing went to something that is not in the arrays, such as a sink.")
         if any(of.is_above for of in off.values()):
-            notes.append("Rows above 1 are no shares of attention.")
+            notes.append("Rows that sum to more than 1 are not shares of attention.")
     if (place := next((place for place, of in sums.items() if of.empty), None)) is not None:
         head, queries = "{}.{}".format(*place), counted(sums[place].empty, "query")
         notes.append(f"Some queries attend to nothing, {queries} in head {head}.")
@@ -281,10 +281,10 @@ def _array(given: Any, name: str) -> Any:
         try:
             given = np.asarray(given)
         except ValueError:  # rows of different lengths
-            raise _refused(f"{name} is no array of numbers. {_FORMS}") from None
+            raise _refused(f"{name} is not an array of numbers. {_FORMS}") from None
     is_real = given.dtype.kind in "biuf" if isinstance(given, np.ndarray) else not _name(given).startswith("complex")
     if not is_real and _name(given) != "bfloat16":  # NumPy itself does not have it
-        raise _refused(f"{name} is no array of numbers, but {type(given).__name__} of {given.dtype}. {_FORMS}")
+        raise _refused(f"{name} is not an array of numbers, but {type(given).__name__} of {given.dtype}. {_FORMS}")
     return given
 
 

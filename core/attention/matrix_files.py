@@ -87,7 +87,7 @@ def read_matrix(data: str | bytes, *, field: str, name: str = "") -> NDArray[np.
     field  the input it belongs to ("query", "key", "value", "bias" ...), which becomes the error's field
     name   the file's name, for messages
 
-    Raises InputError for everything else: no numbers, rows of different lengths, a cell that is no finite number, more
+    Raises InputError for everything else: no numbers, rows of different lengths, a cell that is not a finite number, more
     than MAX_CELLS cells, another encoding, another dtype or rank, pickles, damaged files. Nothing is ever unpickled.
     """
     return _read(data, _Source(field, name))
@@ -361,7 +361,7 @@ def _opened(data: bytes | Path, source: _Source) -> zipfile.ZipFile:
     except FileNotFoundError:
         raise source.error("there is no such file. Give the path of an NPZ file.") from None
     except Exception:
-        # What a damaged archive raises is no closed list: BadZipFile, ValueError, NotImplementedError ...
+        # A damaged archive may raise anything: BadZipFile, ValueError, NotImplementedError ...
         raise source.error("this is not an NPZ file, or it is damaged. Make one with np.savez.") from None
 
 
@@ -380,7 +380,7 @@ def _texts(array: NDArray[Any], field: str, source: _Source) -> list[str]:
         raise source.error(f"{field} is not a list of texts. Save it as np.array([...]) of strings.")
     try:
         return array.tolist()
-    except Exception:  # numbers that are no letters: SystemError, by the machine also others
+    except Exception:  # numbers that stand for no letter: SystemError, on some machines others
         raise source.error(
             f"{field} holds something that is not text. Save it as np.array([...]) of strings."
         ) from None

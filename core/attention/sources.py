@@ -177,7 +177,7 @@ def _too_long(problem: str) -> InputError:
 
 def _word_vector(word: str, d_model: int, seed: int) -> NDArray[np.float64]:
     # hash() differs from process to process; and é typed as one character or as two is the same word.
-    # surrogatepass, because half a surrogate pair can reach us from a browser and is no reason to fail.
+    # surrogatepass, because half a surrogate pair can reach us from a browser, and should not be an error.
     spelling = unicodedata.normalize("NFC", word).encode("utf-8", "surrogatepass")
     fingerprint = int.from_bytes(hashlib.sha256(spelling).digest()[:16])
     return np.random.default_rng([seed, fingerprint]).standard_normal(d_model)
@@ -189,7 +189,7 @@ def _three_generators(seed: int) -> list[np.random.Generator]:
 
 
 def _check_whole(smallest: int, largest: int, **values: int) -> None:
-    """Raise InputError, with its name as the field, for the first value that is no whole number in this range."""
+    """Raise InputError, with its name as the field, for the first value that is not a whole number in this range."""
     for name, value in values.items():
         is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not is_whole or not smallest <= value <= largest:

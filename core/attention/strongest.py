@@ -18,7 +18,7 @@ def strongest_cell(values: NDArray[np.floating]) -> tuple[int, int]:
 
     At the ends are special tokens, and many heads give their attention to them out of habit. The last row of a causal head is
     no such end: there the model chooses the next token. If almost nothing lies between the ends, it is the largest number
-    between two different positions, and else the largest of all. NaN is no number.
+    between two different positions, and else the largest of all. NaN is left out.
     """
     above = np.nan_to_num(values[np.triu_indices_from(values, 1)], neginf=0)
     is_causal = values.shape[0] == values.shape[1] and not above.any()
@@ -45,7 +45,7 @@ def strongest_of(pooled: Pooled, exact: Numbers) -> tuple[int, int]:
 
 
 def largest_in(rows: range, columns: range, exact: Numbers) -> tuple[int, int]:
-    """Find the (row, column) of the largest number among some rows and columns; NaN is no number."""
+    """Find the (row, column) of the largest number among some rows and columns. NaN is left out."""
     values = exact(rows, columns)
     row, column = _largest(np.where(np.isnan(values), -np.inf, values))
     return rows[row], columns[column]

@@ -58,8 +58,8 @@ def open_capture(file: str | os.PathLike[str] | bytes) -> Capture:
     The capture needs no model: traces, tokens, certificates, metrics and exports are those of the pass. What needs the model
     (another text, a what-if, components) raises InputError.
 
-    Raises InputError (field "file") for a file that is no pass, is damaged, or holds what no pass has: arrays of other sizes or
-    dtypes, numbers that are not finite. Nothing in it is ever run.
+    Raises InputError (field "file") for a file that is not a pass, is damaged, or holds what no pass has: arrays of other
+    sizes or dtypes, numbers that are not finite. Nothing in it is ever run.
     """
     content, arrays, is_sealed = _content(file)
     return _Opening(Fields(content), arrays, is_sealed=is_sealed).capture()
@@ -262,7 +262,7 @@ class _Opening(_Arrays):
         around = fields.values.get("around", [[], []])
         are_around = isinstance(around, list) and len(around) == 2 and all(map(are_whole, around))
         if not isinstance(pieces, dict) or not all(map(_is_number, pieces)) or not are_whole(special) or not are_around:
-            raise broken("its vocabulary is no table of tokens by their numbers")
+            raise broken("its vocabulary is not a table of tokens by their numbers")
         texts = {int(token): None if piece is None else Fields(pieces).text(token) for token, piece in pieces.items()}
         if not texts.keys() >= {*special, *around[0], *around[1]}:
             raise broken("its vocabulary names special tokens that are not in it")
@@ -533,7 +533,7 @@ def _lines(given: object, count: int, name: str) -> NDArray[np.floating]:
         lines = np.array(pairs, dtype=np.float64)
         if np.abs(lines).max() < 99 and (lines[:, 0] < lines[:, 1]).all() and (lines[1:, 0] > lines[:-1, 0]).all():
             return lines
-    raise broken(f"the rows and columns of {_called(name)} are none")
+    raise broken(f"the rows and columns of {_called(name)} are not those of a grid")
 
 
 def _is_number(text: str) -> bool:

@@ -29,7 +29,7 @@ from .finite import NotFiniteError
 from .recorder import kinds_of, record
 from .twins import with_layers
 
-# Tokens of one batch, of all its continuations together: more are no faster, and would take more memory.
+# Tokens of one batch, of all its continuations together: more are not faster, and would take more memory.
 BATCH_TOKENS = 512
 
 # The output of an attention call of a batch, from the number of the call in its pass and the call, whose tensors begin with the

@@ -87,7 +87,7 @@ def missing_layers(model: Model) -> tuple[str, ...]:
 
 
 def _missing(number: int, layer: torch.nn.Module, types: Sequence[str], usual: set[tuple[str, str]]) -> str:
-    """The name of a layer without attention. Its first part that is no norm and not in `usual`, the parts of layers with
+    """The name of a layer without attention. Its first part that is neither a norm nor in `usual`, the parts of layers with
     attention, works in the place of attention."""
     own = (kind for name, kind in _parts(layer) if (name, kind) not in usual and "norm" not in kind.lower())
     worker = next(own, type(layer).__name__)

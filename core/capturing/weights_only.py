@@ -193,7 +193,7 @@ def open_weights(file: str | Path | bytes, name: str = "", *, max_bytes: int | N
     max_bytes  of the weights of all heads, if that is less than MAX_BYTES
 
     Equal tokens count as one number of a vocabulary. Raises InputError for a file as `attention_arrays` does, which names the
-    layer and the head of a number that is no weight, and for more bytes (field "file").
+    layer and the head of a number that is not a weight, and for more bytes (field "file").
     """
     most = min(MAX_BYTES, max_bytes or MAX_BYTES)
     arrays = attention_arrays(file, max_bytes=most)

@@ -161,8 +161,8 @@ def origins(tokens: Sequence[str], answer: str) -> tuple[Span | None, ...]:
     """The tokens of a written date from which each character of the answer YYYY-MM-DD is read.
 
     A digit is read from the digit of a number, from the name of a month, or, in the century of a two-digit year, from both of
-    its digits. An origin is given only if exactly one number or name in the text can be this part of the date and it can be no
-    other part. So it is None for the hyphens, for days in words, for the 5s of 5.5.1987, and for all of an answer that is no
+    its digits. An origin is given only if exactly one number or name in the text can be this part of the date, and it can be
+    nothing else. So it is None for the hyphens, for days in words, for the 5s of 5.5.1987, and for an answer that is not a
     date.
 
     tokens  one for each character; longer tokens are special and have no meaning

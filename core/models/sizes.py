@@ -87,7 +87,7 @@ def _left_in_group(folder: Path) -> Iterator[int]:
             most, now = (int((folder / name).read_text()) for name in (limit, used))
             lines = (line.split() for line in (folder / details).read_text().splitlines())
             files = next((int(value) for name, value in lines if name in ("inactive_file", "total_inactive_file")), 0)
-        except (OSError, ValueError):  # no such group, or "max", which is no limit
+        except (OSError, ValueError):  # no such group, or "max", which means no limit
             continue
         yield max(0, most - now + files)
 

@@ -65,7 +65,7 @@ def place_of(where: Any) -> Place:
         case (Integral() as layer, Integral() as head):
             place = Place(int(layer), int(head))
         case _:
-            raise InputError(f"{where!r} is no place: give a layer, or (layer, head).", field="layer")
+            raise InputError(f"{where!r} is not a place: give a layer, or (layer, head).", field="layer")
     for number, name in ((place.layer, "layer"), (place.head, "head")):
         if number is not None and number < 0:
             raise InputError(f"There is no {name} {number}: they count from 0.", field=name)
@@ -112,7 +112,7 @@ def path_of(where: Any) -> Path:
     is_head = place.layer is not None and place.head is not None
     if not is_head or side not in get_args(Side) or not isinstance(component, str) or not component.strip():
         raise InputError(
-            f"{shortened(repr(where))} is no path into a head: give a component and (layer, head, side), such as "
+            f"{shortened(repr(where))} is not a path into a head: give a component and (layer, head, side), such as "
             f'("16.0", (18, 6, "key")). The side is one of {", ".join(get_args(Side))}.',
             field="edits",
         )
@@ -132,7 +132,7 @@ def read_place(words: str) -> Place:
         return EVERYWHERE
     if kind not in ("", *get_args(Kind)) or not all(number.isdecimal() for number in (layer or "0", *head)):
         raise InputError(
-            f"“{shortened(words)}” is no place: write a layer such as 5, or a layer and a head such as 5.11.",
+            f"“{shortened(words)}” is not a place: write a layer such as 5, or a layer and a head such as 5.11.",
             field="edits",
         )
     known: Any = kind or None

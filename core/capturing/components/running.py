@@ -164,9 +164,9 @@ class ComponentPass:
         """Raise InputError unless these follow from components as sums do."""
         for tensor in tensors:
             if (step := self._followed.first_other(tensor)) is not None:
-                raise self._refused(f"its residual stream passes through “{step}”, which is no sum")
+                raise self._refused(f"its residual stream passes through “{step}”, which is not a sum")
         if (unlike := next((held for held in self._held if not held.holds), None)) is not None:
-            raise self._refused(f"its {unlike.name} is no norm of a known form")
+            raise self._refused(f"its {unlike.name} is not a norm of a known form")
 
     def _refused(self, reason: str) -> InputError:
         return InputError(f"{self._model.name} cannot be taken apart into components: {reason}.", field="model")
@@ -278,8 +278,8 @@ class ComponentPass:
         return tree_unflatten(leaves, spec)
 
     def _adds(self, kind: type[nn.Module], own: partial[Any], *inputs: Any, **options: Any) -> bool:
-        """Whether parts of layers of this class add to the stream themselves, so that what they return is no component. It is
-        tried once for each class."""
+        """Whether parts of layers of this class add to the stream themselves, so that what they return is not a component. This
+        is tried once for each class."""
         if kind not in self._adding:
             before, given = len(self._written), _tensors((inputs, options))
             self._adding[kind] = False

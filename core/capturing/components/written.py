@@ -50,7 +50,7 @@ class Component:
     name    "embedding", "16.0" for a head, "mlp 9", "bias 9"; in an encoder-decoder model "encoder mlp 1", "cross 1.2"
     where   the kind of attention of a head, and otherwise the "encoder" or "decoder" of a model of both; "" in other models
     layer   None for what belongs to no layer
-    head    None for what is no head
+    head    None for what is not a head
     places  in `Components.written`: (index, the head or None)
     """
 

@@ -623,7 +623,7 @@ def _with_text(words: str) -> tuple[str, str]:
     """What is before a text at the end of a line, without the word that leads to it, and the text."""
     before, quote, rest = words.partition('"')
     text = json.loads(quote + rest)
-    text.encode()  # half of a pair of surrogates is no text
+    text.encode()  # half of a pair of surrogates cannot be written
     return before.rstrip().removesuffix("over").removesuffix("from").removesuffix("as in"), text
 
 

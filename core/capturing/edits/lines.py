@@ -38,7 +38,9 @@ def edits_of(line: str) -> Edits:
     """The change that a line says. Raises InputError for a line that says none, or one that no model could do."""
     verb, words, place = _parts_of(line)
     if not words or verb not in VERBS:
-        raise InputError(f"“{shortened(line)}” is no change: it begins with one of {', '.join(VERBS)}.", field="edits")
+        raise InputError(
+            f"“{shortened(line)}” is not a change: a change begins with one of {', '.join(VERBS)}.", field="edits"
+        )
     with _readable(line, verb):
         for kind in VERBS[verb]:
             before, _, words_of_kind = f"{verb} {words}".partition(f"{kind.verb} ")

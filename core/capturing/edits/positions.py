@@ -13,8 +13,8 @@ MAX_KEYS = 20_000  # that one line may block
 
 
 def read_ranges(words: str) -> set[int]:
-    """The positions in words such as "3 5-8". Raises InputError for too many, ValueError for words that are none."""
-    ends = [(word, word[1:].partition("-")) for word in words.split()]  # a sign is none
+    """The positions in words such as "3 5-8". Raises InputError for too many, ValueError for other words."""
+    ends = [(word, word[1:].partition("-")) for word in words.split()]  # the first letter may be a sign
     ranges = [range(int(word[:1] + rest), int(last if dash else word) + 1) for word, (rest, dash, last) in ends]
     if not all(ranges):
         raise ValueError(words)
@@ -36,7 +36,7 @@ def in_ranges(positions: Sequence[int]) -> str:
 def read_cells(words: str) -> dict[int, dict[int, float | None]]:
     """The cells in the words of a line that paints: query -> key -> share, None in a row that is shared evenly.
 
-    The shares need not sum to 1. Raises InputError for too many cells, ValueError for words that are no cells.
+    The shares need not sum to 1. Raises InputError for too many cells, ValueError for other words.
     """
     if (count := words.count(">")) > MAX_CELLS:
         raise InputError(

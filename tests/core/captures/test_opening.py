@@ -318,7 +318,7 @@ CHANGES = {
     "a dtype that is none": (_said("model", "dtype", to="int8"), "dtype is not one of"),
     "a name that never ends": (_said("model", "name", to="x" * 2_000), "at most 1,000 characters"),
     "tokens that never end": (_said("vocabulary", "pieces", to={"5": "x" * 2_000}), "at most 1,000 characters"),
-    "tokens by names": (_said("vocabulary", "pieces", to={"²": "x"}), "no table of tokens"),
+    "tokens by names": (_said("vocabulary", "pieces", to={"²": "x"}), "not a table of tokens"),
     "edits that are none": (_said("edits", to=["format the disk"]), "edits cannot be read"),
     "a token of the text that has no piece": (
         _array("input_ids", lambda array: array.clone().fill_(99)),

@@ -114,7 +114,7 @@ def test_rows_that_do_not_sum_to_one_are_named():
     assert sums.keys() == {"1", "5"}
     np.testing.assert_allclose(sums["5"], [0.25, 1], atol=1e-6)
     scores = view(3 * given)
-    assert "Rows above 1 are no shares" in " ".join(scores.notes)
+    assert "Rows that sum to more than 1 are not shares" in " ".join(scores.notes)
     np.testing.assert_allclose(read(scores.page).heads, 3 * given, atol=1e-4)
 
 

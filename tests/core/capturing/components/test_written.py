@@ -309,7 +309,7 @@ def layered(layer, blocks):
     [
         (partial(layered, Clipped), "LlamaForCausalLM cannot be taken apart into components: its .* “Relu”"),
         (partial(layered, Shifted), "“Add”"),
-        (lambda blocks: setattr(blocks[1], "input_layernorm", TanhNorm()), "TanhNorm is no norm of a known form"),
+        (lambda blocks: setattr(blocks[1], "input_layernorm", TanhNorm()), "TanhNorm is not a norm of a known form"),
         (lambda blocks: setattr(blocks[1], "input_layernorm", Gated()), "passes through “Mul”|“NativeLayerNorm”"),
         (lambda blocks: setattr(blocks[1], "forward", blocks[1].forward), "spread over several devices"),
     ],
