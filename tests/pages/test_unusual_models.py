@@ -353,7 +353,7 @@ def test_a_head_of_an_image_is_changed_and_compared_with_heads_alone(vit):
 @pytest.mark.parametrize("damaged", [b"no picture", png()[:60]])
 def test_a_damaged_picture_is_said_to_be_damaged(vit, damaged):
     (error,) = opened("heads", vit, image=damaged).error
-    assert "no image that can be read" in error.value
+    assert "cannot be read as an image" in error.value
 
 
 # --- more embeddings than tokens
