@@ -42,13 +42,13 @@ def with_layers(network: nn.Module, lists: Iterable[str], visit: Visit) -> Any:
     return twin_of(network, dict.fromkeys(layers, visit))
 
 
-def forward_of(twin: nn.Module) -> Callable[..., Any]:
+def forward_of(twin: nn.Module) -> partial[Any]:
     """The forward of its class. A twin that holds this does not keep itself alive."""
-    return partial(_forward, weakref.ref(twin))
+    return partial(_run, weakref.ref(twin), type(twin).forward)
 
 
-def _forward(twin: weakref.ref, *inputs: Any, **options: Any) -> Any:
-    return type(twin()).forward(twin(), *inputs, **options)
+def _run(twin: weakref.ref[nn.Module], forward: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+    return forward(twin(), *inputs, **options)
 
 
 def _opened(module: Any) -> Any:

@@ -391,7 +391,7 @@ def _with_rest(
 
 
 def _strongest(table: Attribution, parts: Sequence[Component], count: int) -> list[Component]:
-    return [parts[row] for row in _largest(table[: len(parts)], count)]  # what is fixed comes after them
+    return [parts[row] for row in _largest(table.iloc[: len(parts)], count)]  # what is fixed comes after them
 
 
 # --- what is asked

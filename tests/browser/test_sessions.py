@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from bench.hostile import Tally, follow_addresses, type_texts
+from bench.hostile import Outcomes, follow_addresses, type_texts
 from bench.load import Change, check, make, pictured
 from bench.sessions import Visitor
 from tests.browser.driver import Server
@@ -46,7 +46,7 @@ def test_another_text_and_another_head_arrive_with_the_numbers_of_core(server: S
 
 
 def test_no_text_breaks_a_page(server: Server) -> None:
-    tally, before = Tally(server.process_id), len(server.log())
+    tally, before = Outcomes(server.process_id), len(server.log())
     _run(type_texts(server, tally, "step_by_step", {}, [state.TEXT]))
     assert tally.tried["texts"] == len(TEXTS)
     assert tally.broken == []
@@ -54,7 +54,7 @@ def test_no_text_breaks_a_page(server: Server) -> None:
 
 
 def test_no_address_breaks_a_page(server: Server) -> None:
-    tally, before = Tally(server.process_id), len(server.log())
+    tally, before = Outcomes(server.process_id), len(server.log())
     _run(follow_addresses(server, tally, "step_by_step"))
     assert tally.tried["addresses"] == len(VALUES)
     assert tally.broken == []

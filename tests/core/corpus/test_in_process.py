@@ -122,7 +122,7 @@ def test_a_text_that_is_too_long_is_refused_before_all_of_it_is_read(begin, monk
     assert len(read) < run.total
 
 
-@pytest.mark.parametrize(("contents", "words"), [(b" \n", "no text in it"), (b"a\xff", "no UTF-8")])
+@pytest.mark.parametrize(("contents", "words"), [(b" \n", "no text in it"), (b"a\xff", "not UTF-8")])
 def test_a_file_without_text_is_refused(folder, tmp_path, contents, words):
     (tmp_path / "text.txt").write_bytes(contents)
     with pytest.raises(InputError, match=words):
