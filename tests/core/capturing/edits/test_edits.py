@@ -650,8 +650,8 @@ def test_edits_combine_and_the_later_wins():
     [
         (lambda: Edits(mute_heads={(0, -1)}), "head", "no head -1"),
         (lambda: Edits(mute_heads={-2}), "layer", "no layer -2"),
-        (lambda: Edits(mute_heads={"0.1"}), "layer", "no place"),
-        (lambda: Edits(mute_heads={(0, 1, 2)}), "layer", "no place"),
+        (lambda: Edits(mute_heads={"0.1"}), "layer", "not a place"),
+        (lambda: Edits(mute_heads={(0, 1, 2)}), "layer", "not a place"),
         (lambda: Edits(mute_heads=(23, 4)), "layer", r"\{\(23, 4\)\} for one head, \{23, 4\} for two layers"),
         (lambda: Edits(mean_heads={0}), "mean_over", "needs another text"),
         (lambda: Edits(mean_heads={0}, mean_over="  "), "mean_over", "needs another text"),
