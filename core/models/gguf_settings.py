@@ -234,6 +234,7 @@ SETTINGS: dict[str, dict[str, Rule]] = {
         "attention.layer_norm_epsilon": _UNREAD,
         "attention.layer_norm_rms_epsilon": _from_0("layer_norm_epsilon"),
         "attention.relative_buckets_count": _whole("relative_attention_num_buckets"),
+        "pooling_type": _only("uint32", 0, default=0),  # llama.cpp would pool what the encoder gives
     },
 }
 _OWN_KEYS = {"bloom", "gpt2", "t5"}  # every head has its own key and value
@@ -318,6 +319,10 @@ def _check(file: GgufFile, values: Values) -> None:
         check(
             values["feed_forward_length"] == width, "feed_forward_length", f"four times its embedding_length, {width}"
         )
+    if name == "gemma4":
+        widths, own = values["feed_forward_length"], values["block_count"] - values["attention.shared_kv_layers"]
+        fits = widths == [min(widths)] * own + widths[-1:] * (len(widths) - own)
+        check(fits, "feed_forward_length", "one number, and another one at most in layers that share keys")
     if experts := values["expert_count"]:
         check(values["expert_used_count"] <= experts, "expert_used_count", f"at most its {experts} experts")
     heads, size = values["attention.head_count"], values["attention.key_length"]

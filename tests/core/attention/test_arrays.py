@@ -109,7 +109,12 @@ WRONG = {
     "no queries": ((BATCH[0, :, :0],), None, "attentions", "Layer 0 is empty"),
     "a row": (np.ones(4), None, "attentions", r"shape \(4,\)"),
     "layers of heads": ([BATCH[0, 0]], None, "attentions", r"Layer 0 has the shape \(5, 5\)"),
-    "complex": (torch.zeros(1, 1, 2, 2, dtype=torch.complex64), None, "attentions", "not an array of numbers.*complex64"),
+    "complex": (
+        torch.zeros(1, 1, 2, 2, dtype=torch.complex64),
+        None,
+        "attentions",
+        "not an array of numbers.*complex64",
+    ),
     "records": (np.zeros((1, 1, 2, 2), [("a", "f4")]), None, "attentions", "not an array of numbers"),
     "too many heads": (np.zeros((200, 100, 1, 1), bool), None, "attentions", "200 layers × 100 heads are too many"),
     "too many layers": (np.zeros((10**7, 1, 1, 1), bool), None, "attentions", "layers × 1 heads are too many"),

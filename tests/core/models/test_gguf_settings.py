@@ -200,6 +200,8 @@ def test_windows_of_gemma_3_have_a_base_of_their_own(tmp_path: Path) -> None:
         ("lfm2", {"attention.head_count_kv": 0}, "needs layers without a window"),
         ("lfm2", {"attention.sliding_window": 4}, "sliding_window = 4, which has to be 0"),
         ("t5", {"attention.relative_buckets_count": 0}, "has to be a whole number from 1"),
+        ("t5", {"pooling_type": 1}, "pooling_type = 1, which has to be 0"),
+        ("gemma4", {"feed_forward_length": [512, 256] * 3}, "another one at most in layers that share keys"),
     ],
 )
 def test_what_no_network_can_have(architecture: str, changed: dict[str, Any], why: str, tmp_path: Path) -> None:
