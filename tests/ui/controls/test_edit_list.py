@@ -114,7 +114,7 @@ def test_a_line_that_cannot_be_done_is_kept_and_comes_back_to_life():
     assert edits(page) == Edits(block_keys={6})
     layer, unknown = captions(page)
     assert layer.endswith("Not applied. There is no layer 23: they run from 0 to 5.")
-    assert "it begins with one of mute, mean" in unknown
+    assert "a change begins with one of mute, mean" in unknown
     page.text_input[0].set_value("France")
     ran(page)
     assert not edits(page)
