@@ -320,9 +320,9 @@ CHANGES = {
     "tokens that never end": (_said("vocabulary", "pieces", to={"5": "x" * 2_000}), "at most 1,000 characters"),
     "tokens by names": (_said("vocabulary", "pieces", to={"²": "x"}), "not a table of tokens"),
     "edits that are none": (_said("edits", to=["format the disk"]), "edits cannot be read"),
-    "a token of the text that has no piece": (
-        _array("input_ids", lambda array: array.clone().fill_(99)),
-        "its vocabulary lacks token 99, a token of the text",
+    "a token without a piece": (
+        _array("input_ids", lambda array: array * 0 + 99),
+        "lacks token 99, a token of the text",
     ),
     "likely next tokens without pieces": (
         _said("vocabulary", "pieces", to={str(token): "x" for token in (3, 4, 5, 6, 8, 9, 17)}),
@@ -334,25 +334,16 @@ CHANGES = {
     "no logits": (_array("logits", None), "does not hold what it says that its model gives"),
     "logits of a model that predicts nothing": (_said("model", "predicts", to=False), "does not hold what it says"),
     "an encoder that is not there": (_said("model", "both", to=True), "says that its model has an encoder"),
-    "a dtype that allows more rounding": (
-        _said("model", "dtype", to="bfloat16"),
-        "its outputs are in another precision",
-    ),
+    "a dtype that allows more rounding": (_said("model", "dtype", to="bfloat16"), "outputs are in another precision"),
     "another soft cap": (_said(*LAYER, "label", to="soft cap 7"), "is called “soft cap 7” and is not that"),
     "sinks that are not there": (_said(*LAYER, "label", to="sinks"), "is called “sinks” and is not that"),
     "two layers of one number": (_said("calls", "self", 1, "layer", to=0), "do not rise"),
     "edits of a plain pass": (_said("edits", to=["mute 0.1"]), "its edits are not the changes of its heads"),
     "edits of a layer beyond": (_said("edits", to=["mute 7"]), "its edits do not fit its layers"),
     "special tokens that are not there": (_said("vocabulary", "special", to=[99]), "special tokens that are not in it"),
-    "an array more": (
-        lambda arrays, _: arrays.update(more=torch.zeros(1)),
-        "“more”, of which its description says nothing",
-    ),
+    "an array more": (lambda arrays, _: arrays.update(more=torch.zeros(1)), "“more”, of which its description says"),
     "another pooling": (_said("model", "sentence", "pooling", to=["median"]), "how its model makes a sentence vector"),
-    "a head that is not there": (
-        _said(*LAYER, "edits", to=[{"head": 9}]),
-        "no head 9: they run from 0 to 3",
-    ),
+    "a head that is not there": (_said(*LAYER, "edits", to=[{"head": 9}]), "no head 9: they run from 0 to 3"),
 }
 OF_OTHERS = {
     "fewer vectors": ("BERT", _array("vectors", lambda array: array[:-1].clone()), "vectors do not fit its tokens"),
@@ -364,8 +355,8 @@ OF_OTHERS = {
     "no edits": ("edited", _said("edits", to=[]), "not the changes of its heads"),
     "a muted head that gives something": (
         "edited",
-        _array("self.0.instead.1", lambda array: array + 1),
-        "not the changes of its heads",
+        _array("self.0.instead.1", lambda of: of + 1),
+        "not the changes of",
     ),
     "image of another shape": ("LLaVA", _array("image", lambda _: torch.zeros(5, 5, 4)), "holds float32"),
     "image of four colours": ("LLaVA", _array("image", lambda _: torch.zeros(5, 5, 4).byte()), COLOURS),

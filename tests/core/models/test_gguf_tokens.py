@@ -12,12 +12,12 @@ import regex
 from transformers import TokenizersBackend
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from core.errors import InputError
 from core.models.gguf_files import Setting, read_gguf
 from core.models.gguf_tokens import tokenizer
 from core.models.loading import load_model
 from tests.core.gguf_files import SMOLLM2, write_gguf
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
+from tests.refusals import refused
 
 BYTES = bytes_to_unicode()
 NORMAL, UNKNOWN, CONTROL, ADDED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
@@ -233,11 +233,7 @@ def test_the_tokens_of_a_gemma_4(tmp_path: Path) -> None:
         ("llama", {"scores": [0.0] * 9}, "lists 272 tokens and has a scores for 9"),
         ("llama", {"token_type": [1.0] * len(PIECES)}, r"type \[float32\] and has to be of the type \[int32\]"),
         ("llama", {"tokens": ["a"] * len(PIECES)}, "lists a token twice"),
-        (
-            "llama",
-            {"add_bos_token": 1},
-            "add_bos_token = 1, which is of the type uint32 and has to be of the type bool",
-        ),
+        ("llama", {"add_bos_token": 1}, "add_bos_token = 1, which is of the type uint32 and has to be .* bool"),
         ("llama", {"bos_token_id": 1.0}, "bos_token_id = 1.0, which is of the type float32"),
         ("gpt2", {"merges": ["a b"], "add_bos_token": True, "bos_token_id": None}, "does not say which"),
         ("t5", {"precompiled_charsmap": lowering_a(root=0x400)}, "table of characters that is damaged"),
@@ -249,6 +245,5 @@ def test_the_tokens_of_a_gemma_4(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_a_tokenizer(kind: str, changed: dict[str, Any], why: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=why) as raised:
+    with refused("model", why):
         tokenizer_of(tmp_path / "odd.gguf", kind, PIECES, SPECIAL, **changed)
-    assert raised.value.field == "model"

@@ -14,12 +14,12 @@ import gguf
 import pytest
 from huggingface_hub import constants
 
-from core.errors import InputError
 from core.models import on_disk
 from core.models.loading import load_model
 from core.models.on_disk import _Search, models_on_disk, ollama_files
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
 from tests.core.tiny_models import tiny
+from tests.refusals import refused
 
 WEIGHTS = "application/vnd.ollama.image.model"
 
@@ -99,9 +99,8 @@ def test_each_place_and_only_what_can_be_read(home: Path) -> None:
 
 def test_a_name_that_ollama_does_not_have(home: Path) -> None:
     fill(home)
-    with pytest.raises(InputError, match=r"no model 'other:1b' here\. It has ann/tiny:latest, .*tiny:1b") as raised:
+    with refused("model", r"no model 'other:1b' here\. It has ann/tiny:latest, .*tiny:1b"):
         load_model("ollama:other:1b")
-    assert raised.value.field == "model"
     for name in ("../../secret:x", "/etc/passwd:x", "a/b/c/d:x", "", "tiny", "outside:1b", "\0:1b"):
         assert ollama_files(f"ollama:{name}") == (), name
 
@@ -190,20 +189,19 @@ def of_config(name: str, content: bytes) -> tuple[Callable[[Path], Any], str]:
     return lambda home: repository(home, name, config_json=content), f"org/{name}"
 
 
+def of_studio(name: str, shown: str) -> tuple[Callable[[Path], Any], str]:
+    """A file of this name in LM Studio's folder, and how its name is shown."""
+    return lambda home: write_tiny(studio(home, name), tiny_tensors()), f"org/odd/{shown}"
+
+
 DEEP = b'{"layers":' + b"[" * 100_000
 MXFP4 = b'{"model_type": "llama", "quantization_config": {"quant_method": "mxfp4"}}'
 # What makes a file that cannot be listed, and its name in the sentence that says so.
 HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "a name that is not UTF-8": (
-        lambda home: write_tiny(studio(home, os.fsdecode(b"\xff.gguf")), tiny_tensors()),
-        r"org/odd/\udcff.gguf",
-    ),
+    "a name that is not UTF-8": of_studio(os.fsdecode(b"\xff.gguf"), r"\udcff.gguf"),
     "a folder that is not UTF-8": (lambda home: repository(home, os.fsdecode(b"\xff")), r"org/\udcff"),
-    "control characters": (
-        lambda home: write_tiny(studio(home, "\x1b[31m\n" + "\x01" * 240 + ".gguf"), tiny_tensors()),
-        r"org/odd/\x1b[31m\n\x01",
-    ),
-    "another direction": (lambda home: write_tiny(studio(home, "\u202e.gguf"), tiny_tensors()), r"org/odd/\u202e.gguf"),
+    "control characters": of_studio("\x1b[31m\n" + "\x01" * 240 + ".gguf", r"\x1b[31m\n\x01"),
+    "another direction": of_studio("\u202e.gguf", r"\u202e.gguf"),
     "a nested manifest": (lambda home: manifest(home, "deep", DEEP), "deep:1b"),
     "a nested config": of_config("deep", DEEP),
     "a large config": (lambda home: os.truncate(repository(home, "large") / "config.json", 10**9), "org/large"),

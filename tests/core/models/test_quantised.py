@@ -34,11 +34,7 @@ METHODS = [
     ({}, {"quantize_config.json": {"bits": 4}}, "gptq"),
     ({}, {"quantize_config.json": {"quant_method": "marlin"}}, "marlin"),
     ({}, {"quant_config.json": {"w_bit": 4}}, "awq"),
-    (
-        {},
-        {"hf_quant_config.json": {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}},
-        "modelopt",
-    ),
+    ({}, {"hf_quant_config.json": {"producer": {}, "quantization": {"quant_algo": "FP8"}}}, "modelopt"),
     ({"quantization_config": {"quant_method": "\ud800"}}, {}, r"\ud800"),
 ]
 NONSENSE = [

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from core.errors import InputError
 from core.models.loading import load_model, model_size
-from core.models.weight_files import INDEX, SINGLE, stored_in
+from core.models.weight_files import INDEX, SINGLE
 from tests.core.models.folders import edit_weights, refusal, written
 from tests.core.tiny_models import tiny
 
@@ -49,6 +49,10 @@ def of_another_model(folder: Path) -> None:
 
 
 CONTRADICTIONS = {
+    "a file is lost": (
+        lambda folder: (folder / another_file(folder)).unlink(),
+        "weight files that its index names: model-",
+    ),
     "in two files": (in_two_files, f"holds the tensor {UP} twice: in "),
     "in another file": (lambda folder: write_map(folder, **{UP: another_file(folder)}), "and its index says model-"),
     "in a file, not in the index": (lambda folder: write_map(folder, **{UP: None}), "and its index does not name it"),
@@ -132,11 +136,3 @@ def test_bytes_that_are_not_those_of_the_header_are_refused(header: dict, size: 
         with pytest.raises(InputError, match="damaged or incomplete weights") as raised:
             look(tmp_path)
         assert str(raised.value).isprintable()
-
-
-def test_headers_say_what_is_stored(shards: Path) -> None:
-    stored = stored_in(shards.glob("*.safetensors"))
-    assert {name: tensor.file.name for name, tensor in stored.items()} == weight_map(shards)
-    assert {name: tensor.shape for name, tensor in stored.items()} == {
-        name: tuple(weight.shape) for name, weight in tiny("Llama").state_dict().items()
-    }
