@@ -53,7 +53,7 @@ LONG = 10_000  # characters
 # What a long text is made of. A parser that goes back over what it has read takes the square or the cube of its length.
 AGAIN = (
     *(" ", "\t", "\n", "\u00a0", "a", "ab ", "A1-", "9", "0.", "1 ", "1,", "1-2,", "1>2 ", "1>2=.1 ", "at ", " over "),
-    *(
+    *[
         ".",
         "-",
         ",",
@@ -75,7 +75,7 @@ AGAIN = (
         "@",
         "$",
         "*",
-    ),
+    ],
     *("#", "`", "'", '"', '\\"', "\\", "\\u00", "(", "((a", "[", "{", "{{", "{%", "[UNK]", "##a", "<|im_start|>", "w'"),
     *("\u0301", "\u0301\u0327", "😀\u200d", "🇩", "\u202e", "\x00", "東", "İ", "ﷺ"),
 )

@@ -35,16 +35,14 @@ from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .gguf_files import gguf_stem, is_gguf, named_shards, read_gguf
 from .images import ImageSettings, image_settings
 from .inputs import cannot_read
-from .leftovers import notes_of
 from .model import Model, read_by, reads_alone
 from .modules import asks_the_registry, reads_packed, text_tower
 from .on_disk import OLLAMA, ollama_files, ollama_models
 from .processors import processor_in
-from .quantised import check_method, undo
 from .sentences import is_sentence_transformer, network_folder, sentence_vector_in
 from .sizes import Fits, ModelSize, require_room, size_of_gguf, size_on_hub
 from .texts import is_panic
-from .weight_files import Stored, lost, size_of, stored_in, unread_files, weight_files
+from .weight_files import Stored, check_method, lost, notes_of, size_of, stored_in, undo, unread_files, weight_files
 
 # Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
 constants.HF_HUB_DISABLE_TELEMETRY = True

@@ -43,21 +43,17 @@ def bert(tmp_path: Path) -> Path:
     return tmp_path / "bert"
 
 
-FILES = [
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "chat_template.jinja",
-    "additional_chat_templates/other.jinja",
-    "model.safetensors",
-    "preprocessor_config.json",
+OBJECTS = (
+    *("config.json", "generation_config.json", "preprocessor_config.json", "special_tokens_map.json", "tokenizer.json"),
+    *("tokenizer_config.json", "model.safetensors.index.json"),
+)
+OTHERS = (
+    *("vocab.txt", "chat_template.jinja", "additional_chat_templates/other.jinja", "model.safetensors"),
     "adapter_config.json",
-]
+)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*OBJECTS, *OTHERS])
 def test_a_pipe_is_not_opened(name: str, bert: Path) -> None:
     path = bert / name
     path.parent.mkdir(exist_ok=True)
@@ -93,17 +89,6 @@ def test_too_large_a_file(name: str, largest: int, bert: Path) -> None:
     os.truncate(bert / name, largest + 1)
     assert f"holds {name!r} of" in refusal(bert)
     assert f"at most {largest // 1_000_000} MB are read" in refusal(bert)
-
-
-OBJECTS = [
-    "config.json",
-    "generation_config.json",
-    "tokenizer_config.json",
-    "preprocessor_config.json",
-    "tokenizer.json",
-    "special_tokens_map.json",
-    "model.safetensors.index.json",
-]
 
 
 @pytest.mark.parametrize("name", OBJECTS)

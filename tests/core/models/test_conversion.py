@@ -123,25 +123,17 @@ def assert_same_weights(found: dict[str, np.ndarray]) -> None:
         np.testing.assert_array_equal(here, values, err_msg=name)
 
 
-def test_every_weight_is_the_one_in_the_file(tiny: Path, cache: Path) -> None:
+def test_every_weight_is_the_one_in_the_file_and_the_manifest_says_where_it_came_from(tiny: Path, cache: Path) -> None:
     made = converted(tiny)
     found = load_file(made.folder / "model.safetensors")
     assert_same_weights(found)
     assert len(found) == len(tiny_tensors())
-    assert made.sha256 == file_sha256(tiny)
-    assert made.quantisation == "F32"
-    assert made.folder.parent == cache
-
-
-@pytest.mark.usefixtures("cache")
-def test_the_manifest_says_where_it_came_from(tiny: Path) -> None:
-    folder = converted(tiny).folder
-    manifest = json.loads((folder / MANIFEST).read_text())
+    assert (made.sha256, made.quantisation, made.folder.parent) == (file_sha256(tiny), "F32", cache)
+    manifest = json.loads((made.folder / MANIFEST).read_text())
     assert manifest["source"] == "tiny.gguf"
     assert manifest["versions"].keys() == {"gguf", "safetensors", "tokenizers", "torch", "transformers"}
-    written = {path.name for path in folder.iterdir()} - {MANIFEST}
-    assert manifest["files"].keys() == written
-    assert all(file_sha256(folder / name) == file["sha256"] for name, file in manifest["files"].items())
+    assert manifest["files"].keys() == {path.name for path in made.folder.iterdir()} - {MANIFEST}
+    assert all(file_sha256(made.folder / name) == file["sha256"] for name, file in manifest["files"].items())
 
 
 # --- once, and whole or not at all
@@ -230,18 +222,15 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tupl
         return converted(SMOLLM2, lambda *told: said.append(told)).folder, said
 
 
-def test_after_a_conversion_was_killed_the_next_one_is_whole(recovered: tuple[Path, list]) -> None:
+def test_after_a_conversion_was_killed_the_next_one_is_whole_and_tells_how_far_it_is(
+    recovered: tuple[Path, list[tuple[str, float]]],
+) -> None:
     """Only this test finds what a conversion leaves behind that was killed for real."""
-    folder, _ = recovered
+    folder, said = recovered
     assert folder.name == "SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v2"
     assert unfinished(folder.parent) == []
-
-
-def test_a_conversion_tells_how_far_it_is(recovered: tuple[Path, list[tuple[str, float]]]) -> None:
-    _, said = recovered
     words, shares = zip(*said, strict=True)
-    assert shares[0] == 0
-    assert list(shares) == sorted(shares)
+    assert (shares[0], list(shares)) == (0, sorted(shares))
     assert shares[-1] < 1
     assert sum("converting its weights, once" in one for one in words) == 272  # before each tensor
     assert [one.partition(": ")[2].split()[0] for one in dict.fromkeys(words)] == ["converting", "keeping"]

@@ -15,10 +15,10 @@ from core.models.gguf_files import read_gguf
 from core.models.gguf_networks import outline
 from core.models.gguf_settings import SETTINGS
 from tests.core.gguf_files import VOCABULARY, write_gguf
-from tests.core.models.test_gguf_networks import FILES
+from tests.core.models.test_gguf_networks import BESIDE, FILES
 from tests.refusals import refused
 
-SAID = {name.split()[0]: settings for name, (_, settings, _) in FILES.items()}
+SAID = {name.split()[0]: settings for name, (_, settings) in FILES.items()}
 SLIDING, FULL = "sliding_attention", "full_attention"
 NAN, INFINITE = math.nan, math.inf
 EPSILON = "attention.layer_norm_rms_epsilon"
@@ -30,7 +30,7 @@ def config_of(path: Path, architecture: str, changed: dict[str, Any], **tensors:
     names = ["token_embd.weight"] if architecture == "gemma2" else ["token_embd.weight", "output.weight"]
     held = {name: np.zeros((VOCABULARY, width), np.float32) for name in names}
     if architecture == "gemma4":
-        held |= FILES["gemma4 IQ4_NL"][2]
+        held |= BESIDE["gemma4 IQ4_NL"]
     held |= {name.replace("__", "."): values for name, values in tensors.items()}
     return outline(read_gguf(write_gguf(path, architecture, SAID[architecture] | changed, held))).config
 

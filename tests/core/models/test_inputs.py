@@ -12,7 +12,7 @@ from core import Edits, capture, load_model
 from core.capturing.weights_only import attention_weights
 from core.errors import InputError
 from core.models.inputs import TooLongError, image_size, read_token_numbers
-from tests.core.tiny_models import WEIGHTS_ONLY, number_words, tiny
+from tests.core.tiny_models import SMALL, WEIGHTS_ONLY, number_words, tiny
 from tests.refusals import refused
 
 
@@ -52,16 +52,9 @@ def test_a_model_that_wants_too_large_a_picture_is_refused() -> None:
 
 
 def test_a_pair_is_refused_where_the_model_cannot_tell_two_texts_apart(minilm) -> None:
-    config = BertConfig(
-        vocab_size=30_522,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        type_vocab_size=1,
-    )
+    config = BertConfig(**SMALL | {"vocab_size": 30_522, "type_vocab_size": 1})
     model = load_model(BertModel(config), tokenizer=minilm.tokenizer)
-    assert capture(model, "The cat sat").layers() == 1
+    assert capture(model, "The cat sat").layers() == 2
     with pytest.raises(InputError, match="takes one text, not a pair"):
         capture(model, "The cat sat", pair="and the dog ran")
 
