@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -11,7 +12,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 from pathlib import Path
 from threading import Event
 
@@ -19,14 +19,16 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
+from gguf import GGMLQuantizationType as Quantisation
 from safetensors.numpy import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from core.errors import InputError
 from core.models import conversion
 from core.models.conversion import MANIFEST, cache_folder, converted, file_sha256
 from tests.conftest import PATIENCE
-from tests.core.gguf_files import SMOLLM2, VOCABULARY, as_llama_cpp_orders_rows, write_gguf
+from tests.core.gguf_files import SMOLLM2, VOCABULARY, stored_as, write_gguf
+from tests.core.tiny_models import randomised
 from tests.refusals import refused
 from tests.source_files import ROOT
 
@@ -36,27 +38,20 @@ HIDDEN, INNER, HEADS, KEY_HEADS, LAYERS = 32, 64, 4, 2, 2
 # --- a small GGUF of our own, so that most tests take a second
 
 
+@functools.cache
+def llama() -> LlamaForCausalLM:
+    sizes = {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KEY_HEADS}
+    config = LlamaConfig(
+        **sizes, hidden_size=HIDDEN, intermediate_size=INNER, vocab_size=VOCABULARY, tie_word_embeddings=True
+    )
+    return randomised(LlamaForCausalLM(config))
+
+
 def tiny_tensors() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-
-    def draw(*shape: int) -> np.ndarray:
-        return rng.standard_normal(shape).astype(np.float32)
-
-    narrow = HIDDEN * KEY_HEADS // HEADS
-    shapes = {
-        "attn_norm": (HIDDEN,),
-        "attn_q": (HIDDEN, HIDDEN),
-        "attn_k": (narrow, HIDDEN),
-        "attn_v": (narrow, HIDDEN),
-        "attn_output": (HIDDEN, HIDDEN),
-        "ffn_norm": (HIDDEN,),
-        "ffn_gate": (INNER, HIDDEN),
-        "ffn_up": (INNER, HIDDEN),
-        "ffn_down": (HIDDEN, INNER),
-    }
-    tensors = {"token_embd.weight": draw(258, HIDDEN), "output_norm.weight": draw(HIDDEN)}
-    every = product(range(LAYERS), shapes.items())
-    return tensors | {f"blk.{layer}.{name}.weight": draw(*shape) for layer, (name, shape) in every}
+    """Its weights as a file has them: norms, then matrices."""
+    with torch.no_grad():
+        stored = {name: values for name, (values, _) in stored_as(llama(), "llama", Quantisation.F32).items()}
+    return dict(sorted(stored.items(), key=lambda named: named[1].ndim))
 
 
 def write_tiny(
@@ -97,30 +92,11 @@ def unfinished(cache: Path) -> list[str]:
 # --- numbers and tokens
 
 
-# transformers' names of the weights in a layer, by those in the file; and of the others.
-NAMES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-OTHERS = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
-
-
 def assert_same_weights(found: dict[str, np.ndarray]) -> None:
-    """Those of the tiny file. Exactly equal: conversion copies or dequantises, it rounds nothing."""
-    for name, values in tiny_tensors().items():
-        _, layer, part, *_ = f"{name}...".split(".")
-        here = found[f"model.layers.{layer}.{NAMES[part]}.weight" if part in NAMES else OTHERS[name]]
-        if part in ("attn_q", "attn_k"):
-            here = as_llama_cpp_orders_rows(here, HEADS if part == "attn_q" else KEY_HEADS)
-        assert here.dtype == np.float32
-        np.testing.assert_array_equal(here, values, err_msg=name)
+    """Those of the network in the file. Exactly equal: conversion copies or dequantises, it rounds nothing."""
+    for name, weight in llama().named_parameters():
+        assert found[name].dtype == np.float32
+        np.testing.assert_array_equal(found[name], weight.detach(), err_msg=name)
 
 
 def test_every_weight_is_the_one_in_the_file_and_the_manifest_says_where_it_came_from(tiny: Path, cache: Path) -> None:
@@ -364,9 +340,9 @@ def test_a_disk_that_fills_up(tiny: Path, cache: Path) -> None:
         # A type or a place that does not fit the bytes: the numbers would be others.
         (("blk.1.ffn_up.weight", 20, "<I", 1), r"takes 4,096 bytes .* F16 .*\[64, 32\], and 8,192 .* 'blk.1.ffn_down"),
         (("blk.1.ffn_down.weight", 20, "<I", 1), "takes 4,096 bytes .* F16 .* 8,192 .* and the end of the file"),
-        (("blk.0.attn_q.weight", 24, "<Q", 32), "'token_embd.weight'|'blk.0.attn_norm.weight', which takes 128 bytes"),
-        (("blk.0.attn_q.weight", 24, "<Q", 2**63), "'blk.0.attn_norm.weight', which takes 128 bytes"),
-        (("token_embd.weight", 24, "<Q", 32), "does not begin with its first tensor, 'token_embd.weight'"),
+        (("blk.0.ffn_norm.weight", 24, "<Q", 32), "'blk.0.attn_norm.weight', which takes 128 bytes"),
+        (("blk.0.ffn_norm.weight", 24, "<Q", 2**63), "'blk.0.attn_norm.weight', which takes 128 bytes"),
+        (("blk.0.attn_norm.weight", 24, "<Q", 32), "does not begin with its first tensor, 'blk.0.attn_norm.weight'"),
         (slice(0, -1), r"ends after [\d,]+ of [\d,]+ bytes"),
         (1, "'blk.1.ffn_down.weight', which takes 8,192 bytes .* 8,193 bytes lie .* the end of the file"),
         (("eos_token_id", -12, "12s", b"bos_token_id"), "has the setting 'tokenizer.ggml.bos_token_id' twice"),

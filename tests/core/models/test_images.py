@@ -2,8 +2,6 @@
 
 import io
 import re
-import struct
-import zlib
 
 import numpy as np
 import pytest
@@ -19,6 +17,7 @@ from core.models.inputs import image_inputs
 from core.models.model import read_by
 from tests.core.models.folders import refusal
 from tests.core.tiny_models import SEQ2SEQ, VIT, eager, number_words, randomised, tiny
+from tests.hostile import png
 from tests.refusals import refused
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
@@ -29,17 +28,6 @@ def file(picture, **options) -> bytes:
     stream = io.BytesIO()
     picture.save(stream, **options)
     return stream.getvalue()
-
-
-def png_that_claims(width, height) -> bytes:
-    """A few bytes that claim to be a picture of any size."""
-
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    data = zlib.compress(b"\0" * 1000)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
 def pixels(model, image):
@@ -130,9 +118,9 @@ WEBP = bytes.fromhex("524946461c000000574542505650384c0f0000002fc7f2b10c0710fd8f
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (png_that_claims(4001, 4000), "4,001 × 4,000 pixels; at most 16 million"),
-        (png_that_claims(60_000, 60_000), "far too many pixels; at most 16 million"),
-        (png_that_claims(1, 2**31 - 1), "pixels; at most 16 million"),
+        (png(4001, 4000), "4,001 × 4,000 pixels; at most 16 million"),
+        (png(60_000, 60_000), "far too many pixels; at most 16 million"),
+        (png(1, 2**31 - 1), "pixels; at most 16 million"),
         (WEBP, "13,000 × 13,000 pixels"),
         (b"x" * 2_000_000, "2 MB; at most 1 MB"),
     ],

@@ -24,44 +24,71 @@ from tests.refusals import refused
 WEIGHTS = "application/vnd.ollama.image.model"
 
 
+def repository(home: Path, name: str, **files: bytes) -> Path:
+    """A folder of the Hugging Face cache with a tiny model, some of whose files have another content."""
+    folder = home / "hub" / f"models--org--{name}" / "snapshots" / ("0" * 40)
+    tiny("Llama").save_pretrained(folder)
+    for file, content in files.items():
+        (folder / file.replace("_json", ".json").replace("_safetensors", ".safetensors")).write_bytes(content)
+    return folder
+
+
+def manifest(home: Path, name: str, content: bytes = b"{}", space: str = "registry.ollama.ai/library") -> Path:
+    path = home / ".ollama/models/manifests" / space / (name if "/" in name else f"{name}/1b")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def studio(home: Path, name: str, of: str = "odd") -> Path:
+    folder = home / ".lmstudio/models/org" / of
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
+
+
+def main(snapshot: Path, commit: bytes) -> None:
+    """Write which snapshot is that of the main branch."""
+    refs = snapshot.parent.parent / "refs"
+    refs.mkdir(parents=True)
+    (refs / "main").write_bytes(commit)
+
+
+def layer(digest: str, kind: str = WEIGHTS) -> dict[str, str]:
+    return {"mediaType": kind, "digest": digest}
+
+
+def layers(*each: object) -> bytes:
+    return json.dumps({"layers": each}).encode()
+
+
 def fill(home: Path) -> None:
     """A model in each place, and much that is none."""
-    repository = home / "hub" / "models--org--tiny"
-    snapshot = repository / "snapshots" / ("0" * 40)
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs" / "main").write_text("0" * 40)
-    tiny("Llama").save_pretrained(snapshot)
+    snapshot = repository(home, "tiny")
+    main(snapshot, b"0" * 40)
     write_tiny(snapshot / "tiny.Q8_0.gguf", tiny_tensors())
     pickled = home / "hub" / "models--org--pickled" / "snapshots" / ("1" * 40)
     pickled.mkdir(parents=True)
     (pickled / "config.json").write_text('{"model_type": "llama"}')
     (pickled / "pytorch_model.bin").write_bytes(b"\x80\x04.")
 
-    ollama = home / ".ollama" / "models"
-    (ollama / "blobs").mkdir(parents=True)
-    blob = write_tiny(ollama / "blobs" / "sha256-aa", tiny_tensors())
-    for place, digest, kind in (
-        ("registry.ollama.ai/library/tiny/1b", "sha256:aa", WEIGHTS),
-        ("registry.ollama.ai/ann/tiny/latest", "sha256:aa", WEIGHTS),
-        ("hf.co/ann/tiny-GGUF/Q4_K_M", "sha256:aa", WEIGHTS),
-        ("registry.ollama.ai/library/absent/1b", "sha256:bb", WEIGHTS),
-        ("registry.ollama.ai/library/outside/1b", "../../../../secret", WEIGHTS),
-        ("registry.ollama.ai/library/adapter/1b", "sha256:aa", "application/vnd.ollama.image.adapter"),
-    ):
-        path = ollama / "manifests" / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"layers": [{"mediaType": kind, "digest": digest, "size": blob.stat().st_size}]}))
-    (ollama / "manifests" / "registry.ollama.ai" / "library" / "tiny" / "half").write_text('{"layers": [')
+    blobs = home / ".ollama" / "models" / "blobs"
+    blobs.mkdir(parents=True)
+    blob = write_tiny(blobs / "sha256-aa", tiny_tensors())
+    manifest(home, "tiny", layers(layer("sha256:aa")))
+    manifest(home, "tiny/latest", layers(layer("sha256:aa")), "registry.ollama.ai/ann")
+    manifest(home, "tiny-GGUF/Q4_K_M", layers(layer("sha256:aa")), "hf.co/ann")
+    manifest(home, "absent", layers(layer("sha256:bb")))
+    manifest(home, "outside", layers(layer("../../../../secret")))
+    manifest(home, "adapter", layers(layer("sha256:aa", "application/vnd.ollama.image.adapter")))
+    manifest(home, "tiny/half", b'{"layers": [')
     (home / "secret").write_bytes(blob.read_bytes())
 
-    studio = home / ".lmstudio" / "models" / "org" / "tiny-GGUF"
-    studio.mkdir(parents=True)
-    write_tiny(studio / "tiny.gguf", tiny_tensors())
-    write_tiny(studio / "mmproj.gguf", tiny_tensors(), "clip")
-    write_tiny(studio / "lacking.gguf", tiny_tensors(), shards=3)
-    (studio / "lacking-00002-of-00003.gguf").unlink()
-    (studio / "half-00001-of-00000.gguf").write_bytes(blob.read_bytes()[:50_000])
-    os.mkfifo(studio / "pipe.gguf")
+    write_tiny(studio(home, "tiny.gguf", "tiny-GGUF"), tiny_tensors())
+    write_tiny(studio(home, "mmproj.gguf", "tiny-GGUF"), tiny_tensors(), "clip")
+    write_tiny(studio(home, "lacking.gguf", "tiny-GGUF"), tiny_tensors(), shards=3)
+    studio(home, "lacking-00002-of-00003.gguf", "tiny-GGUF").unlink()
+    studio(home, "half-00001-of-00000.gguf", "tiny-GGUF").write_bytes(blob.read_bytes()[:50_000])
+    os.mkfifo(studio(home, "pipe.gguf", "tiny-GGUF"))
 
 
 @pytest.fixture
@@ -131,15 +158,10 @@ def test_a_model_in_shards_is_listed_once_in_each_place(home: Path) -> None:
     for place in places:
         place.mkdir(parents=True)
         write_tiny(place / "tiny.gguf", tiny_tensors(), shards=3)
-    layers = []
     for number, digest in ((2, "bb"), (1, "cc"), (3, "aa")):
         (places[2] / f"tiny-0000{number}-of-00003.gguf").rename(places[2] / f"sha256-{digest}")
-        layers.append({"mediaType": WEIGHTS, "digest": f"sha256:{digest}"})
-    manifest = home / ".ollama/models/manifests/registry.ollama.ai/library/tiny/1b"
-    manifest.parent.mkdir(parents=True)
-    manifest.write_text(json.dumps({"layers": layers}))
-    (home / "hub/models--org--tiny/refs").mkdir()
-    (home / "hub/models--org--tiny/refs/main").write_text("0" * 40)
+    manifest(home, "tiny", layers(*(layer(f"sha256:{digest}") for digest in ("bb", "cc", "aa"))))
+    main(places[0].parent, b"0" * 40)
 
     first = "tiny-00001-of-00003.gguf"
     listed = {model.label: (model.name, model.size.numbers) for model in models_on_disk()[0]}
@@ -155,28 +177,6 @@ def test_a_model_in_shards_is_listed_once_in_each_place(home: Path) -> None:
 
 
 # --- files that anybody may have put there
-
-
-def repository(home: Path, name: str, **files: bytes) -> Path:
-    """A folder of the Hugging Face cache with a tiny model, some of whose files have another content."""
-    folder = home / "hub" / f"models--org--{name}" / "snapshots" / ("0" * 40)
-    tiny("Llama").save_pretrained(folder)
-    for file, content in files.items():
-        (folder / file.replace("_json", ".json").replace("_safetensors", ".safetensors")).write_bytes(content)
-    return folder
-
-
-def manifest(home: Path, name: str, content: bytes = b"{}") -> Path:
-    path = home / ".ollama/models/manifests/registry.ollama.ai/library" / name / "1b"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
-
-
-def studio(home: Path, name: str) -> Path:
-    folder = home / ".lmstudio/models/org/odd"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / name
 
 
 def replaced(path: Path) -> Path:
@@ -256,16 +256,14 @@ def pipes_for_folders(home: Path) -> None:
 
 
 def odd_manifests(home: Path) -> None:
-    digest = {"mediaType": WEIGHTS, "digest": "\0"}
-    for number, layers in enumerate((3, [3], [{"mediaType": WEIGHTS}], [digest], [digest | {"digest": ["a"]}])):
-        manifest(home, f"odd{number}", json.dumps({"layers": layers}).encode())
+    odd = (3, {"mediaType": WEIGHTS}, layer("\0"), layer("\0") | {"digest": ["a"]})
+    for number, content in enumerate((b'{"layers": 3}', *map(layers, odd))):
+        manifest(home, f"odd{number}", content)
 
 
 def branches_that_lead_elsewhere(home: Path) -> None:
     for name, branch in (("up", b"../../../etc"), ("bytes", b"\xff\0")):
-        refs = repository(home, name).parent.parent / "refs"
-        refs.mkdir()
-        (refs / "main").write_bytes(branch)
+        main(repository(home, name), branch)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from core.errors import InputError, WeightsOnlyError
 from core.models.loading import load_outline
 from tests.core.models.folders import refusal
 from tests.core.tiny_models import (
+    FALCON,
     SEQ2SEQ,
     SMALL,
     TEXT_TOWER,
@@ -95,21 +96,12 @@ def test_other_models_are_all_that_there_is(minilm, smollm, tmp_path):
 
 # --- what needs more than a text
 
-QUESTIONS = {
-    "hidden_size": 32,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "l_layers": 1,
-    "x_layers": 1,
-    "r_layers": 1,
-    "visual_feat_dim": 16,
-    "vocab_size": 64,
-}
-WORDS = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "ffn_dim": 48, "word_embed_proj_dim": 32}
+QUESTIONS = {"hidden_size": 32, "num_attention_heads": 4, "vocab_size": 64, "intermediate_size": 48}
+QUESTIONS |= {"l_layers": 1, "x_layers": 1, "r_layers": 1, "visual_feat_dim": 16}
 
 
 def _blip_2():
-    text = t.OPTConfig(**WORDS, vocab_size=64).to_dict()
+    text = t.OPTConfig(**FALCON, ffn_dim=48, word_embed_proj_dim=32).to_dict()
     return t.Blip2Model(t.Blip2Config(text_config=text, vision_config=VIT, qformer_config=SMALL))
 
 
