@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertModel, PreTrainedModel
 
-from core import Edits, capture, load_model
+from core import Edits, Model, capture, load_model
 from core.capturing.weights_only import attention_weights
 from core.errors import InputError
 from core.models.inputs import TooLongError, image_size, read_token_numbers
@@ -16,31 +16,28 @@ from tests.core.tiny_models import SMALL, WEIGHTS_ONLY, number_words, tiny
 from tests.refusals import refused
 
 
-@pytest.mark.parametrize("name", ["BERT", "Llama", "T5"])
-def test_a_token_beyond_the_embeddings_is_refused(name: str) -> None:
-    network = tiny(name)
+def narrow(network: PreTrainedModel, start: int | None = None) -> Model:
+    """With embeddings for the tokens 0 to 59 only, and with another start token."""
     network.resize_token_embeddings(60)
-    model = load_model(network, tokenizer=number_words())
-    assert capture(model, "5 59").input_ids == (5, 59)
+    if start is not None:
+        network.config.decoder_start_token_id = start
+    return load_model(network, tokenizer=number_words())
+
+
+@pytest.mark.parametrize("name", ["BERT", "Llama", "T5", "GPT-J"])
+def test_a_token_beyond_the_embeddings_is_refused(name: str) -> None:
+    model, read = (
+        (narrow(tiny(name)), capture) if name != "GPT-J" else (narrow(WEIGHTS_ONLY[name]()), attention_weights)
+    )
+    assert read(model, "5 59").input_ids == (5, 59)
     with refused("model", r"tokens 0 to 59, and this text has token 60"):
-        capture(model, "5 60 61")
+        read(model, "5 60 61")
 
 
 @pytest.mark.parametrize(("target", "start"), [("5 60", 1), ("5", 60), (None, 60), (None, -1)])
 def test_a_token_beyond_the_decoders_embeddings_is_refused(target: str | None, start: int) -> None:
-    network = tiny("BART")
-    network.resize_token_embeddings(60)
-    network.config.decoder_start_token_id = start
-    model = load_model(network, tokenizer=number_words())
-    with pytest.raises(InputError, match=f"tokens 0 to 59, and this text has token {60 if start > -1 else -1}"):
-        capture(model, "5 6", target=target)
-
-
-def test_a_token_beyond_the_embeddings_of_a_model_that_shows_its_weights_only() -> None:
-    network = WEIGHTS_ONLY["GPT-J"]()
-    network.resize_token_embeddings(60)
-    with pytest.raises(InputError, match="this text has token 63"):
-        attention_weights(load_model(network, tokenizer=number_words()), "63")
+    with refused("model", f"tokens 0 to 59, and this text has token {60 if start > -1 else -1}"):
+        capture(narrow(tiny("BART"), start), "5 6", target=target)
 
 
 def test_a_model_that_wants_too_large_a_picture_is_refused() -> None:

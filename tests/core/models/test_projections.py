@@ -305,20 +305,13 @@ def llama() -> Model:
     return model_of(NETWORKS["Llama, wide heads"]())
 
 
-def test_unpacks_into_the_four_matrices(llama):
-    weights = head_weights(llama, 1, 3)
-    W_Q, W_K, W_V, W_O = weights
-    assert [W_Q is weights.W_Q, W_K is weights.W_K, W_V is weights.W_V, W_O is weights.W_O] == [True] * 4
-    assert ({W.shape for W in (W_Q, W_K, W_V)}, W_O.shape) == ({(32, 12)}, (12, 32))
-    assert weights.b_Q.shape == weights.b_K.shape == weights.b_V.shape == (12,)
-    assert (weights.b_O.shape, weights.key_head) == ((32,), 1)
-
-
-def test_heads_of_a_group_share_key_and_value(llama):
+def test_unpacks_into_the_four_matrices_and_heads_of_a_group_share_key_and_value(llama):
     a, b, other = (head_weights(llama, 0, head) for head in (0, 1, 2))
+    assert [one is two for one, two in zip(a, (a.W_Q, a.W_K, a.W_V, a.W_O), strict=True)] == [True] * 4
+    assert ({W.shape for W in (a.W_Q, a.W_K, a.W_V)}, a.W_O.shape, a.b_O.shape) == ({(32, 12)}, (12, 32), (32,))
+    assert a.b_Q.shape == a.b_K.shape == a.b_V.shape == (12,)
     assert (a.key_head, b.key_head, other.key_head) == (0, 0, 1)
-    np.testing.assert_array_equal(a.W_K, b.W_K)
-    np.testing.assert_array_equal(a.W_V, b.W_V)
+    np.testing.assert_array_equal((a.W_K, a.W_V), (b.W_K, b.W_V))
     assert (a.W_Q != b.W_Q).all()
     assert (a.W_V != other.W_V).all()
 
