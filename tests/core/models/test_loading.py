@@ -109,7 +109,8 @@ def test_what_the_real_models_say(minilm: Model, smollm: Model) -> None:
 )
 def test_smollm2_reads_tokens_as_it_was_trained_to(smollm: Model, text: str, tokens: list[str]) -> None:
     assert smollm.tokenizer.tokenize(text) == tokens
-    assert smollm.tokenizer.decode(smollm.tokenizer(text)["input_ids"]) == text
+    for other in (text, "\x00\x7f½²٣ שלום 🙂", ""):
+        assert smollm.tokenizer.decode(smollm.tokenizer(other)["input_ids"]) == other
 
 
 def test_without_its_wheel_a_model_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
