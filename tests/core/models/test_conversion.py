@@ -340,9 +340,9 @@ def test_a_disk_that_fills_up(tiny: Path, cache: Path) -> None:
         # A type or a place that does not fit the bytes: the numbers would be others.
         (("blk.1.ffn_up.weight", 20, "<I", 1), r"takes 4,096 bytes .* F16 .*\[64, 32\], and 8,192 .* 'blk.1.ffn_down"),
         (("blk.1.ffn_down.weight", 20, "<I", 1), "takes 4,096 bytes .* F16 .* 8,192 .* and the end of the file"),
-        (("blk.0.ffn_norm.weight", 24, "<Q", 32), "'blk.0.attn_norm.weight', which takes 128 bytes"),
-        (("blk.0.ffn_norm.weight", 24, "<Q", 2**63), "'blk.0.attn_norm.weight', which takes 128 bytes"),
-        (("blk.0.attn_norm.weight", 24, "<Q", 32), "does not begin with its first tensor, 'blk.0.attn_norm.weight'"),
+        (("blk.0.ffn_norm.weight", 16, "<Q", 32), "'blk.0.attn_norm.weight', which takes 128 bytes"),
+        (("blk.0.ffn_norm.weight", 16, "<Q", 2**63), "'blk.0.attn_norm.weight', which takes 128 bytes"),
+        (("blk.0.attn_norm.weight", 16, "<Q", 32), "does not begin with its first tensor, 'blk.0.attn_norm.weight'"),
         (slice(0, -1), r"ends after [\d,]+ of [\d,]+ bytes"),
         (1, "'blk.1.ffn_down.weight', which takes 8,192 bytes .* 8,193 bytes lie .* the end of the file"),
         (("eos_token_id", -12, "12s", b"bos_token_id"), "has the setting 'tokenizer.ggml.bos_token_id' twice"),
