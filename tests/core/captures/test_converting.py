@@ -70,12 +70,7 @@ REFUSED = {  # what the pass is given, what the converter is told, the field and
     "a gap": ({}, {"attention_mask": [[1] * 5, [1, 0, 1, 0, 0]]}, "attention_mask", "several in a row"),
     "nothing": ({}, {"attention_mask": [[1] * 5, [0] * 5]}, "attention_mask", "several in a row"),
     "other tokens": ({}, {"input_ids": TEXTS[1]}, "input_ids", "There are 3 input_ids, and the pass has 5 tokens"),
-    "positions that are not known": (
-        {"name": "BERT"} | NO_PLACES,
-        LEFT | NO_PLACES,
-        "position_ids",
-        "Padding comes before",
-    ),
+    "positions not known": ({"name": "BERT"} | NO_PLACES, LEFT | NO_PLACES, "position_ids", "Padding comes before"),
     "later positions": (LATER, LEFT | LATER, "position_ids", "have the positions 2 to 4"),
     "padding that was read": (READ_ALL | NO_PLACES, LEFT, "attention_mask", "attend to padding"),
     "padding that an encoder read": ({"name": "BERT"} | READ_ALL, {}, "attention_mask", "attend to padding"),

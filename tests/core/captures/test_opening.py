@@ -292,6 +292,7 @@ def _nan(array):
 
 
 LAYER, GRID = ("calls", "self", 0), ("on_image", "self", 0)
+FALLING = [[1 - of / 6, 1 - of / 7] for of in range(6)]
 COLOURS = "is not red, green and blue of at most 512"
 # Of a pass of Gemma 2, and below of others.
 CHANGES = {
@@ -320,10 +321,7 @@ CHANGES = {
     "tokens that never end": (_said("vocabulary", "pieces", to={"5": "x" * 2_000}), "at most 1,000 characters"),
     "tokens by names": (_said("vocabulary", "pieces", to={"²": "x"}), "not a table of tokens"),
     "edits that are none": (_said("edits", to=["format the disk"]), "edits cannot be read"),
-    "a token without a piece": (
-        _array("input_ids", lambda array: array * 0 + 99),
-        "lacks token 99, a token of the text",
-    ),
+    "a token without a piece": (_array("input_ids", lambda of: of * 0 + 99), "lacks token 99, a token of the text"),
     "likely next tokens without pieces": (
         _said("vocabulary", "pieces", to={str(token): "x" for token in (3, 4, 5, 6, 8, 9, 17)}),
         "one of the most probable next tokens",
@@ -353,11 +351,7 @@ OF_OTHERS = {
     },
     "other edits of other texts": ("of other texts", _renamed("sigmoid", "hardmax"), "not the changes of its heads"),
     "no edits": ("edited", _said("edits", to=[]), "not the changes of its heads"),
-    "a muted head that gives something": (
-        "edited",
-        _array("self.0.instead.1", lambda of: of + 1),
-        "not the changes of",
-    ),
+    "a muted head that gives something": ("edited", _array("self.0.instead.1", lambda of: of + 1), "not the changes"),
     "image of another shape": ("LLaVA", _array("image", lambda _: torch.zeros(5, 5, 4)), "holds float32"),
     "image of four colours": ("LLaVA", _array("image", lambda _: torch.zeros(5, 5, 4).byte()), COLOURS),
     "image too large": ("LLaVA", _array("image", lambda _: torch.zeros(513, 5, 3).byte()), COLOURS),
@@ -368,11 +362,7 @@ OF_OTHERS = {
     "rows without height": ("LLaVA", _said(*GRID, "down", to=[[0.5, 0.5]] * 6), "rows and columns of"),
     "rows in words": ("LLaVA", _said(*GRID, "down", to=[["0", 1]] * 6), "rows and columns of"),
     "columns that are too few": ("LLaVA", _said(*GRID, "across", to=[[0, 1]]), "rows and columns of"),
-    "columns in another order": (
-        "LLaVA",
-        _said(*GRID, "across", to=[[1 - of / 6, 1 - of / 7] for of in range(6)]),
-        "rows and columns of",
-    ),
+    "columns in another order": ("LLaVA", _said(*GRID, "across", to=FALLING), "rows and columns of"),
     "columns without end": ("LLaVA", _said(*GRID, "across", to=[[of, 1e9] for of in range(6)]), "rows and columns of"),
     "another kind of grid": ("LLaVA", _said("on_image", to={"sideways": []}), "does not fit the rest"),
     "parts of fewer": ("Qwen2.5-VL", _array("parts.0", lambda array: array[1:].clone()), "do not fit them"),
@@ -481,10 +471,7 @@ def _with_arrays(names="a", rest=b"0" * 64, **of):
 BAD = {
     "empty": (b"", "too short"),
     "no safetensors": (b"PK\x03\x04" + b"x" * 90, "its header would have"),
-    "an endless header": (
-        struct.pack("<Q", 2**63) + b"{" * 90,
-        "its header would have 9,223,372,036,854,775,808 bytes",
-    ),
+    "an endless header": (struct.pack("<Q", 2**63) + b"{" * 90, "header would have 9,223,372,036,854,775,808 bytes"),
     "a header that is cut short": (_with_header({}, length=5_000), "ends within its header"),
     "a header of brackets": (_with_header(b"[" * 2_000_000), "description is too large"),
     "deep brackets": (_with_header(b"[" * 100_000), "description cannot be read"),
@@ -492,7 +479,7 @@ BAD = {
     "nothing said": (_with_header({}), "holds no recorded pass"),
     "a later version": (_said_of({FORMAT: '{"version": 2}'}), "Update Headlight"),
     "10 GB announced": (
-        _with_arrays(shape=[2_500_000_000], data_offsets=[0, 10_000_000_000]),
+        _with_arrays(data_offsets=[0, 10**10]),
         "announces 10,000,000,000 bytes of numbers and holds 64",
     ),
     "sizes that do not add up": (_with_arrays(shape=[2_500_000_000]), "do not fit their sizes"),

@@ -46,12 +46,7 @@ CASES = [  # kind of tokenizer, text, what is said, the text without
     (LLAMA, "<s> hi <s> hi", ["begins with “<s>” twice", "this one: at token 3."], "hi <s> hi"),
     (BERT, "[CLS] hi [SEP]", ["twice and ends with “[SEP]” twice. The tokenizer of LlamaForCausalLM adds both"], "hi"),
     (BERT, "hi [SEP] you", [], "hi [SEP] you"),
-    (
-        ROBERTA,
-        "<s> hi </s> ",
-        ["begins with “<s>” twice and ends with “</s>” twice"],
-        "hi",
-    ),
+    (ROBERTA, "<s> hi </s> ", ["begins with “<s>” twice and ends with “</s>” twice"], "hi"),
     (T5, "hi </s>", ["ends with “</s>” twice. The tokenizer of LlamaForCausalLM adds one"], "hi"),
     (T5, "<unk> <unk> hi", [], "<unk> <unk> hi"),
     (OPT, "</s> hi", ["begins with “</s>” twice"], "hi"),

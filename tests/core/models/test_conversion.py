@@ -380,16 +380,8 @@ UP = "blk.1.ffn_up.weight"
 @pytest.mark.parametrize(
     ("changed", "tensors", "why"),
     [
-        (
-            {"architecture": "gemma"},
-            {},
-            r"architecture 'gemma'\. GGUF files are read if theirs is one of .*llama.*qwen3",
-        ),
-        (
-            {"tokenizer.ggml.model": "bert"},
-            {},
-            "of the kind 'bert'. Kinds that can be read are gemma4, gpt2, llama, t5",
-        ),
+        ({"architecture": "gemma"}, {}, r"'gemma'\. GGUF files are read if theirs is one of .*llama.*qwen3"),
+        ({"tokenizer.ggml.model": "bert"}, {}, "kind 'bert'. Kinds that can be read are gemma4, gpt2, llama, t5"),
         ({"tokenizer.ggml.pre": "never seen"}, {}, r"tokenizer\.ggml\.pre is 'never seen'"),
         ({"block_count": 500}, {}, "cannot be read as a language model: .*network of more than"),
         ({"feed_forward_length": 2**31}, {}, "cannot be read as a language model: .*network of more than"),

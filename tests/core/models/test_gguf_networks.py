@@ -146,7 +146,6 @@ FULL, LOCALLY = rope("linear", 1e6, factor=8.0), rope("default", 1e4)
 GEMMA3 = {"num_hidden_layers": 6, "rope_parameters": {"full_attention": FULL, "sliding_attention": LOCALLY}}
 GEMMA3_SAID = {"block_count": 6, "attention.sliding_window": 4, "rope.freq_base": 1e6}
 GEMMA3_SAID |= {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}
-GEMMA2_SAID = {"attention.sliding_window": 4, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
 PHI3 = {"sliding_window": 20, "rms_norm_eps": 1e-6, "original_max_position_embeddings": 16}
 PHI3_SAID = {"rope.freq_base": 1e4, "rope.dimension_count": 64, "rope.scaling.original_context_length": 16}
 PHI3_SAID |= {"rope.scaling.attn_factor": float(np.sqrt(1 + np.log(4) / np.log(16))), "attention.sliding_window": 20}
@@ -160,18 +159,20 @@ LFM2_SAID = {"block_count": 3, "attention.head_count_kv": [0, 2, 0], "attention.
 LFM2_SAID |= {"vocab_size": VOCABULARY, "shortconv.l_cache": 4}
 GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 48, "vocab_size": VOCABULARY}
 GPT2_SAID = {"block_count": 2, "context_length": 48, "embedding_length": 64, "feed_forward_length": 256}
+GPT2_SAID |= {"attention.head_count": 4}
 NEMOTRON_SAID = {"rope.dimension_count": 32, "attention.layer_norm_rms_epsilon": 1e-5}
 MINIMAX_SAID = {"expert_gating_func": 2, "rope.dimension_count": 64}
+LLAMA_SAID = {"rope.freq_base": 1e4, "rope.dimension_count": 64}
+STABLELM_SAID = {"rope.dimension_count": 16, "use_parallel_residual": True}
+CAPPED = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 SCALED = LLAMA_3 | {"original_max_position_embeddings": 16}
 TWO_KEYS, SHARED = {"attention.head_count_kv": 2}, "shared_expert_intermediate_size"
 
 # architecture and quantisation -> (network, the file's settings)
 FILES: dict[str, tuple[Callable[[], t.PreTrainedModel], dict[str, Any]]] = {
     "llama Q4_K": (causal("Llama", **USUAL), SAID | RMS | TURNED),
-    "llama Q6_K": (
-        causal("Llama", rope_parameters=SCALED),
-        SAID | RMS | {"rope.freq_base": 1e4, "rope.dimension_count": 64},
-    ),
+    "llama Q6_K": (causal("Llama", rope_parameters=SCALED), SAID | RMS | LLAMA_SAID),
     "qwen2 Q5_K": (causal("Qwen2", rope_parameters=YARN), SAID | RMS | TURNED | YARN_SAID),
     "qwen2moe Q8_0": (
         causal("Qwen2Moe", **USUAL, **FOUR_EXPERTS, **{SHARED: 256}),
@@ -182,16 +183,10 @@ FILES: dict[str, tuple[Callable[[], t.PreTrainedModel], dict[str, Any]]] = {
         causal("Qwen3Moe", **USUAL, **FOUR_EXPERTS, head_dim=128, norm_topk_prob=True),
         SAID | TURNED | WIDE | EXPERTS,
     ),
-    "gemma2 Q3_K": (
-        causal("Gemma2", **LOCAL, attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
-        SAID | WIDE | GEMMA2_SAID,
-    ),
+    "gemma2 Q3_K": (causal("Gemma2", **LOCAL | CAPPED), SAID | WIDE | CAPPED | {"attention.sliding_window": 4}),
     "gemma3 Q2_K": (causal("Gemma3", "Gemma3Text", **LOCAL | GEMMA3), SAID | WIDE | GEMMA3_SAID),
     "phi3 IQ4_XS": (causal("Phi3", **PHI3, rope_parameters=rope("longrope", 1e4, **LONG)), SAID | RMS | PHI3_SAID),
-    "stablelm Q5_0": (
-        causal("StableLm", use_qkv_bias=True),
-        SAID | NORM | {"rope.dimension_count": 16, "use_parallel_residual": True},
-    ),
+    "stablelm Q5_0": (causal("StableLm", use_qkv_bias=True), SAID | NORM | STABLELM_SAID),
     "starcoder2 BF16": (causal("Starcoder2", **USUAL), SAID | TURNED | NORM),
     "nemotron F16": (causal("Nemotron", **USUAL), SAID | TURNED | NORM | NEMOTRON_SAID),
     "gpt-oss MXFP4": (
@@ -200,10 +195,7 @@ FILES: dict[str, tuple[Callable[[], t.PreTrainedModel], dict[str, Any]]] = {
     ),
     "gemma4 IQ4_NL": (causal("Gemma4", "Gemma4Text", **GEMMA4), SAID | WIDE | EXPERTS | GEMMA4_SAID),
     "t5 IQ3_S": (lambda: t.T5ForConditionalGeneration(t.T5Config(**T5_SIZES)), T5_SAID),
-    "t5 IQ2_S": (
-        lambda: untied(t.T5Config(**T5_SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
-        T5_SAID,
-    ),
+    "t5 IQ2_S": (lambda: untied(t.T5Config(**T5_SIZES, **GATED)), T5_SAID),
     "t5 TQ2_0": (lambda: t.UMT5ForConditionalGeneration(t.UMT5Config(**T5_SIZES)), T5_SAID),
     "falcon IQ2_XXS": (falcon(num_kv_heads=2, new_decoder_architecture=True), FALCON_SAID | TWO_KEYS),
     "falcon Q4_1": (falcon(num_kv_heads=1), FALCON_SAID | {"attention.head_count_kv": 1}),
@@ -213,10 +205,7 @@ FILES: dict[str, tuple[Callable[[], t.PreTrainedModel], dict[str, Any]]] = {
         causal("MiniMaxM2", **USUAL, head_dim=128, num_local_experts=4, num_experts_per_tok=2, rotary_dim=64),
         SAID | TURNED | WIDE | EXPERTS | MINIMAX_SAID,
     ),
-    "gpt2 F32": (
-        lambda: t.GPT2LMHeadModel(t.GPT2Config(**GPT2, **IDS)),
-        NORM | GPT2_SAID | {"attention.head_count": 4},
-    ),
+    "gpt2 F32": (lambda: t.GPT2LMHeadModel(t.GPT2Config(**GPT2, **IDS)), NORM | GPT2_SAID),
 }
 # Tensors in the files beside those of the network.
 BESIDE: dict[str, dict[str, np.ndarray]] = {

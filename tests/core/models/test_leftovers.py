@@ -19,6 +19,7 @@ UP = "model.layers.0.mlp.up_proj"
 TRIANGLE = torch.ones(64, 64).tril()[None, None]
 ROTARY = "model.layers.0.self_attn.rotary_emb.inv_freq"
 MASK = "transformer.h.0.attn.bias"
+POSITIONS = "embeddings.position_ids"
 
 
 def llama(**settings: object) -> t.PreTrainedModel:
@@ -111,11 +112,7 @@ REFUSED: dict[str, tuple] = {
     ),
     "a mask that is none": (GPT2, r"attn\.bias", adding(MASK, torch.ones(1, 1, 64, 64))),
     "a bias that poses as a mask": (GPT2, r"attn\.bias", adding(MASK, torch.ones(96))),
-    "positions in another order": (
-        BERT,
-        "position_ids",
-        adding("embeddings.position_ids", torch.arange(512).flip(0)[None]),
-    ),
+    "positions in another order": (BERT, "position_ids", adding(POSITIONS, torch.arange(512).flip(0)[None])),
     "rotary positions where none are": (BERT, "inv_freq", adding("rotary.inv_freq", frequencies(1e4))),
     "one weight under two names": (
         llama,
@@ -141,11 +138,7 @@ REFUSED: dict[str, tuple] = {
         )
     },
     "packed weights of a quantisation": (llama, r"up_proj\.qweight and 1 more weight, which Llama", weighted(packed)),
-    "a tied weight that is in no file": (
-        llama,
-        r"weights for 1 parts of .*such as lm_head\.weight",
-        without("lm_head"),
-    ),
+    "a tied weight that is in no file": (llama, r"for 1 parts of .*such as lm_head\.weight", without("lm_head")),
     "a name that is no name": (llama, r"holds a\\n\\u202e, which", adding("a\n\u202e", torch.ones(1))),
 }
 
@@ -157,7 +150,6 @@ def test_what_may_change_a_number_is_refused(case: str, tmp_path: Path) -> None:
     assert re.search(said, refusal(tmp_path))
 
 
-POSITIONS = "embeddings.position_ids"
 OTHER_ROTARY = (
     f"LlamaForCausalLM leaves out {ROTARY}: rotary frequencies other than those of its config.json, which it uses."
 )
@@ -207,11 +199,7 @@ SAID: dict[str, tuple] = {
         weighted(one_more_layer),
         configured(num_nextn_predict_layers=1),
     ),
-    "modules for further tokens": (
-        llama,
-        ("leaves out mtp.fc.weight: layers",),
-        adding("mtp.fc.weight", torch.ones(2)),
-    ),
+    "modules for further tokens": (llama, ("leaves out mtp.a: layers",), adding("mtp.a", torch.ones(2))),
     "a tower for images": (llama, ("leaves out vision_tower.a: for images",), adding("vision_tower.a", torch.ones(2))),
     "positions that DeBERTa's class leaves out": (
         lambda: t.DebertaModel(t.DebertaConfig(**SMALL, **RELATIVE, position_biased_input=False)),

@@ -499,13 +499,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 def test_a_hub_id(hub: Hub, tmp_path: Path, minilm: Model) -> None:
     folder = saved("GPT2LMHeadModel", GPT2, tmp_path / "gpt2")
     minilm.tokenizer.save_pretrained(folder)
-    unwanted = [
-        "pytorch_model.bin",
-        "modeling.py",
-        "model.fp16.safetensors",
-        "onnx/model.safetensors",
-        "onnx/config.json",
-    ]
+    unwanted = ["pytorch_model.bin", "modeling.py", "model.fp16.safetensors"]
+    unwanted += ["onnx/model.safetensors", "onnx/config.json"]
     for name in unwanted:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"unwanted")

@@ -17,6 +17,7 @@ from huggingface_hub import constants
 from core.models import on_disk
 from core.models.loading import load_model
 from core.models.on_disk import _Search, models_on_disk, ollama_files
+from core.models.weight_files import INDEX, SINGLE
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
 from tests.core.tiny_models import tiny
 from tests.refusals import refused
@@ -24,12 +25,10 @@ from tests.refusals import refused
 WEIGHTS = "application/vnd.ollama.image.model"
 
 
-def repository(home: Path, name: str, **files: bytes) -> Path:
-    """A folder of the Hugging Face cache with a tiny model, some of whose files have another content."""
+def repository(home: Path, name: str) -> Path:
+    """A folder of the Hugging Face cache with a tiny model."""
     folder = home / "hub" / f"models--org--{name}" / "snapshots" / ("0" * 40)
     tiny("Llama").save_pretrained(folder)
-    for file, content in files.items():
-        (folder / file.replace("_json", ".json").replace("_safetensors", ".safetensors")).write_bytes(content)
     return folder
 
 
@@ -184,9 +183,13 @@ def replaced(path: Path) -> Path:
     return path
 
 
+def of_folder(name: str, change: Callable[[Path], Any]) -> tuple[Callable[[Path], Any], str]:
+    """A case of HOSTILE: a folder of this name, and what is done to it."""
+    return lambda home: change(repository(home, name)), f"org/{name}"
+
+
 def of_config(name: str, content: bytes) -> tuple[Callable[[Path], Any], str]:
-    """A case of HOSTILE: a folder of this name with another config.json."""
-    return lambda home: repository(home, name, config_json=content), f"org/{name}"
+    return of_folder(name, lambda folder: (folder / "config.json").write_bytes(content))
 
 
 def of_studio(name: str, shown: str) -> tuple[Callable[[Path], Any], str]:
@@ -204,26 +207,17 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another direction": of_studio("\u202e.gguf", r"\u202e.gguf"),
     "a nested manifest": (lambda home: manifest(home, "deep", DEEP), "deep:1b"),
     "a nested config": of_config("deep", DEEP),
-    "a large config": (lambda home: os.truncate(repository(home, "large") / "config.json", 10**9), "org/large"),
+    "a large config": of_folder("large", lambda folder: os.truncate(folder / "config.json", 10**9)),
     "a config of lists": of_config("lists", b'{"model_type": "llama", "a": [' + b"[]," * 200_000 + b"0]}"),
     "half a surrogate": of_config("half", b'{"model_type": "\\ud800"}'),
     "a type that is a list": of_config("list", b'{"model_type": ["llama"]}'),
     "quantised": of_config("mxfp4", MXFP4),
-    "a nested index": (
-        lambda home: replaced(
-            repository(home, "index", **{"model_safetensors.index_json": DEEP}) / "model.safetensors"
-        ),
-        "org/index",
+    "a nested index": of_folder("index", lambda folder: replaced(folder / SINGLE).with_name(INDEX).write_bytes(DEEP)),
+    "a header of a gigabyte": of_folder(
+        "header", lambda folder: (folder / SINGLE).write_bytes(struct.pack("<Q", 10**9))
     ),
-    "a header of a gigabyte": (
-        lambda home: repository(home, "header", model_safetensors=struct.pack("<Q", 10**9)),
-        "org/header",
-    ),
-    "a pipe for a config": (lambda home: os.mkfifo(replaced(repository(home, "pipe") / "config.json")), "org/pipe"),
-    "a device for weights": (
-        lambda home: replaced(repository(home, "device") / "model.safetensors").symlink_to("/dev/zero"),
-        "org/device",
-    ),
+    "a pipe for a config": of_folder("pipe", lambda folder: os.mkfifo(replaced(folder / "config.json"))),
+    "a device for weights": of_folder("device", lambda folder: replaced(folder / SINGLE).symlink_to("/dev/zero")),
     "a pipe for a manifest": (lambda home: os.mkfifo(replaced(manifest(home, "pipe"))), "pipe:1b"),
     "a device for a manifest": (lambda home: replaced(manifest(home, "zero")).symlink_to("/dev/zero"), "zero:1b"),
 }

@@ -20,7 +20,17 @@ from core.models import calls
 from core.models.loading import load_model
 from core.models.model import Model
 from core.models.projections import head_weights
-from tests.core.tiny_models import CAUSAL_WEIGHTS, FALCON, GROUPED, SEQ2SEQ, SMALL, T5, TINY, WEIGHTS_BOTH_WAYS
+from tests.core.tiny_models import (
+    CAUSAL_WEIGHTS,
+    FALCON,
+    GROUPED,
+    LOCAL_EXPERTS,
+    SEQ2SEQ,
+    SMALL,
+    T5,
+    TINY,
+    WEIGHTS_BOTH_WAYS,
+)
 from tests.refusals import refused
 
 TOKENS = 7
@@ -114,12 +124,7 @@ NETWORKS = TINY | {
     "Gemma 2, one key": lambda: t.Gemma2Model(t.Gemma2Config(**GROUPED | {"num_key_value_heads": 1})),
     "Granite, biases": lambda: t.GraniteModel(t.GraniteConfig(**SMALL, num_key_value_heads=2, attention_bias=True)),
     "gpt-oss": lambda: t.GptOssModel(  # YaRN, its usual way, makes queries and keys longer
-        t.GptOssConfig(
-            **GROUPED,
-            num_local_experts=2,
-            num_experts_per_tok=1,
-            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-        )
+        t.GptOssConfig(**GROUPED | LOCAL_EXPERTS, rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
     ),
     "T5, narrow heads": lambda: t.T5Model(t.T5Config(**T5 | {"d_kv": 5}, num_decoder_layers=3)),
     "BART, fewer heads": lambda: t.BartModel(
