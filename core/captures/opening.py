@@ -31,10 +31,9 @@ from ..errors import InputError, shortened
 from ..models.calls import Call
 from ..models.devices import DTYPES
 from ..models.fields import LARGEST, Fields, are_whole, broken, is_number, read_json
-from ..models.image_grids import ImageGrid
-from ..models.images import SMALL
+from ..models.images import SMALL, ImageGrid
+from ..models.model import NoNetwork, RecordedModel
 from ..models.modules import Kind
-from ..models.recorded import NoNetwork, RecordedModel
 from ..models.sentences import POOLINGS, SentenceVector
 from ..models.tokens import RecordedTokens
 from ..progress import stop_point

@@ -33,16 +33,15 @@ from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256, silent
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
+from .fields import is_panic
 from .gguf_files import gguf_stem, is_gguf, named_shards, read_gguf
-from .images import ImageSettings, image_settings
+from .images import ImageSettings, image_settings, processor_in
 from .inputs import cannot_read
 from .model import Model, read_by, reads_alone
 from .modules import asks_the_registry, reads_packed, text_tower
 from .on_disk import OLLAMA, ollama_files, ollama_models
-from .processors import processor_in
 from .sentences import is_sentence_transformer, network_folder, sentence_vector_in
 from .sizes import Fits, ModelSize, require_room, size_of_gguf, size_of_tensors
-from .texts import is_panic
 from .weight_files import Stored, check_method, lost, notes_of, size_of, stored_in, undo, unread_files, weight_files
 
 # Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
