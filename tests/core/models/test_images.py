@@ -90,22 +90,17 @@ def test_of_an_animation_the_first_picture():
     )
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"no picture",
-        file(PICTURE, format="PNG")[:200],
-        file(PICTURE, format="JPEG")[:300],
-        file(PICTURE, format="WEBP")[:100],
-        file(PICTURE, format="GIF"),
-        file(PICTURE, format="BMP"),
-        file(PICTURE, format="TIFF"),
-        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
-        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
-    ],
-    ids=["empty", "text", "half a PNG", "half a JPEG", "half a WebP", "GIF", "BMP", "TIFF", "EPS", "SVG"],
-)
+NO_PICTURES = {
+    "empty": b"",
+    "text": b"no picture",
+    **{f"half a {kind}": file(PICTURE, format=kind)[:200] for kind in ("PNG", "JPEG", "WEBP")},
+    **{kind: file(PICTURE, format=kind) for kind in ("GIF", "BMP", "TIFF")},
+    "EPS": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+    "SVG": b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+}
+
+
+@pytest.mark.parametrize("data", NO_PICTURES.values(), ids=NO_PICTURES)
 def test_other_files_are_refused(data):
     with refused("image", "PNG, JPEG or WebP"):
         read_image(data)
@@ -156,22 +151,21 @@ def test_real_numbers_are_the_same_picture(vit):
     assert float(pixels(vit, np.zeros((3, 3, 3), dtype=np.float32)).max()) == pytest.approx(-1)
 
 
-@pytest.mark.parametrize(
-    "image",
-    [
-        PICTURE[..., 0],
-        PICTURE[None],
-        np.zeros((4, 4, 4), dtype=np.uint8),
-        np.zeros((0, 4, 3), dtype=np.uint8),
-        PICTURE.astype(int),
-        PICTURE.astype(float),
-        np.full((4, 4, 3), np.nan),
-        np.full((4, 4, 3), -0.1),
-        "a picture",
-        None,
-    ],
-    ids=["grey", "batch", "four", "nothing", "int", "0 to 255.0", "nan", "negative", "text", "None"],
-)
+NO_ARRAYS = {
+    "grey": PICTURE[..., 0],
+    "batch": PICTURE[None],
+    "four": np.zeros((4, 4, 4), dtype=np.uint8),
+    "nothing": np.zeros((0, 4, 3), dtype=np.uint8),
+    "int": PICTURE.astype(int),
+    "0 to 255.0": PICTURE.astype(float),
+    "nan": np.full((4, 4, 3), np.nan),
+    "negative": np.full((4, 4, 3), -0.1),
+    "text": "a picture",
+    "None": None,
+}
+
+
+@pytest.mark.parametrize("image", NO_ARRAYS.values(), ids=NO_ARRAYS)
 def test_other_arrays_are_refused(image, vit):
     with refused("image"):
         pixels(vit, image)
