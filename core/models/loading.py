@@ -504,9 +504,8 @@ def _processor(
 ) -> ProcessorMixin | None:
     """The processor of a model that reads an image with a text; None if the model reads only texts, or lacks files
     or a package."""
-    if tokenizer is None or not source.has("preprocessor_config.json", "processor_config.json"):
-        return None
-    if getattr(config, "image_token_id", None) is None:
+    has_files = source.has("preprocessor_config.json", "processor_config.json")
+    if tokenizer is None or not has_files or getattr(config, "image_token_id", None) is None:
         return None
     with source.refusing("has a processor that cannot be loaded"), suppress(ImportError):
         return processor_in(source.folder, config, tokenizer)
