@@ -138,15 +138,9 @@ class _Text:
                 f"attention_mask, which tells tokens from padding.",
                 field="attention_mask",
             )
-        ids, mask, positions = (
-            None if given is None else _of_row(given, row, tokens, name)
-            for name, given in (
-                ("input_ids", input_ids),
-                ("attention_mask", attention_mask),
-                ("position_ids", position_ids),
-            )
-        )
-        assert ids is not None
+        ids = _of_row(input_ids, row, tokens, "input_ids")
+        mask = None if attention_mask is None else _of_row(attention_mask, row, tokens, "attention_mask")
+        positions = None if position_ids is None else _of_row(position_ids, row, tokens, "position_ids")
         places = [place for place in range(tokens) if mask is None or mask[place]]
         if not places or places[-1] - places[0] + 1 != len(places):
             raise InputError(

@@ -31,10 +31,9 @@ from ..errors import InputError, shortened
 from ..models.calls import Call
 from ..models.devices import DTYPES
 from ..models.fields import LARGEST, Fields, are_whole, broken, is_number, read_json
-from ..models.image_grids import ImageGrid
-from ..models.images import SMALL
+from ..models.images import SMALL, ImageGrid
+from ..models.model import NoNetwork, RecordedModel
 from ..models.modules import Kind
-from ..models.recorded import NoNetwork, RecordedModel
 from ..models.sentences import POOLINGS, SentenceVector
 from ..models.tokens import RecordedTokens
 from ..progress import stop_point
@@ -148,10 +147,10 @@ def _called(name: str) -> str:
 # --- what it holds
 
 
-class _Arrays:
-    """The description and the arrays of a file. is_sealed: whether it is known to be as it was written"""
+class _Opening:
+    """Makes a capture of the description and the arrays of a file. is_sealed: whether it is known to be as it was written"""
 
-    def __init__(self, description: Fields, arrays: Mapping[str, Tensor], *, is_sealed: bool = False) -> None:
+    def __init__(self, description: Fields, arrays: Mapping[str, Tensor], *, is_sealed: bool) -> None:
         self._description, self._arrays, self._is_sealed = description, arrays, is_sealed
         self._left = {*arrays}  # those that nothing has asked for
 
@@ -190,10 +189,6 @@ class _Arrays:
 
     def _ids(self, name: str, least: int = 0, most: int = 2**31 - 1) -> tuple[int, ...]:
         return tuple(self._whole(name, 1, least, most).tolist()) if name in self._arrays else ()
-
-
-class _Opening(_Arrays):
-    """Makes a capture of them."""
 
     def capture(self) -> Capture:
         description = self._description

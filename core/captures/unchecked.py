@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..capturing.capture import Capture
-from ..models.recorded import RecordedModel
+from ..models.model import RecordedModel
 
 
 def unchecked(capture: Capture) -> str:

@@ -23,8 +23,7 @@ from ..attention.trace import AttentionTrace, Instead, attend, frozen
 from ..errors import InputError, WeightsOnlyError, check_index
 from ..models.added_tokens import text_notes
 from ..models.calls import Call, wide
-from ..models.image_grids import ImageGrid, Tiles
-from ..models.images import small_image
+from ..models.images import ImageGrid, Tiles, small_image
 from ..models.inputs import (
     SIDES,
     TokenNumbers,

@@ -10,9 +10,8 @@ from typing import Protocol
 import torch
 
 from ..models.calls import Call
-from ..models.model import Model
+from ..models.model import Model, RecordedModel
 from ..models.modules import Kind, attention_modules
-from ..models.recorded import RecordedModel
 from .calls.rows import split_mask
 from .weights_only import WeightsOnly, no_weights
 

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 
 from ..errors import InputError
 from ..models.calls import Call, heard_by, wide
-from ..models.image_grids import ImageGrid, Tiles, as_tiles, joined
+from ..models.images import ImageGrid, Tiles, as_tiles, joined
 from ..models.inputs import image_token, run
 from ..models.model import Model
 from ..models.modules import Kind, lists_of_layers

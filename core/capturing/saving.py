@@ -15,10 +15,9 @@ from torch import Tensor
 
 from ..attention.shaping import BY_HEAD
 from ..models.calls import Call
-from ..models.image_grids import ImageGrid
-from ..models.model import Model
+from ..models.images import ImageGrid
+from ..models.model import Model, RecordedModel
 from ..models.modules import Kind
-from ..models.recorded import RecordedModel
 from ..progress import stop_point
 from ..record_pass import BEST, CELLS, PassFile, runs_of, vocabulary
 from .calls.edited_call import EditedCall, HeadEdit

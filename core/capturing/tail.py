@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map_only
 from ..errors import InputError
 from ..models.calls import wide
 from ..models.inputs import replaced_tokens, run
-from ..models.recorded import require_model
+from ..models.model import require_model
 from .capture import Capture
 from .rounding import OF_LOGITS
 from .twins import Visit, stream_in, with_layers, with_stream

@@ -28,9 +28,8 @@ from ..errors import InputError, check_index
 from ..models.added_tokens import text_notes
 from ..models.calls import wide
 from ..models.inputs import TokenNumbers, all_inputs, run, target_ids
-from ..models.model import Model
+from ..models.model import Model, NoNetwork, RecordedModel
 from ..models.modules import Kind, outermost_lists
-from ..models.recorded import NoNetwork, RecordedModel
 from ..models.tokens import token_texts
 from ..progress import stop_point
 from .calls.rows import CELLS, weights_at

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
+from ..models.fields import half_of_a_pair
 from ..models.model import Model
-from ..models.texts import half_of_a_pair
 from .tally import Tally
 
 FORMAT = 1  # raised when a file means something else than before

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, first_line, shown
 from ..heads.metrics import NAMES
+from ..models.fields import half_of_a_pair
 from ..models.modules import Kind
-from ..models.texts import half_of_a_pair
 from .about import FORMAT, METADATA, NOT_JSON, About
 from .checking import Head, RowsOfHeads, TableFile, index_of, require_once, same_for_all
 from .columns import COLUMNS, MAP, NEEDED, Unfit, columns_of, file_of

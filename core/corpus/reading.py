@@ -25,7 +25,7 @@ from pyarrow import fs
 from pyarrow.parquet import ParquetFile
 
 from ..errors import InputError, first_line
-from ..models.texts import half_of_a_pair
+from ..models.fields import half_of_a_pair
 from .settings import RunSettings
 from .texts import Location, Passage, Problem, Relation
 from .walking import MOST_CHARACTERS, Glob, files_below

@@ -26,8 +26,8 @@ from ..capturing.components.written import Component, Components, Readout
 from ..capturing.rounding import OF_SUMS, rounding_error
 from ..errors import InputError, check_index
 from ..models.calls import wide
+from ..models.model import require_model
 from ..models.modules import Kind
-from ..models.recorded import require_model
 
 STRONGEST = 12  # components of each side in a table of pairs
 

@@ -13,7 +13,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import InputError, shortened
-from .texts import MAX_CHARACTERS
+from .fields import MAX_CHARACTERS
 
 SECONDS = 2  # of processor time; real templates take 0.2, most of it to start Python
 PATIENCE = 20.0  # seconds of waiting, for busy machines and for systems without a limit of processor time

@@ -92,12 +92,6 @@ _COMMON = {
 }
 
 
-def _epsilon(field: str) -> dict[str, Rule]:
-    """That of a norm by the root of the mean square, or of one that subtracts the mean."""
-    kind = "" if field.startswith(("layer_norm", "norm_epsilon")) else "rms_"
-    return {f"attention.layer_norm_{kind}epsilon": _from_0(field)}
-
-
 def _experts(count: str, used: str, width: str | None = "moe_intermediate_size", **more: Any) -> dict[str, Rule]:
     return {
         "expert_count": _whole(count, **more),
@@ -106,35 +100,43 @@ def _experts(count: str, used: str, width: str | None = "moe_intermediate_size",
     }
 
 
-_EXPERT_WIDTH = {
+def _rules(epsilon: str, *others: dict[str, Rule]) -> dict[str, Rule]:
+    """The common ones of an architecture and its own. epsilon: the field of that of its norms, by the root of the mean square
+    unless it is called otherwise"""
+    kind = "" if epsilon.startswith(("layer_norm", "norm_epsilon")) else "rms_"
+    rules = _COMMON | {f"attention.layer_norm_{kind}epsilon": _from_0(epsilon)}
+    for own in others:
+        rules |= own
+    return rules
+
+
+# Architectures in which the heads share the width of the network.
+_SHARED_WIDTH = {"attention.key_length": _whole(None, _width_by_heads)}
+_WINDOW = {"attention.sliding_window": _whole("sliding_window", default=None, least=0, unset=0)}
+_UNREAD_WINDOW = {"attention.sliding_window": _UNREAD}
+_LAYERS = Rule("layers", "a whole number or a list", lambda _: True)
+_SOFTMAX = {"expert_gating_func": _only("", 0, 1, default=None)}  # the function that weighs the experts
+_QWEN_EXPERTS = {
+    **_experts("num_experts", "num_experts_per_tok"),
+    **_SOFTMAX,
     "expert_feed_forward_length": _whole(
         "moe_intermediate_size",
         lambda v: v["feed_forward_length"] // v["expert_used_count"],
         least=0,
         kind="each",
         unset=0,
-    )
+    ),
 }
-# Architectures in which the heads share the width of the network.
-_SHARED_WIDTH = {"attention.key_length": _whole(None, _width_by_heads)}
-_WINDOW = {"attention.sliding_window": _whole("sliding_window", default=None, least=0, unset=0)}
-_LAYERS = Rule("layers", "a whole number or a list", lambda _: True)
-_SOFTMAX = _only("", 0, 1, default=None)  # the function that weighs the experts
 
 SETTINGS: dict[str, dict[str, Rule]] = {
-    "bloom": _COMMON
-    | _SHARED_WIDTH
-    | _epsilon("layer_norm_epsilon")
+    "bloom": _rules("layer_norm_epsilon", _SHARED_WIDTH)
     | {"context_length": _whole(), "feed_forward_length": _whole(kind="each")},
-    "falcon": _COMMON
-    | _SHARED_WIDTH
-    | _epsilon("layer_norm_epsilon")
+    "falcon": _rules("layer_norm_epsilon", _SHARED_WIDTH)
     | {
         "feed_forward_length": _whole("ffn_hidden_size", kind="each"),
         "attention.head_count_kv": _whole("num_kv_heads", lambda v: v["attention.head_count"], kind="each"),
     },
-    "gemma2": _COMMON
-    | _epsilon("rms_norm_eps")
+    "gemma2": _rules("rms_norm_eps")
     | {
         "attention.sliding_window": _whole("sliding_window", 4096),
         "attention.sliding_window_pattern": replace(_LAYERS, default=2),
@@ -142,17 +144,13 @@ SETTINGS: dict[str, dict[str, Rule]] = {
         "final_logit_softcapping": _real("final_logit_softcapping", 30.0),
         "rope.freq_base_swa": _real(None, lambda v: v["rope.freq_base"]),
     },
-    "gemma3": _COMMON
-    | _epsilon("rms_norm_eps")
-    | _WINDOW
+    "gemma3": _rules("rms_norm_eps", _WINDOW)
     | {
         "attention.sliding_window_pattern": replace(_LAYERS, default=6),
         "final_logit_softcapping": _from_0("final_logit_softcapping", None, unset=0),
         "rope.freq_base_swa": _real(None, 10_000.0),
     },
-    "gemma4": _COMMON
-    | _epsilon("rms_norm_eps")
-    | _experts("num_experts", "top_k_experts", default=None, least=0, unset=0)
+    "gemma4": _rules("rms_norm_eps", _experts("num_experts", "top_k_experts", default=None, least=0, unset=0))
     | {
         "feed_forward_length": _whole(kind="list"),
         "embedding_length_per_layer_input": _whole("hidden_size_per_layer_input", least=0),
@@ -167,64 +165,45 @@ SETTINGS: dict[str, dict[str, Rule]] = {
         "rope.dimension_count_swa": _whole(None, lambda v: v["rope.dimension_count"]),
         "rope.freq_base_swa": _real(None, 10_000.0),
     },
-    "gpt-oss": _COMMON
-    | _epsilon("rms_norm_eps")
-    | _experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
+    "gpt-oss": _rules(
+        "rms_norm_eps", _experts("num_local_experts", "num_experts_per_tok", "intermediate_size"), _SOFTMAX
+    )
     | {
         "feed_forward_length": _whole(None, None, least=0, kind="each"),
         "attention.sliding_window": _whole("sliding_window"),
         "attention.sliding_window_pattern": replace(_LAYERS, default=2),
-        "expert_gating_func": _SOFTMAX,
         "rope.freq_base_swa": _real(None, lambda v: v["rope.freq_base"]),
     },
-    "gpt2": _COMMON
-    | _SHARED_WIDTH
-    | _epsilon("layer_norm_epsilon")
-    | {"feed_forward_length": _whole("n_inner", kind="each")},
-    "lfm2": _COMMON
-    | _SHARED_WIDTH
-    | _epsilon("norm_eps")
+    "gpt2": _rules("layer_norm_epsilon", _SHARED_WIDTH) | {"feed_forward_length": _whole("n_inner", kind="each")},
+    "lfm2": _rules("norm_eps", _SHARED_WIDTH)
     | {
         "attention.head_count_kv": _whole(None, lambda v: v["attention.head_count"], least=0, kind="list"),
         "attention.sliding_window": _only("uint32", 0, default=0),
         "shortconv.l_cache": _whole("conv_L_cache"),
     },
-    "llama": _COMMON | _epsilon("rms_norm_eps"),  # Mistral too
-    "minimax-m2": _COMMON
-    | _epsilon("rms_norm_eps")
-    | _experts("num_local_experts", "num_experts_per_tok", None)
+    "llama": _rules("rms_norm_eps"),  # Mistral too
+    "minimax-m2": _rules("rms_norm_eps", _experts("num_local_experts", "num_experts_per_tok", None))
     | {"expert_gating_func": _only("uint32", 2)},
     "nemotron": _COMMON
     | _SHARED_WIDTH
     | {"attention.layer_norm_epsilon": _from_0("norm_eps"), "attention.layer_norm_rms_epsilon": _UNREAD},
-    "phi3": _COMMON | _SHARED_WIDTH | _epsilon("rms_norm_eps") | _WINDOW,
-    "qwen2": _COMMON | _SHARED_WIDTH | _epsilon("rms_norm_eps") | {"attention.sliding_window": _UNREAD},
-    "qwen2moe": _COMMON
-    | _SHARED_WIDTH
-    | _epsilon("rms_norm_eps")
-    | _experts("num_experts", "num_experts_per_tok")
-    | _EXPERT_WIDTH
+    "phi3": _rules("rms_norm_eps", _SHARED_WIDTH, _WINDOW),
+    "qwen2": _rules("rms_norm_eps", _SHARED_WIDTH, _UNREAD_WINDOW),
+    "qwen2moe": _rules("rms_norm_eps", _SHARED_WIDTH, _UNREAD_WINDOW, _QWEN_EXPERTS)
     | {
         "expert_shared_feed_forward_length": _whole(
             "shared_expert_intermediate_size", lambda v: v["feed_forward_length"], least=0, unset=0
         ),
-        "expert_gating_func": _SOFTMAX,
         "expert_weights_norm": _only("", False, default=False, field="norm_topk_prob"),
-        "attention.sliding_window": _UNREAD,
     },
-    "qwen3": _COMMON | _epsilon("rms_norm_eps") | {"attention.sliding_window": _UNREAD},
-    "qwen3moe": _COMMON
-    | _epsilon("rms_norm_eps")
-    | _experts("num_experts", "num_experts_per_tok")
-    | _EXPERT_WIDTH
+    "qwen3": _rules("rms_norm_eps", _UNREAD_WINDOW),
+    "qwen3moe": _rules("rms_norm_eps", _UNREAD_WINDOW, _QWEN_EXPERTS)
     | {
         "feed_forward_length": _whole("intermediate_size", 0, least=0, kind="each"),
-        "expert_gating_func": _SOFTMAX,
         "expert_weights_norm": _only("", True, default=True, field="norm_topk_prob"),
-        "attention.sliding_window": _UNREAD,
     },
-    "stablelm": _COMMON | _SHARED_WIDTH | _epsilon("layer_norm_eps") | {"use_parallel_residual": _UNREAD},
-    "starcoder2": _COMMON | _SHARED_WIDTH | _epsilon("norm_epsilon"),
+    "stablelm": _rules("layer_norm_eps", _SHARED_WIDTH, {"use_parallel_residual": _UNREAD}),
+    "starcoder2": _rules("norm_epsilon", _SHARED_WIDTH),
     "t5": _COMMON
     | {
         "context_length": _whole(),

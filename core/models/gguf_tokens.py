@@ -188,10 +188,13 @@ def _merges(file: GgufFile) -> list[tuple[str, str]]:
 # --- the four kinds
 
 
+def _by_token(tokens: list[str]) -> dict[str, int]:
+    return {token: number for number, token in enumerate(tokens)}
+
+
 def _of_bytes(file: GgufFile, tokens: list[str], _types: list[float], _ids: dict[str, int], way: str) -> Tokenizer:
     """GPT-2's: texts in bytes, each written as a letter."""
-    vocabulary = {token: number for number, token in enumerate(tokens)}
-    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=_merges(file), ignore_merges=way in _WHOLE))
+    backend = Tokenizer(models.BPE(vocab=_by_token(tokens), merges=_merges(file), ignore_merges=way in _WHOLE))
     splits: list[Any] = [Split(Regex(split), "isolated") for split in SPLITS[way]]
     splitter = Sequence([*splits, ByteLevel(add_prefix_space=False, use_regex=False)])
     return _with_steps(backend, None, splitter, decoders.ByteLevel())
@@ -199,8 +202,7 @@ def _of_bytes(file: GgufFile, tokens: list[str], _types: list[float], _ids: dict
 
 def _of_scores(file: GgufFile, tokens: list[str], types: list[float], ids: dict[str, int], _way: str) -> Tokenizer:
     """SentencePiece's with merges: of two neighbours that are a token together, those with the best score are merged first."""
-    scores = _numbers(file, "scores")
-    vocabulary = {token: number for number, token in enumerate(tokens)}
+    scores, vocabulary = _numbers(file, "scores"), _by_token(tokens)
     ranked = sorted(range(len(tokens)), key=lambda number: (-scores[number], number))
     merges = [
         (token[:place], token[place:])
@@ -208,26 +210,21 @@ def _of_scores(file: GgufFile, tokens: list[str], types: list[float], ids: dict[
         for place in range(1, len(token))
         if token[:place] in vocabulary and token[place:] in vocabulary
     ]
-    return _of_characters(vocabulary, merges, tokens, ids, _said(file, "add_space_prefix", True))
+    return _of_characters(merges, tokens, ids, _said(file, "add_space_prefix", True))
 
 
 def _of_merges(file: GgufFile, tokens: list[str], _types: list[float], ids: dict[str, int], _way: str) -> Tokenizer:
     """Gemma 4's: as before, with merges in the file."""
-    vocabulary = {token: number for number, token in enumerate(tokens)}
     lines = Split(Regex(r"[^\n]+|[\n]+"), "isolated")
-    return _of_characters(vocabulary, _merges(file), tokens, ids, False, lines)
+    return _of_characters(_merges(file), tokens, ids, False, lines)
 
 
 def _of_characters(
-    vocabulary: dict[str, int],
-    merges: list[tuple[str, str]],
-    tokens: list[str],
-    ids: dict[str, int],
-    prefixed: bool,
-    splitter: Any = None,
+    merges: list[tuple[str, str]], tokens: list[str], ids: dict[str, int], prefixed: bool, splitter: Any = None
 ) -> Tokenizer:
     unknown = {"unk_token": tokens[ids["unk"]]} if "unk" in ids else {}
-    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True, fuse_unk=True, **unknown))
+    options: dict[str, Any] = {"byte_fallback": True, "fuse_unk": True, **unknown}
+    backend = Tokenizer(models.BPE(vocab=_by_token(tokens), merges=merges, **options))
     return _with_steps(backend, _marked(prefixed), splitter, _as_text(prefixed))
 
 

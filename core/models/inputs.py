@@ -15,11 +15,9 @@ from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from ..errors import InputError, check_index, first_line, shortened
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
-from .image_grids import Tiles
-from .images import MAX_PIXELS, eight_bits, pixel_values
+from .fields import tokenizing
+from .images import MAX_PIXELS, Tiles, eight_bits, pixel_values, processed
 from .model import Model, read_by
-from .processors import processed
-from .texts import tokenizing
 from .tokens import token_texts
 
 TokenNumbers = Sequence[int] | NDArray[np.integer]

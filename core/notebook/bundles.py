@@ -23,8 +23,8 @@ from ..figures.heatmaps.side_by_side import side_by_side, small
 from ..figures.values import numbered
 from ..heads.comparing import Comparison
 from ..models import model as models
+from ..models.model import RecordedModel
 from ..models.projections import HeadWeights
-from ..models.recorded import RecordedModel
 from ..units import bytes_in_words
 from .figures import stage_figure
 from .tables import Html, shaded, table, token

@@ -102,6 +102,14 @@ def drained(pieces: Iterator[Any]) -> None:
         compute()
 
 
+def writing() -> Generating:
+    return Generating(model("Llama"), all_inputs(model("Llama"), text(20)))
+
+
+def apart(name: str = "Llama") -> core.Capture:
+    return passed(name, components=True)
+
+
 def effects() -> Effects:
     return Effects(model("Llama"), all_inputs(model("Llama"), text(20)))
 
@@ -123,26 +131,23 @@ def view(**of: Any) -> views.ViewMatrix:
     return views.ViewMatrix(passed(), "self", views.HeadView(heads=((0, 0), (1, 1)), **of))
 
 
+def written() -> core.Generation:
+    return core.generate(model("Llama"), text(20), 2)
+
+
+TWO_TEXTS = text(20), text(21)[2:]
+SCALED = Edits(scale_by={0: 2.0, 1: 2.0})
 CALLS = LAYERS  # stop points of a pass: one at each attention call
 
 # What takes long on a long text, with the stop points that it passes at least. `folder` is an empty one.
 WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     # --- passes
     "capture": (lambda _: core.capture(model("Llama"), text()), CALLS),
-    "capture of edited heads": (
-        lambda _: core.capture(model("Llama"), text(), edits=Edits(scale_by={0: 2.0, 1: 2.0})),
-        ALL // 4,
-    ),
+    "capture of edited heads": (lambda _: core.capture(model("Llama"), text(), edits=SCALED), ALL // 4),
     "capture of components": (lambda _: core.capture(model("Llama"), text(), components=True), CALLS),
     "generate": (lambda _: core.generate(model("Llama"), text(20), 3), 3 * CALLS),
-    "capturing.generation.generating.Generation.full_pass": (
-        lambda _: core.generate(model("Llama"), text(20), 2).full_pass(),
-        3 * CALLS,
-    ),
-    "capturing.generation.generating.Generating.write": (
-        lambda _: Generating(model("Llama"), all_inputs(model("Llama"), text(20))).write(2),
-        2 * CALLS,
-    ),
+    "capturing.generation.generating.Generation.full_pass": (lambda _: written().full_pass(), 3 * CALLS),
+    "capturing.generation.generating.Generating.write": (lambda _: writing().write(2), 2 * CALLS),
     "attention_weights": (lambda _: core.attention_weights(model("GPT-J"), text()), 2 * LAYERS),
     "probe_heads": (lambda _: core.probe_heads(model("BERT"), 20, (0,)), 2 * CALLS),
     # --- files
@@ -161,20 +166,14 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "heads.likeness.head_changes": (lambda _: likeness.head_changes(passed(), passed()), ALL),
     "heads.likeness.weight_differences": (lambda _: likeness.weight_differences(passed(), passed()), ALL),
     "heads.likeness.heads_like": (lambda _: likeness.heads_like([passed()], 0, 0), ALL),
-    "heads.likeness.random_pairs_divergence": (
-        lambda _: likeness.random_pairs_divergence(passed(), pairs=9),
-        2 * 9,
-    ),
+    "heads.likeness.random_pairs_divergence": (lambda _: likeness.random_pairs_divergence(passed(), pairs=9), 18),
     "heads.contributions.head_contributions": (lambda _: head_contributions(passed(), 0), HEADS),
     "lessons.long_range.mean_distances": (lambda _: long_range.mean_distances(passed()), ALL),
     "lessons.scaling.model_scores": (lambda _: scaling.model_scores(passed()), 2 * ALL),
     # --- one head
     "attention.head.Head.overview": (lambda _: passed().head(0, 0).overview(), ONE),
     "attention.head.HeadStages.overview": (lambda _: passed().head(0, 0).stages("weights").overview(), ONE),
-    "attention.head.HeadStages.window": (
-        lambda _: passed().head(0, 0).window("raw", range(TOKENS), range(TOKENS)),
-        ONE,
-    ),
+    "attention.head.HeadStages.window": (lambda _: passed().head(0, 0).window("raw", *[range(TOKENS)] * 2), ONE),
     "attention.rowwise.RowwiseMatrix.overview": (lambda _: Whole(np.ones((TOKENS, TOKENS))).overview(), ONE),
     "Capture.certificate": (lambda _: passed().certificate(0, 0), ONE),
     "Capture.certified_overview": (lambda _: passed().certified_overview(0, 0), ONE),
@@ -193,20 +192,12 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "exporting.tables.to_npz": (lambda _: to_npz([table()], {}), 8),
     "lessons.blocks.in_blocks": (lambda _: blocks.in_blocks(passed().trace(0, 0), 2), TOKENS // 2),
     # --- what an answer was read from; torch goes back through the norms of all layers
-    "logit_attribution": (lambda _: core.logit_attribution(passed("Llama", components=True)), LAYERS),
-    "direct_contributions": (lambda _: core.direct_contributions(passed("Llama", components=True)), LAYERS),
-    "cosine_attribution": (
-        lambda _: core.cosine_attribution(passed("BERT", components=True), passed("BERT", components=True)),
-        LAYERS,
-    ),
-    "score_attribution": (
-        lambda _: core.score_attribution(passed("Llama", components=True), 1, 0, 9, 3).table,
-        LAYERS,
-    ),
+    "logit_attribution": (lambda _: core.logit_attribution(apart()), LAYERS),
+    "direct_contributions": (lambda _: core.direct_contributions(apart()), LAYERS),
+    "cosine_attribution": (lambda _: core.cosine_attribution(apart("BERT"), apart("BERT")), LAYERS),
+    "score_attribution": (lambda _: core.score_attribution(apart(), 1, 0, 9, 3).table, LAYERS),
     "heads.attribution.contributions_by_key": (
-        lambda _: contributions_by_key(
-            passed(components=True), cosine(passed(components=True), passed(components=True)), 0, 0
-        ),
+        lambda _: contributions_by_key(apart("BERT"), cosine(apart("BERT"), apart("BERT")), 0, 0),
         TOKENS,
     ),
     "logit_lens": (lambda _: core.logit_lens(passed("Llama")), 2),
@@ -215,10 +206,7 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "heads.effects.Effects.suspects_first": (lambda _: drained(effects().suspects_first()), 3 * CALLS),
     "heads.effects.Effects.layers_in_pieces": (lambda _: drained(effects().layers_in_pieces()), CALLS),
     "heads.effects.Effects.keys_in_pieces": (lambda _: drained(effects().keys_in_pieces()), 2 * CALLS),
-    "heads.patching.patch_effects": (
-        lambda _: patch_effects(model("Llama"), text(20), text(21)[2:], answers=(5, 6)),
-        3 * CALLS,
-    ),
+    "heads.patching.patch_effects": (lambda _: patch_effects(model("Llama"), *TWO_TEXTS, answers=(5, 6)), 3 * CALLS),
     "corpus.in_process.InProcessRun": (run_over_a_text, 4 + 4 * CALLS),
     # --- lessons
     "lessons.scaling.sweep": (lambda _: scaling.sweep((1, 2, 4), repeats=2), 6),
@@ -229,11 +217,8 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
 # What else is told how far it is: parts of the work above, worked examples of it, and what runs in no page.
 PARTS = {
     *("attention.rowwise.RowwiseMatrix.overview", "capturing.capture.read", "capturing.capture.edited_pass"),
-    *(
-        "capturing.recorder.record",
-        "capturing.generation.generating.Generating.go_on",
-        "heads.interventions.Interventions.table",
-    ),
+    *("capturing.recorder.record", "capturing.generation.generating.Generating.go_on"),
+    "heads.interventions.Interventions.table",
     *("progress.step_counter", "threads.side_by_side", "corpus.example.example", "corpus.running.run"),
     *("heads.examples.knows_paris", "heads.examples.needs_previous", "heads.examples.patch_pronoun"),
     *("corpus.reading.find_files", "corpus.walking.files_below"),

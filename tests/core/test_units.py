@@ -1,68 +1,53 @@
-"""Bytes and seconds in words, at the places where the words change."""
+"""Bytes and seconds in words, and small numbers, at the places where the words change."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
 from core.units import bytes_in_words, in_rounding_errors, seconds_in_words, small_number
 
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [
-        (0, "0 MB"),
-        (1, "1 MB"),
-        (90_851_328, "91 MB"),
-        (999_499_999, "999 MB"),
-        (999_500_000, "1.0 GB"),
-        (4 * 10**12, "4,000.0 GB"),
-    ],
-)
-def test_bytes_in_words(count: int, words: str):
-    assert bytes_in_words(count) == words
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0, "0.1 s"),
-        (0.94, "0.9 s"),
-        (9.4, "9 s"),
-        (9.6, "10 s"),
-        (57, "55 s"),
-        (58, "1 minute"),
-        (119 * 60, "119 minutes"),
-        (150 * 60, "2.5 hours"),
-    ],
-)
-def test_seconds_in_words(seconds: float, words: str):
-    assert seconds_in_words(seconds) == words
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (0.0, "0"),
-        (-0.0, "0"),
-        (9.5367e-07, "9.5×10⁻⁷"),
-        (-2e-16, "−2.0×10⁻¹⁶"),
-        (0.00999, "0.01"),
-        (0.25, "0.25"),
-        (12.3, "12"),
-        (12345.6, "12,346"),
-        (math.nan, "nan"),
-        (math.inf, "inf"),
-    ],
-)
-def test_a_small_number(value: float, words: str):
-    assert small_number(value) == words
+WORDS: dict[Callable[[float], str], dict[float, str]] = {
+    bytes_in_words: {
+        0: "0 MB",
+        1: "1 MB",
+        90_851_328: "91 MB",
+        999_499_999: "999 MB",
+        999_500_000: "1.0 GB",
+        4 * 10**12: "4,000.0 GB",
+    },
+    seconds_in_words: {
+        0: "0.1 s",
+        0.94: "0.9 s",
+        9.4: "9 s",
+        9.6: "10 s",
+        57: "55 s",
+        58: "1 minute",
+        119 * 60: "119 minutes",
+        150 * 60: "2.5 hours",
+    },
+    small_number: {
+        0.0: "0",
+        9.5367e-07: "9.5×10⁻⁷",
+        -2e-16: "−2.0×10⁻¹⁶",
+        0.00999: "0.01",
+        0.25: "0.25",
+        12.3: "12",
+        12345.6: "12,346",
+        math.nan: "nan",
+        math.inf: "inf",
+    },
+    in_rounding_errors: {
+        0: "0 of one rounding error",
+        0.0043: "0.0043 of one rounding error",
+        3.14: "3.1 rounding errors",
+    },
+}
 
 
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [(0, "0 of one rounding error"), (0.0043, "0.0043 of one rounding error"), (3.14, "3.1 rounding errors")],
-)
-def test_rounding_errors(count: float, words: str):
-    assert in_rounding_errors(count) == words
+@pytest.mark.parametrize("in_words", WORDS, ids=lambda of: of.__name__)
+def test_a_number_in_words(in_words: Callable[[float], str]) -> None:
+    assert {value: in_words(value) for value in WORDS[in_words]} == WORDS[in_words]
+    assert small_number(-0.0) == "0"

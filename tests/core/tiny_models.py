@@ -11,6 +11,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 64}
+FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64}
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 DECODER = SMALL | IDS | {"max_position_embeddings": 64}
 GROUPED = DECODER | {"num_key_value_heads": 2, "head_dim": 8}
@@ -47,16 +48,7 @@ TINY = {
     ),
     "GPT-2": lambda: t.GPT2LMHeadModel(t.GPT2Config(**GPT2)),
     "GPT-NeoX": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**DECODER)),
-    "OPT": lambda: t.OPTForCausalLM(
-        t.OPTConfig(
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            ffn_dim=48,
-            vocab_size=64,
-            word_embed_proj_dim=32,
-        )
-    ),
+    "OPT": lambda: t.OPTForCausalLM(t.OPTConfig(**FALCON, ffn_dim=48, word_embed_proj_dim=32)),
     "Phi": lambda: t.PhiForCausalLM(t.PhiConfig(**DECODER)),
     "Phi-3": lambda: t.Phi3ForCausalLM(t.Phi3Config(**DECODER, num_key_value_heads=2, sliding_window=4)),
     "Llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**GROUPED)),
@@ -229,7 +221,6 @@ HYBRIDS = {
     "OLMo hybrid": lambda: t.OlmoHybridForCausalLM(t.OlmoHybridConfig(**DECODER | FOUR | DELTA, num_key_value_heads=2)),
 }
 
-FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64}
 XLNET = {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48, "vocab_size": 64}
 GPT_NEO = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 64, "max_position_embeddings": 64}
 RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
@@ -253,15 +244,12 @@ WEIGHTS_BOTH_WAYS = {
     "XLM": lambda: t.XLMModel(t.XLMConfig(emb_dim=32, n_layers=2, n_heads=4, vocab_size=64)),
 }
 WEIGHTS_ONLY = CAUSAL_WEIGHTS | WEIGHTS_BOTH_WAYS
+RECURRENT = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64}
 # And these not even those.
 WITHOUT_WEIGHTS = {
-    "Mamba": lambda: t.MambaForCausalLM(
-        t.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, vocab_size=64)
-    ),
-    "RWKV": lambda: t.RwkvForCausalLM(
-        t.RwkvConfig(hidden_size=32, num_hidden_layers=2, vocab_size=64, attention_hidden_size=32)
-    ),
-    "FNet": lambda: t.FNetModel(t.FNetConfig(hidden_size=32, num_hidden_layers=2, vocab_size=64, intermediate_size=48)),
+    "Mamba": lambda: t.MambaForCausalLM(t.MambaConfig(**RECURRENT, state_size=4)),
+    "RWKV": lambda: t.RwkvForCausalLM(t.RwkvConfig(**RECURRENT, attention_hidden_size=32)),
+    "FNet": lambda: t.FNetModel(t.FNetConfig(**RECURRENT, intermediate_size=48)),
     "LED, windows only": lambda: t.LEDForConditionalGeneration(
         t.LEDConfig(
             **{name: size for name, size in SEQ2SEQ.items() if name != "max_position_embeddings"},

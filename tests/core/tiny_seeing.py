@@ -14,7 +14,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from core import Model, load_model
-from core.models.processors import without_videos
+from core.models.images import without_videos
 from tests.core.tiny_models import IDS, LOCAL, SMALL, randomised
 
 WORDS = 32  # tokens "0" to "31"; special tokens follow

@@ -23,7 +23,7 @@ from ...attention.shaping import BY_PAIR
 from ...errors import InputError, check_index
 from ...models.added_tokens import text_notes
 from ...models.calls import Call, wide
-from ...models.image_grids import Tiles
+from ...models.images import Tiles
 from ...models.inputs import (
     TokenNumbers,
     all_inputs,

@@ -62,41 +62,18 @@ def test_the_text_is_what_it_is_alone(name, side, row, tmp_path):
         np.testing.assert_allclose(opened.logits, alone.logits, rtol=0, atol=2e-5)
 
 
+READ_ALL, NO_PLACES, LEFT = {"attention_mask": None}, {"position_ids": None}, {"side": "left"}
+LATER = {"position_ids": [[0, 1, 2, 3, 4]] * 2}
 REFUSED = {  # what the pass is given, what the converter is told, the field and the words of the error
-    "two texts": (
-        {},
-        {"attention_mask": None},
-        "attention_mask",
-        "passes over 2 texts. Choose one with row=0 to row=1",
-    ),
+    "two texts": ({}, READ_ALL, "attention_mask", "passes over 2 texts. Choose one with row=0 to row=1"),
     "no such text": ({}, {"row": 2}, "row", "There is no row 2"),
     "a gap": ({}, {"attention_mask": [[1] * 5, [1, 0, 1, 0, 0]]}, "attention_mask", "several in a row"),
     "nothing": ({}, {"attention_mask": [[1] * 5, [0] * 5]}, "attention_mask", "several in a row"),
     "other tokens": ({}, {"input_ids": TEXTS[1]}, "input_ids", "There are 3 input_ids, and the pass has 5 tokens"),
-    "positions that are not known": (
-        {"name": "BERT", "position_ids": None},
-        {"side": "left", "position_ids": None},
-        "position_ids",
-        "Padding comes before",
-    ),
-    "later positions": (
-        {"position_ids": [[0, 1, 2, 3, 4]] * 2},
-        {"side": "left", "position_ids": [[0, 1, 2, 3, 4]]},
-        "position_ids",
-        "have the positions 2 to 4",
-    ),
-    "padding that was read": (
-        {"attention_mask": None, "position_ids": None},
-        {"side": "left"},
-        "attention_mask",
-        "attend to padding",
-    ),
-    "padding that an encoder read": (
-        {"name": "BERT", "attention_mask": None},
-        {},
-        "attention_mask",
-        "attend to padding",
-    ),
+    "positions not known": ({"name": "BERT"} | NO_PLACES, LEFT | NO_PLACES, "position_ids", "Padding comes before"),
+    "later positions": (LATER, LEFT | LATER, "position_ids", "have the positions 2 to 4"),
+    "padding that was read": (READ_ALL | NO_PLACES, LEFT, "attention_mask", "attend to padding"),
+    "padding that an encoder read": ({"name": "BERT"} | READ_ALL, {}, "attention_mask", "attend to padding"),
     "logits of padding": ({"logits": slice(-1, None)}, {}, "logits", "only at padding after it"),
 }
 

@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from core import InputError, load_model
+from core import load_model
 from core.models import chat_templates
 from core.models.chat_templates import written_message
 from core.models.inputs import chat_ids
 from tests.core.tiny_models import number_words, tiny
+from tests.refusals import refused
 from tests.source_files import imports, text
 
 MESSAGE = "What is <b>2 + 2</b>?\n  \"{{ 7*7 }}\" {% raw %} '東京' 😀 <|im_end|>\t"
@@ -55,8 +56,10 @@ BROKEN = {
     "{{ '\\ud800' }}": "surrogates not allowed",
     "{{ " + "(" * 20_000 + " }}": "maximum recursion depth exceeded",
     "x" * 1_000_001: "1,000,001 characters",
+    5: "it is not a text",
 }
 TOO_LONG = {  # their errors have up to 30 MB
+    "{{ raise_exception('Only <b>even</b> messages' + '!' * 900) }}": "refuses this text: Only <b>even</b> messages!!!",
     "{{ raise_exception(messages[0].content * 10**7) }}": "refuses this text: 5 55 5",
     "{{ raise_exception((messages[0].content * 10**5) | list) }}": "refuses this text: ['5', ' ', '5'",
     "{{ raise_exception('é' * (messages[0].content | length * 5 * 10**6)) }}": "refuses this text: ééé",
@@ -72,11 +75,10 @@ def tokenizer(template: object):
 
 
 def refusal(template: object, message: str = MESSAGE) -> str:
-    with pytest.raises(InputError) as refused:
+    with refused("chat") as error:
         written_message("a model", tokenizer(template), message)
-    assert refused.value.field == "chat"
-    assert len(str(refused.value)) < 500
-    return str(refused.value)
+    assert len(str(error.value)) < 500
+    return str(error.value)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -124,15 +126,6 @@ def test_nobody_waits_longer_than_the_clock_says(monkeypatch):
     assert "did not end within" in refusal("{{ messages[0].content }}")
 
 
-def test_what_the_template_refuses_is_its_own_words():
-    said = refusal("{{ raise_exception('Only <b>even</b> messages' + '!' * 900) }}")
-    assert said.startswith("The chat template of a model refuses this text: Only <b>even</b> messages!!!")
-
-
-def test_what_is_no_template_is_refused():
-    assert "it is not a text" in refusal(5)
-
-
 @pytest.mark.parametrize("lacking", [{"executable": ""}, {"executable": "/nowhere/python"}, {"frozen": True}])
 def test_without_a_process_nothing_is_run(monkeypatch, lacking):
     """A template runs bounded or not at all."""
@@ -149,9 +142,8 @@ def test_a_process_that_says_nothing_is_told(monkeypatch, tmp_path):
 def test_the_tokens_are_those_of_what_is_written():
     model = load_model(tiny("GPT-2"), tokenizer=tokenizer("7 {{ messages[0].content }} 8"))
     assert chat_ids(model, "5 6") == (7, 5, 6, 8)
-    with pytest.raises(InputError, match="half of a character") as refused:
+    with refused("text", "half of a character"):
         chat_ids(model, "5 \ud800")
-    assert refused.value.field == "text"
 
 
 def test_the_process_needs_jinja_and_the_standard_library_alone():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -11,7 +12,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 from pathlib import Path
 from threading import Event
 
@@ -19,14 +19,17 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
+from gguf import GGMLQuantizationType as Quantisation
 from safetensors.numpy import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from core.errors import InputError
 from core.models import conversion
 from core.models.conversion import MANIFEST, cache_folder, converted, file_sha256
 from tests.conftest import PATIENCE
-from tests.core.gguf_files import SMOLLM2, VOCABULARY, as_llama_cpp_orders_rows, write_gguf
+from tests.core.gguf_files import SMOLLM2, VOCABULARY, stored_as, write_gguf
+from tests.core.tiny_models import randomised
+from tests.refusals import refused
 from tests.source_files import ROOT
 
 HIDDEN, INNER, HEADS, KEY_HEADS, LAYERS = 32, 64, 4, 2, 2
@@ -35,27 +38,20 @@ HIDDEN, INNER, HEADS, KEY_HEADS, LAYERS = 32, 64, 4, 2, 2
 # --- a small GGUF of our own, so that most tests take a second
 
 
+@functools.cache
+def llama() -> LlamaForCausalLM:
+    sizes = {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KEY_HEADS}
+    config = LlamaConfig(
+        **sizes, hidden_size=HIDDEN, intermediate_size=INNER, vocab_size=VOCABULARY, tie_word_embeddings=True
+    )
+    return randomised(LlamaForCausalLM(config))
+
+
 def tiny_tensors() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-
-    def draw(*shape: int) -> np.ndarray:
-        return rng.standard_normal(shape).astype(np.float32)
-
-    narrow = HIDDEN * KEY_HEADS // HEADS
-    shapes = {
-        "attn_norm": (HIDDEN,),
-        "attn_q": (HIDDEN, HIDDEN),
-        "attn_k": (narrow, HIDDEN),
-        "attn_v": (narrow, HIDDEN),
-        "attn_output": (HIDDEN, HIDDEN),
-        "ffn_norm": (HIDDEN,),
-        "ffn_gate": (INNER, HIDDEN),
-        "ffn_up": (INNER, HIDDEN),
-        "ffn_down": (HIDDEN, INNER),
-    }
-    tensors = {"token_embd.weight": draw(258, HIDDEN), "output_norm.weight": draw(HIDDEN)}
-    every = product(range(LAYERS), shapes.items())
-    return tensors | {f"blk.{layer}.{name}.weight": draw(*shape) for layer, (name, shape) in every}
+    """Its weights as a file has them: norms, then matrices."""
+    with torch.no_grad():
+        stored = {name: values for name, (values, _) in stored_as(llama(), "llama", Quantisation.F32).items()}
+    return dict(sorted(stored.items(), key=lambda named: named[1].ndim))
 
 
 def write_tiny(
@@ -96,68 +92,24 @@ def unfinished(cache: Path) -> list[str]:
 # --- numbers and tokens
 
 
-# transformers' names of the weights in a layer, by those in the file; and of the others.
-NAMES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-OTHERS = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
-
-
 def assert_same_weights(found: dict[str, np.ndarray]) -> None:
-    """Those of the tiny file. Exactly equal: conversion copies or dequantises, it rounds nothing."""
-    for name, values in tiny_tensors().items():
-        _, layer, part, *_ = f"{name}...".split(".")
-        here = found[f"model.layers.{layer}.{NAMES[part]}.weight" if part in NAMES else OTHERS[name]]
-        if part in ("attn_q", "attn_k"):
-            here = as_llama_cpp_orders_rows(here, HEADS if part == "attn_q" else KEY_HEADS)
-        assert here.dtype == np.float32
-        np.testing.assert_array_equal(here, values, err_msg=name)
+    """Those of the network in the file. Exactly equal: conversion copies or dequantises, it rounds nothing."""
+    for name, weight in llama().named_parameters():
+        assert found[name].dtype == np.float32
+        np.testing.assert_array_equal(found[name], weight.detach(), err_msg=name)
 
 
-def test_every_weight_is_the_one_in_the_file(tiny: Path, cache: Path) -> None:
+def test_every_weight_is_the_one_in_the_file_and_the_manifest_says_where_it_came_from(tiny: Path, cache: Path) -> None:
     made = converted(tiny)
     found = load_file(made.folder / "model.safetensors")
     assert_same_weights(found)
     assert len(found) == len(tiny_tensors())
-    assert made.sha256 == file_sha256(tiny)
-    assert made.quantisation == "F32"
-    assert made.folder.parent == cache
-
-
-@pytest.mark.usefixtures("cache")
-def test_a_matrix_of_its_own_turns_the_last_states_into_logits(tmp_path: Path) -> None:
-    """Where the file has none, as SmolLM2's, the embedding does it."""
-    unembedding = np.arange(258 * HIDDEN, dtype=np.float32).reshape(258, HIDDEN)
-    folder = converted(write_tiny(tmp_path / "own.gguf", {**tiny_tensors(), "output.weight": unembedding})).folder
-    network = AutoModelForCausalLM.from_pretrained(folder)
-    np.testing.assert_array_equal(network.lm_head.weight.detach(), unembedding)
-    np.testing.assert_array_equal(network.model.embed_tokens.weight.detach(), tiny_tensors()["token_embd.weight"])
-
-
-@pytest.mark.usefixtures("cache")
-def test_digits_are_cut_off_before_tokens_are_merged(tiny: Path) -> None:
-    """SmolLM's cut: with GPT-2's, which transformers takes for it, the two newlines before a digit stay two tokens."""
-    tokenizer = AutoTokenizer.from_pretrained(converted(tiny).folder)
-    assert tokenizer.tokenize("\n\n1\n\na") == ["ĊĊ", "1", "Ċ", "Ċ", "a"]
-
-
-@pytest.mark.usefixtures("cache")
-def test_the_manifest_says_where_it_came_from(tiny: Path) -> None:
-    folder = converted(tiny).folder
-    manifest = json.loads((folder / MANIFEST).read_text())
+    assert (made.sha256, made.quantisation, made.folder.parent) == (file_sha256(tiny), "F32", cache)
+    manifest = json.loads((made.folder / MANIFEST).read_text())
     assert manifest["source"] == "tiny.gguf"
     assert manifest["versions"].keys() == {"gguf", "safetensors", "tokenizers", "torch", "transformers"}
-    written = {path.name for path in folder.iterdir()} - {MANIFEST}
-    assert manifest["files"].keys() == written
-    assert all(file_sha256(folder / name) == file["sha256"] for name, file in manifest["files"].items())
+    assert manifest["files"].keys() == {path.name for path in made.folder.iterdir()} - {MANIFEST}
+    assert all(file_sha256(made.folder / name) == file["sha256"] for name, file in manifest["files"].items())
 
 
 # --- once, and whole or not at all
@@ -246,18 +198,15 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tupl
         return converted(SMOLLM2, lambda *told: said.append(told)).folder, said
 
 
-def test_after_a_conversion_was_killed_the_next_one_is_whole(recovered: tuple[Path, list]) -> None:
+def test_after_a_conversion_was_killed_the_next_one_is_whole_and_tells_how_far_it_is(
+    recovered: tuple[Path, list[tuple[str, float]]],
+) -> None:
     """Only this test finds what a conversion leaves behind that was killed for real."""
-    folder, _ = recovered
+    folder, said = recovered
     assert folder.name == "SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v2"
     assert unfinished(folder.parent) == []
-
-
-def test_a_conversion_tells_how_far_it_is(recovered: tuple[Path, list[tuple[str, float]]]) -> None:
-    _, said = recovered
     words, shares = zip(*said, strict=True)
-    assert shares[0] == 0
-    assert list(shares) == sorted(shares)
+    assert (shares[0], list(shares)) == (0, sorted(shares))
     assert shares[-1] < 1
     assert sum("converting its weights, once" in one for one in words) == 272  # before each tensor
     assert [one.partition(": ")[2].split()[0] for one in dict.fromkeys(words)] == ["converting", "keeping"]
@@ -391,9 +340,9 @@ def test_a_disk_that_fills_up(tiny: Path, cache: Path) -> None:
         # A type or a place that does not fit the bytes: the numbers would be others.
         (("blk.1.ffn_up.weight", 20, "<I", 1), r"takes 4,096 bytes .* F16 .*\[64, 32\], and 8,192 .* 'blk.1.ffn_down"),
         (("blk.1.ffn_down.weight", 20, "<I", 1), "takes 4,096 bytes .* F16 .* 8,192 .* and the end of the file"),
-        (("blk.0.attn_q.weight", 24, "<Q", 32), "'token_embd.weight'|'blk.0.attn_norm.weight', which takes 128 bytes"),
-        (("blk.0.attn_q.weight", 24, "<Q", 2**63), "'blk.0.attn_norm.weight', which takes 128 bytes"),
-        (("token_embd.weight", 24, "<Q", 32), "does not begin with its first tensor, 'token_embd.weight'"),
+        (("blk.0.ffn_norm.weight", 16, "<Q", 32), "'blk.0.attn_norm.weight', which takes 128 bytes"),
+        (("blk.0.ffn_norm.weight", 16, "<Q", 2**63), "'blk.0.attn_norm.weight', which takes 128 bytes"),
+        (("blk.0.attn_norm.weight", 16, "<Q", 32), "does not begin with its first tensor, 'blk.0.attn_norm.weight'"),
         (slice(0, -1), r"ends after [\d,]+ of [\d,]+ bytes"),
         (1, "'blk.1.ffn_down.weight', which takes 8,192 bytes .* 8,193 bytes lie .* the end of the file"),
         (("eos_token_id", -12, "12s", b"bos_token_id"), "has the setting 'tokenizer.ggml.bos_token_id' twice"),
@@ -419,52 +368,37 @@ def test_a_file_that_is_not_sound(
         struct.pack_into(form, content, place[0], value)
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(content)
-    with pytest.raises(InputError, match=rf"broken\.gguf .*{why}") as raised:
+    with refused("model", rf"broken\.gguf .*{why}"):
         converted(broken)
-    assert raised.value.field == "model"
     assert not cache.exists() or (unfinished(cache) == [] and not list(cache.glob(f"*/{MANIFEST}")))
+
+
+UP = "blk.1.ffn_up.weight"
 
 
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize(
-    ("changed", "why"),
+    ("changed", "tensors", "why"),
     [
-        ({"architecture": "gemma"}, r"architecture 'gemma'\. GGUF files are read if theirs is one of .*llama.*qwen3"),
-        (
-            {"tokenizer.ggml.model": "bert"},
-            "a tokenizer of the kind 'bert'. Kinds that can be read are gemma4, gpt2, llama, t5",
-        ),
-        ({"tokenizer.ggml.pre": "never seen"}, r"tokenizer\.ggml\.pre is 'never seen'"),
-        ({"block_count": 500}, "cannot be read as a language model: .*network of more than"),
-        ({"feed_forward_length": 2**31}, "cannot be read as a language model: .*network of more than"),
-        (
-            {"tensors": {"blk.1.ffn_up.weight": None}},
-            "lacks 1 of the weights .*such as model.layers.1.mlp.up_proj.weight",
-        ),
-        (
-            {"tensors": {"blk.1.odd.weight": (2, 32)}},
-            "tensor 'blk.1.odd.weight', which a LlamaForCausalLM does not have",
-        ),
-        (
-            {"tensors": {"blk.1.ffn_up.weight": (63, 32)}},
-            r"up_proj.weight of the shape \[63, 32\], where .* \[64, 32\]",
-        ),
-        ({"tensors": {"token_embd.weight": (200, 32)}}, "lists 258 tokens and has embeddings for 200"),
-        ({"tensors": {"token_embd.weight": None}}, "no matrix of token embeddings"),
+        ({"architecture": "gemma"}, {}, r"'gemma'\. GGUF files are read if theirs is one of .*llama.*qwen3"),
+        ({"tokenizer.ggml.model": "bert"}, {}, "kind 'bert'. Kinds that can be read are gemma4, gpt2, llama, t5"),
+        ({"tokenizer.ggml.pre": "never seen"}, {}, r"tokenizer\.ggml\.pre is 'never seen'"),
+        ({"block_count": 500}, {}, "cannot be read as a language model: .*network of more than"),
+        ({"feed_forward_length": 2**31}, {}, "cannot be read as a language model: .*network of more than"),
+        ({}, {UP: None}, "lacks 1 of the weights .*such as model.layers.1.mlp.up_proj.weight"),
+        ({}, {"blk.1.odd.weight": (2, 32)}, "tensor 'blk.1.odd.weight', which a LlamaForCausalLM does not have"),
+        ({}, {UP: (63, 32)}, r"up_proj.weight of the shape \[63, 32\], where .* \[64, 32\]"),
+        ({}, {"token_embd.weight": (200, 32)}, "lists 258 tokens and has embeddings for 200"),
+        ({}, {"token_embd.weight": None}, "no matrix of token embeddings"),
     ],
 )
-def test_a_file_whose_model_is_not_known_or_not_whole(changed: dict, why: str, tmp_path: Path) -> None:
+def test_a_file_whose_model_is_not_known_or_not_whole(changed: dict, tensors: dict, why: str, tmp_path: Path) -> None:
     """None of its numbers is made up, and none is left out: they would be another model's."""
-    tensors = tiny_tensors()
-    for name, shape in changed.get("tensors", {}).items():
-        tensors.pop(name, None)
-        if shape is not None:
-            tensors[name] = np.zeros(shape, np.float32)
-    others = {name: value for name, value in changed.items() if name != "tensors"}
-    path = write_tiny(tmp_path / "odd.gguf", tensors, **others)
-    with pytest.raises(InputError, match=rf"odd\.gguf .*{why}") as raised:
+    zeros = {name: np.zeros(shape, np.float32) for name, shape in tensors.items() if shape is not None}
+    kept = {name: values for name, values in tiny_tensors().items() if name not in tensors}
+    path = write_tiny(tmp_path / "odd.gguf", kept | zeros, **changed)
+    with refused("model", rf"odd\.gguf .*{why}") as raised:
         converted(path)
-    assert raised.value.field == "model"
     assert "\n" not in str(raised.value)
 
 

@@ -63,44 +63,37 @@ def mix(other: dict[str, np.ndarray]) -> Callable[[Path], object]:
     return put
 
 
+def lost(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).unlink()
+
+
+def copied(name: str, to: str) -> Callable[[Path], object]:
+    return lambda folder: shutil.copy(folder / name, folder / to)
+
+
+def renamed(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / SHARDS[0]).rename(folder / name)
+
+
+ONE, TWO, THREE = SHARDS
+OTHER = "tiny-00001-of-00004.gguf"
 FEWER = dict([*tiny_tensors().items()][:-2])
 TURNED_ROUND = dict(reversed(tiny_tensors().items()))
-
-
 MISNAMED = "is a shard of a model in 3 files, and its name does not say so"
+THE_THIRD = f"{TWO} is shard 3 of 3 by its own words, and stands in the place of 2 of 3"
 
 
 @pytest.mark.parametrize(
     ("change", "opened", "why"),
     [
-        (
-            lambda folder: (folder / SHARDS[1]).unlink(),
-            SHARDS[0],
-            f"is one of 3 shards, of which {SHARDS[1]} is missing",
-        ),
-        (
-            lambda folder: (folder / SHARDS[0]).unlink(),
-            SHARDS[2],
-            f"is one of 3 shards, of which {SHARDS[0]} is missing",
-        ),
-        (lambda folder: (folder / SHARDS[0]).rename(folder / "renamed.gguf"), "renamed.gguf", MISNAMED),
-        (
-            lambda folder: (folder / SHARDS[0]).rename(folder / "tiny-00001-of-00004.gguf"),
-            "tiny-00001-of-00004.gguf",
-            MISNAMED,
-        ),
-        (
-            lambda folder: shutil.copy(folder / SHARDS[2], folder / SHARDS[1]),
-            SHARDS[0],
-            f"{SHARDS[1]} is shard 3 of 3 by its own words, and stands in the place of 2 of 3",
-        ),
-        (
-            lambda folder: shutil.copy(folder / SHARDS[0], folder / SHARDS[1]),
-            SHARDS[2],
-            f"{SHARDS[1]} is shard 1 of 3",
-        ),
-        (mix(FEWER), SHARDS[0], f"{SHARDS[1]} says another split.tensors.count than {SHARDS[0]}"),
-        (mix(TURNED_ROUND), SHARDS[0], "holds 2 tensors named"),
+        (lost(TWO), ONE, f"is one of 3 shards, of which {TWO} is missing"),
+        (lost(ONE), THREE, f"is one of 3 shards, of which {ONE} is missing"),
+        (renamed("renamed.gguf"), "renamed.gguf", MISNAMED),
+        (renamed(OTHER), OTHER, MISNAMED),
+        (copied(THREE, TWO), ONE, THE_THIRD),
+        (copied(ONE, TWO), THREE, f"{TWO} is shard 1 of 3"),
+        (mix(FEWER), ONE, f"{TWO} says another split.tensors.count than {ONE}"),
+        (mix(TURNED_ROUND), ONE, "holds 2 tensors named"),
     ],
 )
 def test_what_are_not_the_shards_of_one_model(

@@ -85,9 +85,9 @@ def untied(config: t.T5Config) -> t.T5ForConditionalGeneration:
     return network
 
 
-def causal(family: str, **config: object) -> Callable[[], t.PreTrainedModel]:
-    """A network of this family's, with the sizes above unless others are given."""
-    return lambda: getattr(t, f"{family}ForCausalLM")(getattr(t, f"{family}Config")(**DECODER | IDS | config))
+def causal(family: str, text: str | None = None, **config: object) -> Callable[[], t.PreTrainedModel]:
+    """A network of this family's, with the sizes above unless others are given. text: the family of its configuration"""
+    return lambda: getattr(t, f"{family}ForCausalLM")(getattr(t, f"{text or family}Config")(**DECODER | IDS | config))
 
 
 def falcon(**config: object) -> Callable[[], t.PreTrainedModel]:
@@ -142,155 +142,84 @@ GEMMA4_SAID = {
     "rope.dimension_count_swa": 64,
 }
 
-# architecture and quantisation -> (network, the file's settings, tensors beside the network's)
-FILES: dict[str, tuple[Callable[[], t.PreTrainedModel], dict[str, Any], dict[str, np.ndarray]]] = {
-    "llama Q4_K": (causal("Llama", **USUAL), SAID | RMS | TURNED, {}),
-    "llama Q6_K": (
-        causal("Llama", rope_parameters=LLAMA_3 | {"original_max_position_embeddings": 16}),
-        SAID | RMS | {"rope.freq_base": 1e4, "rope.dimension_count": 64},
-        {"rope_freqs.weight": llama3_frequencies()},
-    ),
-    "qwen2 Q5_K": (causal("Qwen2", rope_parameters=YARN), SAID | RMS | TURNED | YARN_SAID, {}),
+FULL, LOCALLY = rope("linear", 1e6, factor=8.0), rope("default", 1e4)
+GEMMA3 = {"num_hidden_layers": 6, "rope_parameters": {"full_attention": FULL, "sliding_attention": LOCALLY}}
+GEMMA3_SAID = {"block_count": 6, "attention.sliding_window": 4, "rope.freq_base": 1e6}
+GEMMA3_SAID |= {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}
+PHI3 = {"sliding_window": 20, "rms_norm_eps": 1e-6, "original_max_position_embeddings": 16}
+PHI3_SAID = {"rope.freq_base": 1e4, "rope.dimension_count": 64, "rope.scaling.original_context_length": 16}
+PHI3_SAID |= {"rope.scaling.attn_factor": float(np.sqrt(1 + np.log(4) / np.log(16))), "attention.sliding_window": 20}
+GPT_OSS = {"head_dim": 128, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 4, "rms_norm_eps": 1e-6}
+GPT_OSS_SAID = {"rope.scaling.original_context_length": 512, "attention.sliding_window": 4}
+GPT_OSS_SAID |= {"rope.scaling.yarn_beta_fast": 24.0, "rope.scaling.yarn_beta_slow": 2.0}
+BLOOM = {"hidden_size": 256, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY, "layer_norm_epsilon": 1e-4}
+BLOOM_SAID = {"feed_forward_length": 1024, "attention.head_count_kv": 4, "attention.layer_norm_epsilon": 1e-4}
+LFM2 = {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "conv_L_cache": 4, "norm_eps": 1e-4}
+LFM2_SAID = {"block_count": 3, "attention.head_count_kv": [0, 2, 0], "attention.layer_norm_rms_epsilon": 1e-4}
+LFM2_SAID |= {"vocab_size": VOCABULARY, "shortconv.l_cache": 4}
+GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 48, "vocab_size": VOCABULARY}
+GPT2_SAID = {"block_count": 2, "context_length": 48, "embedding_length": 64, "feed_forward_length": 256}
+GPT2_SAID |= {"attention.head_count": 4}
+NEMOTRON_SAID = {"rope.dimension_count": 32, "attention.layer_norm_rms_epsilon": 1e-5}
+MINIMAX_SAID = {"expert_gating_func": 2, "rope.dimension_count": 64}
+LLAMA_SAID = {"rope.freq_base": 1e4, "rope.dimension_count": 64}
+STABLELM_SAID = {"rope.dimension_count": 16, "use_parallel_residual": True}
+CAPPED = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+SCALED = LLAMA_3 | {"original_max_position_embeddings": 16}
+TWO_KEYS, SHARED = {"attention.head_count_kv": 2}, "shared_expert_intermediate_size"
+
+# architecture and quantisation -> (network, the file's settings)
+FILES: dict[str, tuple[Callable[[], t.PreTrainedModel], dict[str, Any]]] = {
+    "llama Q4_K": (causal("Llama", **USUAL), SAID | RMS | TURNED),
+    "llama Q6_K": (causal("Llama", rope_parameters=SCALED), SAID | RMS | LLAMA_SAID),
+    "qwen2 Q5_K": (causal("Qwen2", rope_parameters=YARN), SAID | RMS | TURNED | YARN_SAID),
     "qwen2moe Q8_0": (
-        causal("Qwen2Moe", **USUAL, **FOUR_EXPERTS, shared_expert_intermediate_size=256),
+        causal("Qwen2Moe", **USUAL, **FOUR_EXPERTS, **{SHARED: 256}),
         SAID | RMS | TURNED | EXPERTS | {"expert_shared_feed_forward_length": 256},
-        {},
     ),
-    "qwen3 Q4_0": (causal("Qwen3", **USUAL, head_dim=128, tie_word_embeddings=True), SAID | TURNED | WIDE, {}),
+    "qwen3 Q4_0": (causal("Qwen3", **USUAL, head_dim=128, tie_word_embeddings=True), SAID | TURNED | WIDE),
     "qwen3moe Q5_1": (
         causal("Qwen3Moe", **USUAL, **FOUR_EXPERTS, head_dim=128, norm_topk_prob=True),
         SAID | TURNED | WIDE | EXPERTS,
-        {},
     ),
-    "gemma2 Q3_K": (
-        causal("Gemma2", **LOCAL, attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
-        SAID | WIDE | {"attention.sliding_window": 4, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
-        {},
-    ),
-    "gemma3 Q2_K": (
-        lambda: t.Gemma3ForCausalLM(
-            t.Gemma3TextConfig(
-                **DECODER | IDS | LOCAL | {"num_hidden_layers": 6},
-                rope_parameters={
-                    "full_attention": rope("linear", 1e6, factor=8.0),
-                    "sliding_attention": rope("default", 1e4),
-                },
-            )
-        ),
-        SAID
-        | WIDE
-        | {"block_count": 6, "attention.sliding_window": 4, "rope.freq_base": 1e6}
-        | {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
-        {},
-    ),
-    "phi3 IQ4_XS": (
-        causal(
-            "Phi3",
-            sliding_window=20,
-            rms_norm_eps=1e-6,
-            original_max_position_embeddings=16,
-            rope_parameters=rope("longrope", 1e4, **LONG),
-        ),
-        SAID
-        | RMS
-        | {"rope.freq_base": 1e4, "rope.dimension_count": 64, "rope.scaling.original_context_length": 16}
-        | {"rope.scaling.attn_factor": float(np.sqrt(1 + np.log(4) / np.log(16))), "attention.sliding_window": 20},
-        {f"rope_factors_{name}.weight": np.array(LONG[f"{name}_factor"], np.float32) for name in ("short", "long")},
-    ),
-    "stablelm Q5_0": (
-        causal("StableLm", use_qkv_bias=True),
-        SAID | NORM | {"rope.dimension_count": 16, "use_parallel_residual": True},
-        {},
-    ),
-    "starcoder2 BF16": (causal("Starcoder2", **USUAL), SAID | TURNED | NORM, {}),
-    "nemotron F16": (
-        causal("Nemotron", **USUAL),
-        SAID | TURNED | NORM | {"rope.dimension_count": 32, "attention.layer_norm_rms_epsilon": 1e-5},
-        {},
-    ),
+    "gemma2 Q3_K": (causal("Gemma2", **LOCAL | CAPPED), SAID | WIDE | CAPPED | {"attention.sliding_window": 4}),
+    "gemma3 Q2_K": (causal("Gemma3", "Gemma3Text", **LOCAL | GEMMA3), SAID | WIDE | GEMMA3_SAID),
+    "phi3 IQ4_XS": (causal("Phi3", **PHI3, rope_parameters=rope("longrope", 1e4, **LONG)), SAID | RMS | PHI3_SAID),
+    "stablelm Q5_0": (causal("StableLm", use_qkv_bias=True), SAID | NORM | STABLELM_SAID),
+    "starcoder2 BF16": (causal("Starcoder2", **USUAL), SAID | TURNED | NORM),
+    "nemotron F16": (causal("Nemotron", **USUAL), SAID | TURNED | NORM | NEMOTRON_SAID),
     "gpt-oss MXFP4": (
-        causal(
-            "GptOss",
-            head_dim=128,
-            num_local_experts=4,
-            num_experts_per_tok=2,
-            sliding_window=4,
-            rms_norm_eps=1e-6,
-            rope_parameters=YARN | GPT_OSS_YARN,
-        ),
-        SAID
-        | TURNED
-        | WIDE
-        | EXPERTS
-        | YARN_SAID
-        | {"rope.scaling.original_context_length": 512, "attention.sliding_window": 4}
-        | {"rope.scaling.yarn_beta_fast": 24.0, "rope.scaling.yarn_beta_slow": 2.0},
-        {},
+        causal("GptOss", **GPT_OSS, rope_parameters=YARN | GPT_OSS_YARN),
+        SAID | TURNED | WIDE | EXPERTS | YARN_SAID | GPT_OSS_SAID,
     ),
-    "gemma4 IQ4_NL": (
-        lambda: t.Gemma4ForCausalLM(t.Gemma4TextConfig(**DECODER | IDS | GEMMA4)),
-        SAID | WIDE | EXPERTS | GEMMA4_SAID,
-        # The weights of keys that no layer reads are in Google's files, and so in these.
-        {
-            "rope_freqs.weight": np.array([1.0] * 16 + [1e30] * 48, np.float32),
-            "blk.5.attn_k.weight": np.ones((128, 256), np.float32),
-            "blk.5.attn_k_norm.weight": np.ones(128, np.float32),
-        },
-    ),
-    "t5 IQ3_S": (
-        lambda: t.T5ForConditionalGeneration(t.T5Config(**T5_SIZES)),
-        T5_SAID,
-        {"dec.blk.0.cross_attn_rel_b.weight": np.ones((16, 4), np.float32)},
-    ),
-    "t5 IQ2_S": (
-        lambda: untied(t.T5Config(**T5_SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
-        T5_SAID,
-        {},
-    ),
-    "t5 TQ2_0": (lambda: t.UMT5ForConditionalGeneration(t.UMT5Config(**T5_SIZES)), T5_SAID, {}),
-    "falcon IQ2_XXS": (
-        falcon(num_kv_heads=2, new_decoder_architecture=True),
-        FALCON_SAID | {"attention.head_count_kv": 2},
-        {},
-    ),
-    "falcon Q4_1": (falcon(num_kv_heads=1), FALCON_SAID | {"attention.head_count_kv": 1}, {}),
-    "bloom IQ2_XS": (
-        lambda: t.BloomForCausalLM(
-            t.BloomConfig(hidden_size=256, n_layer=2, n_head=4, vocab_size=VOCABULARY, layer_norm_epsilon=1e-4, **IDS)
-        ),
-        SAID | {"feed_forward_length": 1024, "attention.head_count_kv": 4, "attention.layer_norm_epsilon": 1e-4},
-        {},
-    ),
-    "lfm2 IQ3_XXS": (
-        causal(
-            "Lfm2",
-            **USUAL,
-            num_hidden_layers=3,
-            layer_types=["conv", "full_attention", "conv"],
-            conv_L_cache=4,
-            norm_eps=1e-4,
-            block_auto_adjust_ff_dim=False,
-        ),
-        SAID
-        | TURNED
-        | {"block_count": 3, "attention.head_count_kv": [0, 2, 0], "attention.layer_norm_rms_epsilon": 1e-4}
-        | {"vocab_size": VOCABULARY, "shortconv.l_cache": 4},
-        {},
-    ),
+    "gemma4 IQ4_NL": (causal("Gemma4", "Gemma4Text", **GEMMA4), SAID | WIDE | EXPERTS | GEMMA4_SAID),
+    "t5 IQ3_S": (lambda: t.T5ForConditionalGeneration(t.T5Config(**T5_SIZES)), T5_SAID),
+    "t5 IQ2_S": (lambda: untied(t.T5Config(**T5_SIZES, **GATED)), T5_SAID),
+    "t5 TQ2_0": (lambda: t.UMT5ForConditionalGeneration(t.UMT5Config(**T5_SIZES)), T5_SAID),
+    "falcon IQ2_XXS": (falcon(num_kv_heads=2, new_decoder_architecture=True), FALCON_SAID | TWO_KEYS),
+    "falcon Q4_1": (falcon(num_kv_heads=1), FALCON_SAID | {"attention.head_count_kv": 1}),
+    "bloom IQ2_XS": (lambda: t.BloomForCausalLM(t.BloomConfig(**BLOOM, **IDS)), SAID | BLOOM_SAID),
+    "lfm2 IQ3_XXS": (causal("Lfm2", **USUAL, **LFM2, block_auto_adjust_ff_dim=False), SAID | TURNED | LFM2_SAID),
     "minimax-m2 IQ1_S": (
         causal("MiniMaxM2", **USUAL, head_dim=128, num_local_experts=4, num_experts_per_tok=2, rotary_dim=64),
-        SAID | TURNED | WIDE | EXPERTS | {"expert_gating_func": 2, "rope.dimension_count": 64},
-        {},
+        SAID | TURNED | WIDE | EXPERTS | MINIMAX_SAID,
     ),
-    "gpt2 F32": (
-        lambda: t.GPT2LMHeadModel(
-            t.GPT2Config(n_embd=64, n_layer=2, n_head=4, n_positions=48, vocab_size=VOCABULARY, **IDS)
-        ),
-        NORM
-        | {"block_count": 2, "context_length": 48, "embedding_length": 64, "feed_forward_length": 256}
-        | {"attention.head_count": 4},
-        {},
-    ),
+    "gpt2 F32": (lambda: t.GPT2LMHeadModel(t.GPT2Config(**GPT2, **IDS)), NORM | GPT2_SAID),
+}
+# Tensors in the files beside those of the network.
+BESIDE: dict[str, dict[str, np.ndarray]] = {
+    "llama Q6_K": {"rope_freqs.weight": llama3_frequencies()},
+    "phi3 IQ4_XS": {
+        f"rope_factors_{name}.weight": np.array(LONG[f"{name}_factor"], np.float32) for name in ("short", "long")
+    },
+    # The weights of keys that no layer reads are in Google's files, and so in these.
+    "gemma4 IQ4_NL": {
+        "rope_freqs.weight": np.array([1.0] * 16 + [1e30] * 48, np.float32),
+        "blk.5.attn_k.weight": np.ones((128, 256), np.float32),
+        "blk.5.attn_k_norm.weight": np.ones(128, np.float32),
+    },
+    "t5 IQ3_S": {"dec.blk.0.cross_attn_rel_b.weight": np.ones((16, 4), np.float32)},
 }
 
 
@@ -304,9 +233,9 @@ def kept_buffers(network: t.PreTrainedModel) -> list[torch.Tensor]:
     return [buffer for name, buffer in network.named_buffers() if name in kept]
 
 
-def made(name: str, folder: Path, **changed: object) -> tuple[Path, t.PreTrainedModel]:
+def made(name: str, folder: Path) -> tuple[Path, t.PreTrainedModel]:
     """(the file, the network whose weights are in it)"""
-    network_of, settings, tensors = FILES[name]
+    network_of, settings = FILES[name]
     architecture, quantisation = name.split()
     torch.manual_seed(0)
     network = network_of().eval()
@@ -314,7 +243,7 @@ def made(name: str, folder: Path, **changed: object) -> tuple[Path, t.PreTrained
         for weight in [*network.parameters(), *kept_buffers(network)]:
             weight.add_(torch.randn_like(weight) * 0.1)
         stored = stored_as(network, architecture, Quantisation[quantisation])
-    return write_gguf(folder / f"{architecture}.gguf", architecture, {**settings, **changed}, stored | tensors), network
+    return write_gguf(folder / f"{architecture}.gguf", architecture, settings, stored | BESIDE.get(name, {})), network
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -330,7 +259,7 @@ def test_the_logits_are_those_of_the_network_in_the_file(name: str, tmp_path: Pa
     assert model.captures == (path.stem not in WEIGHTS_ONLY)
     assert model.name == path.stem
     assert model.size is not None
-    assert model_size(path).numbers == model.size.numbers + sum(map(np.size, FILES[name][2].values()))
+    assert model_size(path).numbers == model.size.numbers + sum(map(np.size, BESIDE.get(name, {}).values()))
 
 
 def test_half_of_the_experts_is_not_made_up(tmp_path: Path) -> None:

@@ -11,12 +11,15 @@ import torch
 import transformers as t
 
 from core.models.loading import load_model
-from tests.core.models.folders import Weights, edit_config, edit_weights, refusal
+from tests.core.models.folders import Change, Weights, configured, refusal, weighted
 from tests.core.tiny_models import DECODER, GROUPED, RELATIVE, SMALL, TINY, VIT, randomised
 
+BERT, GPT2 = TINY["BERT"], TINY["GPT-2"]
 UP = "model.layers.0.mlp.up_proj"
 TRIANGLE = torch.ones(64, 64).tril()[None, None]
 ROTARY = "model.layers.0.self_attn.rotary_emb.inv_freq"
+MASK = "transformer.h.0.attn.bias"
+POSITIONS = "embeddings.position_ids"
 
 
 def llama(**settings: object) -> t.PreTrainedModel:
@@ -27,24 +30,23 @@ def frequencies(theta: float) -> torch.Tensor:
     return 1 / theta ** (torch.arange(0, 8, 2) / 8)
 
 
-def nothing(_weights: Weights) -> None:
-    pass
+# --- changes of a folder
 
 
-def adding(**tensors: torch.Tensor) -> Callable[[Weights], None]:
-    return lambda weights: weights.update({name.replace("__", "."): tensor for name, tensor in tensors.items()})
+def adding(name: str, tensor: torch.Tensor) -> Change:
+    return weighted(lambda weights: weights.update({name: tensor}))
 
 
-def without(part: str) -> Callable[[Weights], None]:
-    return lambda weights: [weights.pop(name) for name in list(weights) if part in name] and None
+def without(part: str) -> Change:
+    return weighted(lambda weights: [weights.pop(name) for name in list(weights) if part in name])
 
 
-def stored_as(part: str, dtype: torch.dtype) -> Callable[[Weights], None]:
-    return lambda weights: weights.update({name: weights[name].to(dtype) for name in weights if part in name})
+def stored_as(part: str, dtype: torch.dtype) -> Change:
+    return weighted(lambda weights: weights.update({n: weights[n].to(dtype) for n in weights if part in n}))
 
 
-def copied(name: str, copy: str) -> Callable[[Weights], None]:
-    return lambda weights: weights.update({copy: 2 * weights[name]})
+def copied(name: str, copy: str) -> Change:
+    return weighted(lambda weights: weights.update({copy: 2 * weights[name]}))
 
 
 def in_8_bits(weights: Weights) -> None:
@@ -54,13 +56,13 @@ def in_8_bits(weights: Weights) -> None:
         weights[name] = (weights[name] / weights[name].abs().amax(1, keepdim=True) * 127).to(torch.int8)
 
 
-def prefixed(prefix: str, **tensors: torch.Tensor) -> Callable[[Weights], None]:
-    def change(weights: Weights) -> None:
-        for name in list(weights):
-            weights[f"{prefix}.{name}"] = weights.pop(name)
-        adding(**tensors)(weights)
+def packed(weights: Weights) -> None:
+    weights |= {f"{UP}.qweight": torch.ones(4), f"{UP}.scales": weights.pop(f"{UP}.weight")}
 
-    return change
+
+def prefixed(weights: Weights) -> None:
+    for name in list(weights):
+        weights[f"bert.{name}"] = weights.pop(name)
 
 
 def one_more_layer(weights: Weights) -> None:
@@ -68,90 +70,63 @@ def one_more_layer(weights: Weights) -> None:
     weights["model.layers.2.eh_proj.weight"] = torch.ones(32, 64)
 
 
-def saved(make: Callable[[], t.PreTrainedModel], change: Callable[[Weights], object], folder: Path, **config: object):
-    """The network, and its folder with other weights or another config.json."""
+def tied_twice(weights: Weights) -> None:
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+
+
+def saved(make: Callable[[], t.PreTrainedModel], changes: list[Change], folder: Path) -> t.PreTrainedModel:
+    """The network, and its folder with these changes."""
     network = randomised(make())
     network.save_pretrained(folder)
-    edit_weights(folder, change)
-    edit_config(folder, **config)
+    for change in changes:
+        change(folder)
     return network
 
 
-ONE_LAYER = {"num_hidden_layers": 1, "layer_types": None}
-REFUSED = {
+ONE_LAYER = configured(num_hidden_layers=1, layer_types=None)
+BESIDE_BERT = "encoder.layer.2.output.dense.weight"
+# The network, what is said of it, and the changes of its folder.
+REFUSED: dict[str, tuple] = {
     "biases that the config denies": (
         lambda: llama(attention_bias=True),
-        nothing,
-        {"attention_bias": False},
         r"holds model\.layers\.0\.self_attn\.k_proj\.bias and 7 more weights, which LlamaForCausalLM does not read",
+        configured(attention_bias=False),
     ),
-    "a layer that the config denies": (
-        llama,
-        nothing,
-        ONE_LAYER,
-        r"model\.layers\.1\.input_layernorm\.weight and 8 more weights",
-    ),
+    "a layer that the config denies": (llama, r"layers\.1\.input_layernorm\.weight and 8 more weights", ONE_LAYER),
     "a layer that poses as one for further tokens": (
         llama,
-        adding(model__layers__1__eh_proj__weight=torch.ones(32, 64)),
-        ONE_LAYER,
         "and 9 more weights",
+        adding("model.layers.1.eh_proj.weight", torch.ones(32, 64)),
+        ONE_LAYER,
     ),
-    "a layer of an encoder": (
-        TINY["BERT"],
-        nothing,
-        {"num_hidden_layers": 1},
-        r"encoder\.layer\.1\..* and 15 more weights",
-    ),
-    "a bias of a head": (llama, adding(lm_head__bias=torch.ones(64)), {}, r"lm_head\.bias, which"),
-    "a norm": (llama, adding(model__layers__0__self_attn__q_norm__weight=torch.ones(8)), {}, "q_norm"),
-    "an adapter": (llama, adding(base_model__q_proj__lora_A__weight=torch.ones(8, 32)), {}, "lora_A"),
-    "a head without a body": (TINY["BERT"], adding(linear__weight=torch.ones(2, 32)), {}, r"linear\.weight, which"),
+    "a layer of an encoder": (BERT, r"encoder\.layer\.1\..* and 15 more weights", ONE_LAYER),
+    "a bias of a head": (llama, r"lm_head\.bias, which", adding("lm_head.bias", torch.ones(64))),
+    "a norm": (llama, "q_norm", adding("model.layers.0.self_attn.q_norm.weight", torch.ones(8))),
+    "an adapter": (llama, "lora_A", adding("base_model.q_proj.lora_A.weight", torch.ones(8, 32))),
+    "a head without a body": (BERT, r"linear\.weight, which", adding("linear.weight", torch.ones(2, 32))),
     "a layer beside a body with a prefix": (
-        TINY["BERT"],
-        prefixed("bert", encoder__layer__2__output__dense__weight=torch.ones(32, 48)),
-        {},
-        r"encoder\.layer\.2\.output\.dense\.weight, which BertModel",
+        BERT,
+        f"{BESIDE_BERT}, which BertModel",
+        weighted(prefixed),
+        adding(BESIDE_BERT, torch.ones(32, 48)),
     ),
-    "a mask that is none": (
-        TINY["GPT-2"],
-        adding(transformer__h__0__attn__bias=torch.ones(1, 1, 64, 64)),
-        {},
-        r"attn\.bias",
-    ),
-    "a bias that poses as a mask": (
-        TINY["GPT-2"],
-        adding(transformer__h__0__attn__bias=torch.ones(96)),
-        {},
-        r"attn\.bias",
-    ),
-    "positions in another order": (
-        TINY["BERT"],
-        adding(embeddings__position_ids=torch.arange(512).flip(0)[None]),
-        {},
-        "position_ids",
-    ),
-    "rotary positions where none are": (TINY["BERT"], adding(rotary__inv_freq=frequencies(1e4)), {}, "inv_freq"),
+    "a mask that is none": (GPT2, r"attn\.bias", adding(MASK, torch.ones(1, 1, 64, 64))),
+    "a bias that poses as a mask": (GPT2, r"attn\.bias", adding(MASK, torch.ones(96))),
+    "positions in another order": (BERT, "position_ids", adding(POSITIONS, torch.arange(512).flip(0)[None])),
+    "rotary positions where none are": (BERT, "inv_freq", adding("rotary.inv_freq", frequencies(1e4))),
     "one weight under two names": (
         llama,
-        copied("model.layers.0.mlp.up_proj.weight", "layers.0.mlp.up_proj.weight"),
-        {},
         r"holds model\.layers\.0\.mlp\.up_proj\.weight twice: as layers\.0\.mlp\.up_proj\.weight and as model\.layers",
+        copied(f"{UP}.weight", "layers.0.mlp.up_proj.weight"),
     ),
     "one weight under an old name and a new one": (
-        TINY["BERT"],
-        copied("embeddings.LayerNorm.weight", "embeddings.LayerNorm.gamma"),
-        {},
+        BERT,
         r"holds embeddings\.LayerNorm\.weight twice",
+        copied("embeddings.LayerNorm.weight", "embeddings.LayerNorm.gamma"),
     ),
-    "8 bits with scales": (llama, in_8_bits, {}, r"holds model\.layers\.0\.mlp\.down_proj\.weight in I8, where"),
+    "8 bits with scales": (llama, r"holds model\.layers\.0\.mlp\.down_proj\.weight in I8, where", weighted(in_8_bits)),
     **{
-        f"numbers in {dtype}": (
-            llama,
-            stored_as("up_proj", dtype),
-            {},
-            rf"layers\.0\.mlp\.up_proj\.weight in {said}, where",
-        )
+        f"numbers in {said}": (llama, rf"layers\.0\.mlp\.up_proj\.weight in {said}, where", stored_as("up_proj", dtype))
         for dtype, said in (
             (torch.int8, "I8"),
             (torch.uint8, "U8"),
@@ -162,139 +137,95 @@ REFUSED = {
             (torch.float8_e5m2, "F8_E5M2"),
         )
     },
-    "packed weights of a quantisation": (
-        llama,
-        lambda weights: weights.update({f"{UP}.qweight": torch.ones(4), f"{UP}.scales": weights.pop(f"{UP}.weight")}),
-        {},
-        r"up_proj\.qweight and 1 more weight, which LlamaForCausalLM does not read",
-    ),
-    "a tied weight that is in no file": (
-        llama,
-        without("lm_head"),
-        {},
-        r"no weights for 1 parts of .*such as lm_head\.weight",
-    ),
-    "a name that is no name": (llama, adding(**{"a\n\u202e": torch.ones(1)}), {}, r"holds a\\n\\u202e, which"),
+    "packed weights of a quantisation": (llama, r"up_proj\.qweight and 1 more weight, which Llama", weighted(packed)),
+    "a tied weight that is in no file": (llama, r"for 1 parts of .*such as lm_head\.weight", without("lm_head")),
+    "a name that is no name": (llama, r"holds a\\n\\u202e, which", adding("a\n\u202e", torch.ones(1))),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_may_change_a_number_is_refused(case: str, tmp_path: Path) -> None:
-    make, change, config, said = REFUSED[case]
-    saved(make, change, tmp_path, **config)
+    make, said, *changes = REFUSED[case]
+    saved(make, changes, tmp_path)
     assert re.search(said, refusal(tmp_path))
 
 
-# Each with the notes that are made of it, by what they say.
-SAID = {
-    "nothing left over": (llama, nothing, {}, ()),
+OTHER_ROTARY = (
+    f"LlamaForCausalLM leaves out {ROTARY}: rotary frequencies other than those of its config.json, which it uses."
+)
+TASK = "BertModel leaves out cls.predictions.bias and 4 more weights: the head of a task."
+LACKS = (
+    "The files lack pooler.dense.bias and 1 more weight: a pooler, of random numbers here, which no attention reads."
+)
+IN_T5 = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+LOCAL = {"num_layers": 2, "num_heads": 4, "attention_types": [[["local"], 2]]}
+# The network, the notes that are made of it by what they say, and the changes of its folder.
+SAID: dict[str, tuple] = {
+    "nothing left over": (llama, ()),
     "masks": (
-        TINY["GPT-2"],
-        adding(transformer__h__0__attn__bias=TRIANGLE.bool(), transformer__h__0__attn__masked_bias=torch.tensor(-1e4)),
-        {},
+        GPT2,
         (),
+        adding(MASK, TRIANGLE.bool()),
+        adding("transformer.h.0.attn.masked_bias", torch.tensor(-1e4)),
     ),
     "masks of windows": (
-        lambda: t.GPTNeoForCausalLM(
-            t.GPTNeoConfig(**SMALL | {"num_layers": 2, "num_heads": 4}, attention_types=[[["local"], 2]])
-        ),
-        adding(transformer__h__0__attn__attention__bias=TRIANGLE - TRIANGLE.tril(-4)),
-        {},
+        lambda: t.GPTNeoForCausalLM(t.GPTNeoConfig(**SMALL | LOCAL)),
         (),
+        adding("transformer.h.0.attn.attention.bias", TRIANGLE - TRIANGLE.tril(-4)),
     ),
-    "rotary frequencies": (llama, adding(**{ROTARY: frequencies(1e4)}), {}, ()),
-    "rounded rotary frequencies": (llama, adding(**{ROTARY: frequencies(1e4).bfloat16()}), {}, ()),
-    "other rotary frequencies": (
-        llama,
-        adding(**{ROTARY: frequencies(5e5)}),
-        {},
-        (
-            f"LlamaForCausalLM leaves out {ROTARY}: rotary frequencies other than those of its config.json, which it uses.",
-        ),
-    ),
-    "numbers of positions": (TINY["BERT"], adding(embeddings__position_ids=torch.arange(512)[None]), {}, ()),
-    "more positions than are read": (TINY["BERT"], adding(embeddings__position_ids=torch.arange(900)[None]), {}, ()),
-    "a bias that T5 never had": (
-        TINY["T5"],
-        adding(decoder__block__0__layer__1__EncDecAttention__relative_attention_bias__weight=torch.ones(32, 4)),
-        {},
-        (),
-    ),
-    "the head of a task": (
-        lambda: t.BertForMaskedLM(t.BertConfig(**SMALL)),
-        nothing,
-        {},
-        (
-            "BertModel leaves out cls.predictions.bias and 4 more weights: the head of a task.",
-            "The files lack pooler.dense.bias and 1 more weight: a pooler, of random numbers here, which no "
-            "attention reads.",
-        ),
-    ),
+    "rotary frequencies": (llama, (), adding(ROTARY, frequencies(1e4))),
+    "rounded rotary frequencies": (llama, (), adding(ROTARY, frequencies(1e4).bfloat16())),
+    "other rotary frequencies": (llama, (OTHER_ROTARY,), adding(ROTARY, frequencies(5e5))),
+    "numbers of positions": (BERT, (), adding(POSITIONS, torch.arange(512)[None])),
+    "more positions than are read": (BERT, (), adding(POSITIONS, torch.arange(900)[None])),
+    "a bias that T5 never had": (TINY["T5"], (), adding(IN_T5, torch.ones(32, 4))),
+    "the head of a task": (lambda: t.BertForMaskedLM(t.BertConfig(**SMALL)), (TASK, LACKS)),
     "a head of an unknown kind": (
-        TINY["BERT"],
-        prefixed("bert", linear__weight=torch.ones(2, 32)),
-        {"architectures": ["ColBERT"]},
+        BERT,
         ("BertModel leaves out linear.weight: the head of a task.",),
+        weighted(prefixed),
+        adding("linear.weight", torch.ones(2, 32)),
+        configured(architectures=["ColBERT"]),
     ),
     "classes of images": (
         lambda: t.ViTForImageClassification(t.ViTConfig(**VIT)),
-        without("pooler"),
-        {},
         ("ViTModel leaves out classifier.bias and 1 more weight: the head", "The files lack pooler"),
+        without("pooler"),
     ),
-    "the value of a text": (llama, adding(v_head__summary__weight=torch.ones(1, 32)), {}, ("leaves out v_head",)),
+    "the value of a text": (llama, ("leaves out v_head",), adding("v_head.summary.weight", torch.ones(1, 32))),
     "layers for further tokens": (
         llama,
-        one_more_layer,
-        {"num_nextn_predict_layers": 1},
         ("and 9 more weights: layers that predict",),
+        weighted(one_more_layer),
+        configured(num_nextn_predict_layers=1),
     ),
-    "modules for further tokens": (
-        llama,
-        adding(mtp__fc__weight=torch.ones(2)),
-        {},
-        ("leaves out mtp.fc.weight: layers that",),
-    ),
-    "a tower for images": (
-        llama,
-        adding(vision_tower__a=torch.ones(2)),
-        {},
-        ("leaves out vision_tower.a: for images",),
-    ),
+    "modules for further tokens": (llama, ("leaves out mtp.a: layers",), adding("mtp.a", torch.ones(2))),
+    "a tower for images": (llama, ("leaves out vision_tower.a: for images",), adding("vision_tower.a", torch.ones(2))),
     "positions that DeBERTa's class leaves out": (
         lambda: t.DebertaModel(t.DebertaConfig(**SMALL, **RELATIVE, position_biased_input=False)),
-        adding(embeddings__position_embeddings__weight=torch.ones(512, 32)),
-        {},
         ("leaves out embeddings.position_embeddings.weight: as transformers does in every such model",),
+        adding("embeddings.position_embeddings.weight", torch.ones(512, 32)),
     ),
     "a bias that is 0": (
         TINY["BART"],
-        without("final_logits_bias"),
-        {},
         ("The files lack final_logits_bias: transformers fills them in",),
+        without("final_logits_bias"),
     ),
-    "a tied weight that is there twice": (
-        lambda: llama(tie_word_embeddings=True),
-        lambda weights: weights.update({"lm_head.weight": weights["model.embed_tokens.weight"]}),
-        {},
-        (),
-    ),
-    "a tied weight that differs": (llama, nothing, {"tie_word_embeddings": True}, ()),
-    "double precision": (llama, stored_as("proj", torch.float64), {}, ()),
+    "a tied weight that is there twice": (lambda: llama(tie_word_embeddings=True), (), weighted(tied_twice)),
+    "a tied weight that differs": (llama, (), configured(tie_word_embeddings=True)),
+    "double precision": (llama, (), stored_as("proj", torch.float64)),
     "experts, which are merged": (
         lambda: t.MixtralForCausalLM(t.MixtralConfig(**GROUPED, num_local_experts=2, num_experts_per_tok=1)),
-        nothing,
-        {},
         (),
     ),
-    "queries, keys and values in one": (lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**DECODER)), nothing, {}, ()),
+    "queries, keys and values in one": (lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**DECODER)), ()),
 }
 
 
 @pytest.mark.parametrize("case", SAID)
 def test_what_changes_no_number_is_said_or_known(case: str, tmp_path: Path) -> None:
-    make, change, config, said = SAID[case]
-    network = saved(make, change, tmp_path, **config)
+    make, said, *changes = SAID[case]
+    network = saved(make, changes, tmp_path)
     model = load_model(tmp_path)
     assert len(model.notes) == len(said)
     assert all(part in note for part, note in zip(said, model.notes, strict=True))

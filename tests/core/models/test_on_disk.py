@@ -14,54 +14,80 @@ import gguf
 import pytest
 from huggingface_hub import constants
 
-from core.errors import InputError
 from core.models import on_disk
 from core.models.loading import load_model
 from core.models.on_disk import _Search, models_on_disk, ollama_files
+from core.models.weight_files import INDEX, SINGLE
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
 from tests.core.tiny_models import tiny
+from tests.refusals import refused
 
 WEIGHTS = "application/vnd.ollama.image.model"
 
 
+def repository(home: Path, name: str) -> Path:
+    """A folder of the Hugging Face cache with a tiny model."""
+    folder = home / "hub" / f"models--org--{name}" / "snapshots" / ("0" * 40)
+    tiny("Llama").save_pretrained(folder)
+    return folder
+
+
+def manifest(home: Path, name: str, content: bytes = b"{}", space: str = "registry.ollama.ai/library") -> Path:
+    path = home / ".ollama/models/manifests" / space / (name if "/" in name else f"{name}/1b")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def studio(home: Path, name: str, of: str = "odd") -> Path:
+    folder = home / ".lmstudio/models/org" / of
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
+
+
+def main(snapshot: Path, commit: bytes) -> None:
+    """Write which snapshot is that of the main branch."""
+    refs = snapshot.parent.parent / "refs"
+    refs.mkdir(parents=True)
+    (refs / "main").write_bytes(commit)
+
+
+def layer(digest: str, kind: str = WEIGHTS) -> dict[str, str]:
+    return {"mediaType": kind, "digest": digest}
+
+
+def layers(*each: object) -> bytes:
+    return json.dumps({"layers": each}).encode()
+
+
 def fill(home: Path) -> None:
     """A model in each place, and much that is none."""
-    repository = home / "hub" / "models--org--tiny"
-    snapshot = repository / "snapshots" / ("0" * 40)
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs" / "main").write_text("0" * 40)
-    tiny("Llama").save_pretrained(snapshot)
+    snapshot = repository(home, "tiny")
+    main(snapshot, b"0" * 40)
     write_tiny(snapshot / "tiny.Q8_0.gguf", tiny_tensors())
     pickled = home / "hub" / "models--org--pickled" / "snapshots" / ("1" * 40)
     pickled.mkdir(parents=True)
     (pickled / "config.json").write_text('{"model_type": "llama"}')
     (pickled / "pytorch_model.bin").write_bytes(b"\x80\x04.")
 
-    ollama = home / ".ollama" / "models"
-    (ollama / "blobs").mkdir(parents=True)
-    blob = write_tiny(ollama / "blobs" / "sha256-aa", tiny_tensors())
-    for place, digest, kind in (
-        ("registry.ollama.ai/library/tiny/1b", "sha256:aa", WEIGHTS),
-        ("registry.ollama.ai/ann/tiny/latest", "sha256:aa", WEIGHTS),
-        ("hf.co/ann/tiny-GGUF/Q4_K_M", "sha256:aa", WEIGHTS),
-        ("registry.ollama.ai/library/absent/1b", "sha256:bb", WEIGHTS),
-        ("registry.ollama.ai/library/outside/1b", "../../../../secret", WEIGHTS),
-        ("registry.ollama.ai/library/adapter/1b", "sha256:aa", "application/vnd.ollama.image.adapter"),
-    ):
-        path = ollama / "manifests" / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"layers": [{"mediaType": kind, "digest": digest, "size": blob.stat().st_size}]}))
-    (ollama / "manifests" / "registry.ollama.ai" / "library" / "tiny" / "half").write_text('{"layers": [')
+    blobs = home / ".ollama" / "models" / "blobs"
+    blobs.mkdir(parents=True)
+    blob = write_tiny(blobs / "sha256-aa", tiny_tensors())
+    manifest(home, "tiny", layers(layer("sha256:aa")))
+    manifest(home, "tiny/latest", layers(layer("sha256:aa")), "registry.ollama.ai/ann")
+    manifest(home, "tiny-GGUF/Q4_K_M", layers(layer("sha256:aa")), "hf.co/ann")
+    manifest(home, "absent", layers(layer("sha256:bb")))
+    manifest(home, "outside", layers(layer("../../../../secret")))
+    manifest(home, "adapter", layers(layer("sha256:aa", "application/vnd.ollama.image.adapter")))
+    manifest(home, "tiny/half", b'{"layers": [')
     (home / "secret").write_bytes(blob.read_bytes())
 
-    studio = home / ".lmstudio" / "models" / "org" / "tiny-GGUF"
-    studio.mkdir(parents=True)
-    write_tiny(studio / "tiny.gguf", tiny_tensors())
-    write_tiny(studio / "mmproj.gguf", tiny_tensors(), "clip")
-    write_tiny(studio / "lacking.gguf", tiny_tensors(), shards=3)
-    (studio / "lacking-00002-of-00003.gguf").unlink()
-    (studio / "half-00001-of-00000.gguf").write_bytes(blob.read_bytes()[:50_000])
-    os.mkfifo(studio / "pipe.gguf")
+    write_tiny(studio(home, "tiny.gguf", "tiny-GGUF"), tiny_tensors())
+    write_tiny(studio(home, "mmproj.gguf", "tiny-GGUF"), tiny_tensors(), "clip")
+    write_tiny(studio(home, "lacking.gguf", "tiny-GGUF"), tiny_tensors(), shards=3)
+    studio(home, "lacking-00002-of-00003.gguf", "tiny-GGUF").unlink()
+    studio(home, "half-00001-of-00000.gguf", "tiny-GGUF").write_bytes(blob.read_bytes()[:50_000])
+    os.mkfifo(studio(home, "pipe.gguf", "tiny-GGUF"))
 
 
 @pytest.fixture
@@ -99,9 +125,8 @@ def test_each_place_and_only_what_can_be_read(home: Path) -> None:
 
 def test_a_name_that_ollama_does_not_have(home: Path) -> None:
     fill(home)
-    with pytest.raises(InputError, match=r"no model 'other:1b' here\. It has ann/tiny:latest, .*tiny:1b") as raised:
+    with refused("model", r"no model 'other:1b' here\. It has ann/tiny:latest, .*tiny:1b"):
         load_model("ollama:other:1b")
-    assert raised.value.field == "model"
     for name in ("../../secret:x", "/etc/passwd:x", "a/b/c/d:x", "", "tiny", "outside:1b", "\0:1b"):
         assert ollama_files(f"ollama:{name}") == (), name
 
@@ -132,15 +157,10 @@ def test_a_model_in_shards_is_listed_once_in_each_place(home: Path) -> None:
     for place in places:
         place.mkdir(parents=True)
         write_tiny(place / "tiny.gguf", tiny_tensors(), shards=3)
-    layers = []
     for number, digest in ((2, "bb"), (1, "cc"), (3, "aa")):
         (places[2] / f"tiny-0000{number}-of-00003.gguf").rename(places[2] / f"sha256-{digest}")
-        layers.append({"mediaType": WEIGHTS, "digest": f"sha256:{digest}"})
-    manifest = home / ".ollama/models/manifests/registry.ollama.ai/library/tiny/1b"
-    manifest.parent.mkdir(parents=True)
-    manifest.write_text(json.dumps({"layers": layers}))
-    (home / "hub/models--org--tiny/refs").mkdir()
-    (home / "hub/models--org--tiny/refs/main").write_text("0" * 40)
+    manifest(home, "tiny", layers(*(layer(f"sha256:{digest}") for digest in ("bb", "cc", "aa"))))
+    main(places[0].parent, b"0" * 40)
 
     first = "tiny-00001-of-00003.gguf"
     listed = {model.label: (model.name, model.size.numbers) for model in models_on_disk()[0]}
@@ -158,74 +178,46 @@ def test_a_model_in_shards_is_listed_once_in_each_place(home: Path) -> None:
 # --- files that anybody may have put there
 
 
-def repository(home: Path, name: str, **files: bytes) -> Path:
-    """A folder of the Hugging Face cache with a tiny model, some of whose files have another content."""
-    folder = home / "hub" / f"models--org--{name}" / "snapshots" / ("0" * 40)
-    tiny("Llama").save_pretrained(folder)
-    for file, content in files.items():
-        (folder / file.replace("_json", ".json").replace("_safetensors", ".safetensors")).write_bytes(content)
-    return folder
-
-
-def manifest(home: Path, name: str, content: bytes = b"{}") -> Path:
-    path = home / ".ollama/models/manifests/registry.ollama.ai/library" / name / "1b"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
-
-
-def studio(home: Path, name: str) -> Path:
-    folder = home / ".lmstudio/models/org/odd"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / name
-
-
 def replaced(path: Path) -> Path:
     path.unlink()
     return path
 
 
+def of_folder(name: str, change: Callable[[Path], Any]) -> tuple[Callable[[Path], Any], str]:
+    """A case of HOSTILE: a folder of this name, and what is done to it."""
+    return lambda home: change(repository(home, name)), f"org/{name}"
+
+
 def of_config(name: str, content: bytes) -> tuple[Callable[[Path], Any], str]:
-    """A case of HOSTILE: a folder of this name with another config.json."""
-    return lambda home: repository(home, name, config_json=content), f"org/{name}"
+    return of_folder(name, lambda folder: (folder / "config.json").write_bytes(content))
+
+
+def of_studio(name: str, shown: str) -> tuple[Callable[[Path], Any], str]:
+    """A file of this name in LM Studio's folder, and how its name is shown."""
+    return lambda home: write_tiny(studio(home, name), tiny_tensors()), f"org/odd/{shown}"
 
 
 DEEP = b'{"layers":' + b"[" * 100_000
 MXFP4 = b'{"model_type": "llama", "quantization_config": {"quant_method": "mxfp4"}}'
 # What makes a file that cannot be listed, and its name in the sentence that says so.
 HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "a name that is not UTF-8": (
-        lambda home: write_tiny(studio(home, os.fsdecode(b"\xff.gguf")), tiny_tensors()),
-        r"org/odd/\udcff.gguf",
-    ),
+    "a name that is not UTF-8": of_studio(os.fsdecode(b"\xff.gguf"), r"\udcff.gguf"),
     "a folder that is not UTF-8": (lambda home: repository(home, os.fsdecode(b"\xff")), r"org/\udcff"),
-    "control characters": (
-        lambda home: write_tiny(studio(home, "\x1b[31m\n" + "\x01" * 240 + ".gguf"), tiny_tensors()),
-        r"org/odd/\x1b[31m\n\x01",
-    ),
-    "another direction": (lambda home: write_tiny(studio(home, "\u202e.gguf"), tiny_tensors()), r"org/odd/\u202e.gguf"),
+    "control characters": of_studio("\x1b[31m\n" + "\x01" * 240 + ".gguf", r"\x1b[31m\n\x01"),
+    "another direction": of_studio("\u202e.gguf", r"\u202e.gguf"),
     "a nested manifest": (lambda home: manifest(home, "deep", DEEP), "deep:1b"),
     "a nested config": of_config("deep", DEEP),
-    "a large config": (lambda home: os.truncate(repository(home, "large") / "config.json", 10**9), "org/large"),
+    "a large config": of_folder("large", lambda folder: os.truncate(folder / "config.json", 10**9)),
     "a config of lists": of_config("lists", b'{"model_type": "llama", "a": [' + b"[]," * 200_000 + b"0]}"),
     "half a surrogate": of_config("half", b'{"model_type": "\\ud800"}'),
     "a type that is a list": of_config("list", b'{"model_type": ["llama"]}'),
     "quantised": of_config("mxfp4", MXFP4),
-    "a nested index": (
-        lambda home: replaced(
-            repository(home, "index", **{"model_safetensors.index_json": DEEP}) / "model.safetensors"
-        ),
-        "org/index",
+    "a nested index": of_folder("index", lambda folder: replaced(folder / SINGLE).with_name(INDEX).write_bytes(DEEP)),
+    "a header of a gigabyte": of_folder(
+        "header", lambda folder: (folder / SINGLE).write_bytes(struct.pack("<Q", 10**9))
     ),
-    "a header of a gigabyte": (
-        lambda home: repository(home, "header", model_safetensors=struct.pack("<Q", 10**9)),
-        "org/header",
-    ),
-    "a pipe for a config": (lambda home: os.mkfifo(replaced(repository(home, "pipe") / "config.json")), "org/pipe"),
-    "a device for weights": (
-        lambda home: replaced(repository(home, "device") / "model.safetensors").symlink_to("/dev/zero"),
-        "org/device",
-    ),
+    "a pipe for a config": of_folder("pipe", lambda folder: os.mkfifo(replaced(folder / "config.json"))),
+    "a device for weights": of_folder("device", lambda folder: replaced(folder / SINGLE).symlink_to("/dev/zero")),
     "a pipe for a manifest": (lambda home: os.mkfifo(replaced(manifest(home, "pipe"))), "pipe:1b"),
     "a device for a manifest": (lambda home: replaced(manifest(home, "zero")).symlink_to("/dev/zero"), "zero:1b"),
 }
@@ -258,16 +250,14 @@ def pipes_for_folders(home: Path) -> None:
 
 
 def odd_manifests(home: Path) -> None:
-    digest = {"mediaType": WEIGHTS, "digest": "\0"}
-    for number, layers in enumerate((3, [3], [{"mediaType": WEIGHTS}], [digest], [digest | {"digest": ["a"]}])):
-        manifest(home, f"odd{number}", json.dumps({"layers": layers}).encode())
+    odd = (3, {"mediaType": WEIGHTS}, layer("\0"), layer("\0") | {"digest": ["a"]})
+    for number, content in enumerate((b'{"layers": 3}', *map(layers, odd))):
+        manifest(home, f"odd{number}", content)
 
 
 def branches_that_lead_elsewhere(home: Path) -> None:
     for name, branch in (("up", b"../../../etc"), ("bytes", b"\xff\0")):
-        refs = repository(home, name).parent.parent / "refs"
-        refs.mkdir()
-        (refs / "main").write_bytes(branch)
+        main(repository(home, name), branch)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from hypothesis.extra.numpy import arrays
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from core.errors import InputError
 from core.models.tokens import token_texts
 from core.models.words import merge_keys, merge_queries, token_classes, word_starts, word_texts
 from tests.conftest import TEXTS
+from tests.refusals import refused
 
 ORDINARY = (
     *TEXTS,
@@ -265,9 +265,8 @@ def test_a_real_head_between_words(minilm):
 
 @pytest.mark.parametrize("starts", [[], [1], [0, 2, 2], [0, 3], [0, 2, 1], [[0, 1]]])
 def test_starts_that_do_not_fit_are_refused(starts):
-    with pytest.raises(InputError, match=r"for 3 tokens .* begin with 0") as refused:
+    with refused("key_starts", r"for 3 tokens .* begin with 0"):
         merge(np.ones((2, 3)), [0], starts)
-    assert refused.value.field == "key_starts"
 
 
 def test_whole_numbers_and_half_precision_are_added_in_floats():

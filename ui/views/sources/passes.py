@@ -21,10 +21,9 @@ from core.errors import InputError
 from core.exporting.kept_heads import KeptHead
 from core.heads.probing import longest, probe_heads
 from core.heads.quantities import Pass
-from core.models.image_grids import Tiles
-from core.models.images import read_image
+from core.models.images import Tiles, read_image
 from core.models.inputs import all_inputs, image_text_inputs
-from core.models.recorded import require_model
+from core.models.model import require_model
 from core.units import bytes_in_words
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call

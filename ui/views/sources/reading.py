@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core import Capture, InputError, Model
 from core.models.added_tokens import without_added
 from core.models.inputs import TooLongError, all_inputs, target_ids
-from core.models.recorded import RecordedModel
+from core.models.model import RecordedModel
 from ui import links, state
 from ui.controls.fields import tick
 from ui.markdown import plain, quoted, show_error

@@ -14,7 +14,7 @@ from core.captures.unchecked import unchecked
 from core.capturing.weights_only import WeightsOnly
 from core.heads.examples import FRANCE
 from core.models.catalogue import CATALOGUE
-from core.models.recorded import RecordedModel
+from core.models.model import RecordedModel
 from ui import state
 from ui.allowed import model_help
 from ui.calls import uploaded

@@ -12,7 +12,7 @@ from core.attention.arrays import row_notes
 from core.attention.rowwise import Overview, Whole
 from core.capturing.weights_only import WeightsOnly
 from core.figures.heatmaps.heatmap import Axis, pooled_heatmap
-from core.models.recorded import RecordedModel
+from core.models.model import RecordedModel
 from ui.calls import call, result
 from ui.components import pin
 from ui.controls.pinned import Tokens, pinned
