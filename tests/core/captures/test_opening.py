@@ -277,6 +277,10 @@ def _said(*path, to):
     return change
 
 
+def _sides(sides):
+    return lambda arrays, _: arrays.update(sides=torch.tensor(sides, dtype=torch.int8))
+
+
 def _renamed(before, after):
     def change(_, content):
         lines = [line.replace(before, after) for line in content["edits"]]
@@ -293,6 +297,7 @@ def _nan(array):
 
 LAYER, GRID = ("calls", "self", 0), ("on_image", "self", 0)
 FALLING = [[1 - of / 6, 1 - of / 7] for of in range(6)]
+VECTORS = ("query", "key", "value", "output")
 COLOURS = "is not red, green and blue of at most 512"
 # Of a pass of Gemma 2, and below of others.
 CHANGES = {
@@ -326,6 +331,12 @@ CHANGES = {
         _said("vocabulary", "pieces", to={str(token): "x" for token in (3, 4, 5, 6, 8, 9, 17)}),
         "one of the most probable next tokens",
     ),
+    "a logit that nothing can have": (_array("logits", lambda array: array * 0 - torch.inf), "allow no next token"),
+    "too many edits": (_said("edits", to=["mute 0.1"] * 10_001), "it names 10,001 edits"),
+    "fewer heads in one layer": (
+        lambda arrays, _: arrays.update({f"self.1.{part}": arrays[f"self.1.{part}"][:2].clone() for part in VECTORS}),
+        "differ in their numbers of heads",
+    ),
     "no tokens": (_array("input_ids", None), "neither the tokens of a text nor an image"),
     "tokens that are fractions": (_array("input_ids", lambda array: array.float()), "“input_ids” holds float32"),
     "tokens of 40 bits": (_array("input_ids", lambda array: array + 2**40), "not from 0 to 2,147,483,647"),
@@ -344,6 +355,34 @@ CHANGES = {
     "a head that is not there": (_said(*LAYER, "edits", to=[{"head": 9}]), "no head 9: they run from 0 to 3"),
 }
 OF_OTHERS = {
+    "sides of fewer tokens": ("BERT", _sides([0, 0, 0]), "its sides do not fit its tokens"),
+    "words that are special tokens": ("BERT", _sides([-1] * 8), "its sides do not fit its tokens"),
+    "the second text first": ("BERT", _sides([1, 0] * 4), "its sides do not fit its tokens"),
+    "fewer sinks than heads": ("gpt-oss", _array("self.0.sinks", lambda of: of[:-1].clone()), "not one number a head"),
+    "a bias of fewer distances": (
+        "T5",
+        _array("by_distance.0", lambda of: of[:, :-1].clone()),
+        "does not fit the queries",
+    ),
+    "a bias of fewer keys": (
+        "Gemma 2",
+        lambda arrays, content: (
+            arrays.update({"bias.0": torch.zeros(1, 1, 3)}),
+            _said(*LAYER, "bias", to="bias.0")(arrays, content),
+        ),
+        "does not fit the queries",
+    ),
+    "pairs beyond the text": ("edited", _said(*LAYER, "edits", 0, "blocked", to=[[99, 0]]), "pairs that are not there"),
+    "weights beyond the text": (
+        "edited",
+        _said(*LAYER, "edits", 0, "painted", to=[[99, [0], [1.0]]]),
+        "weights that are not",
+    ),
+    "an output of fewer numbers": (
+        "edited",
+        _array("self.0.instead.1", lambda of: of[:, :-1].clone()),
+        "does not fit the values",
+    ),
     "fewer vectors": ("BERT", _array("vectors", lambda array: array[:-1].clone()), "vectors do not fit its tokens"),
     **{
         f"other edits: {before}": ("edited", _renamed(before, after), "not the changes of its heads")
@@ -507,6 +546,14 @@ def test_a_file_that_is_cut_short_anywhere_is_refused(file):
     for length in range(0, len(data), 997):
         with pytest.raises(InputError, match="cannot be opened"):
             open_capture(data[:length])
+
+
+def test_a_file_that_the_system_does_not_let_read():
+    unreadable = Path("/proc/self/mem")  # a file, of which nothing stands at its beginning
+    if not unreadable.is_file():
+        pytest.skip("only Linux has this file")
+    with refused("file", "The file cannot be read: "):
+        open_capture(unreadable)
 
 
 def test_no_file_a_folder_and_markup(file, tmp_path):
