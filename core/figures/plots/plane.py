@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..chart import Chart, Trace, scatter
+from ..chart import Chart, Trace, bar_values, scatter
 from ..labels import escaped, short
 from ..palette import ABOVE, ALLOWED, BELOW, GRID, INK, PIN
 from ..theme import enlarged, plain_layout, thick
-from ..values import bar_values
 
 QUERY, KEY, VALUE, OUTPUT = BELOW, ABOVE, ALLOWED, PIN  # colours; of the first three the same as those of `wiring`
 ROOM = 0.2  # of the drawn width, at each side for the names
