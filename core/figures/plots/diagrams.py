@@ -1,19 +1,139 @@
-"""Drawings without axes: how an attention block is wired, and a path from an answer back to the text."""
+"""Drawings of arrows and dots: a query and its keys in a plane, how an attention block is wired, and a path to the text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
-from ..chart import Chart, Layout, Values, floats, scatter, written
-from ..labels import escaped
-from ..palette import ABOVE, BELOW, INK, PIN
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..chart import Chart, Layout, Trace, Values, bar_values, floats, scatter, written
+from ..labels import escaped, short
+from ..palette import ABOVE, ALLOWED, BELOW, GRID, INK, PIN
 from ..theme import enlarged, letters, plain_layout, template, thick
+
+QUERY, KEY, VALUE, OUTPUT = BELOW, ABOVE, ALLOWED, PIN  # colours
+ROOM = 0.2  # of the drawn width, at each side for the names
+AREA = "rgba(58, 163, 148, 0.12)"  # VALUE, see-through
+
+Points = NDArray[np.floating]
+
+
+def plane(
+    query: ArrayLike,
+    keys: Points,
+    query_name: str,
+    names: Sequence[str],
+    scores: Points,
+    *,
+    values: Points | None = None,
+    outputs: Mapping[str, Points] | None = None,
+    labelled: Collection[int] | None = None,
+    height: int = 400,
+) -> Chart:
+    """Draw a query [2] and keys [n, 2] as arrows from 0. The names of query and keys are tokens; the same one may occur twice.
+
+    keys      NaN for a key that has no direction: it is left out
+    scores    [n] of the keys, shown when pointing at one
+    values    [n, 2] the corners of the area in which every output lies; None: they are not drawn
+    outputs   name -> its point [2]; of two, the first is drawn hollow
+    labelled  the keys whose names are written; None: all
+    """
+    query, outputs = np.asarray(query, dtype=np.float64), outputs or {}
+    traces = [] if values is None else _values(values, names)
+    labelled = range(len(keys)) if labelled is None else labelled
+    beside = [f"<i>k</i> {escaped(name)}" if at in labelled else "" for at, name in enumerate(names)]
+    of_keys = zip(names, scores, strict=True)
+    traces += [
+        _names(keys, beside, [f"key <b>{escaped(name)}</b><br>score <b>{score:.5g}</b>" for name, score in of_keys]),
+        _names(query[None], [f"<b><i>q</i> {escaped(query_name)}</b>"], [f"query <b>{escaped(query_name)}</b>"]),
+        _legend("query", QUERY),
+        _legend("key", KEY),
+    ]
+    traces += [_output(name, point, hollow=at < len(outputs) - 1) for at, (name, point) in enumerate(outputs.items())]
+    layout = plain_layout(height) | {"showlegend": True, "legend": {"itemclick": False, "itemdoubleclick": False}}
+    arrows = [(key, KEY, 2.2) for key in keys] + [(query, QUERY, 3.4)]
+    layout["annotations"] = [
+        _arrow((0, 0), tip.tolist(), colour, width) for tip, colour, width in arrows if np.isfinite(tip).all()
+    ]
+    x_axis, y_axis = _axes(np.vstack([np.zeros((1, 2)), query[None], keys, *([] if values is None else [values])]))
+    layout["xaxis"] |= x_axis
+    layout["yaxis"] |= y_axis | {"scaleanchor": "x"}  # or angles would not be what they look like
+    numbers = bar_values([short(name) for name in names], {"": scores}, heading="key", value="score")
+    return Chart(traces, layout, numbers)
+
+
+def _arrow(start: Sequence[float], tip: Sequence[float], colour: str, width: float) -> dict[str, Any]:
+    places = {"x": tip[0], "y": tip[1], "ax": start[0], "ay": start[1]}
+    places |= {"xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
+    look = {"showarrow": True, "arrowhead": 2, "arrowsize": 1.1, "arrowwidth": thick(width), "arrowcolor": colour}
+    return places | look | {"text": ""}
+
+
+def _legend(name: str, colour: str) -> Trace:
+    """The entry of the legend for arrows of this colour."""
+    return scatter([None], [None], "lines", name=name, line={"color": colour, "width": thick(3)})
+
+
+def _names(points: Points, texts: Sequence[str], hover: Sequence[str]) -> Trace:
+    """Names beyond the tips of arrows."""
+    look = {"showlegend": False, "cliponaxis": False, "textposition": [_beyond(point) for point in points]}
+    return scatter(points[:, 0], points[:, 1], "text", text=texts, hovertext=hover, hoverinfo="text", **look)
+
+
+def _values(points: Points, names: Sequence[str]) -> list[Trace]:
+    """Values as squares, and the area that they enclose. Its corners are joined in the order of their directions."""
+    middle = points.mean(axis=0)
+    around = points[np.argsort(np.arctan2(*(points - middle).T[::-1]))]
+    line = {"color": VALUE, "width": thick(1), "dash": "dot"}
+    look = {"line": line, "fill": "toself", "fillcolor": AREA, "showlegend": False, "hoverinfo": "skip"}
+    x, y = np.vstack([around, around[:1]]).T
+    area = scatter(x, y, "lines", **look)
+    squares = scatter(
+        points[:, 0],
+        points[:, 1],
+        "markers+text",
+        name="value",
+        marker={"symbol": "square", "size": enlarged(11), "color": VALUE},
+        text=[f"<i>v</i> {escaped(name)}" for name in names],
+        textposition=["top center" if point[1] > middle[1] else "bottom center" for point in points],  # narrower
+        hovertext=[f"value <b>{escaped(name)}</b>" for name in names],
+        hoverinfo="text",
+        cliponaxis=False,
+    )
+    return [area, squares]
+
+
+def _output(name: str, point: Points, *, hollow: bool) -> Trace:
+    symbol = "diamond-open" if hollow else "diamond"
+    look = {"symbol": symbol, "size": enlarged(14), "color": OUTPUT, "line": {"width": thick(2) if hollow else 0}}
+    pointing = f"{name} <b>(%{{x:.3g}}, %{{y:.3g}})</b><extra></extra>"
+    return scatter([point[0]], [point[1]], "markers", name=name, marker=look, hovertemplate=pointing)
+
+
+def _beyond(direction: Points) -> str:
+    """Where a name stands beside a point, so that it continues the line from 0 to the point."""
+    length = float(np.hypot(*direction)) or 1.0
+    across, up = direction / length
+    vertical = "top" if up > 0.4 else "bottom" if up < -0.4 else "middle"
+    horizontal = "right" if across > 0.4 else "left" if across < -0.4 else "center"
+    return "top center" if (vertical, horizontal) == ("middle", "center") else f"{vertical} {horizontal}"
+
+
+def _axes(points: Points) -> list[dict[str, Any]]:
+    """The two axes: all points, and room for names; a line for each unit, as long as there are few."""
+    low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
+    extent = float((high - low).max()) or 1.0
+    room, lines = ROOM * extent, {"showgrid": True, "gridcolor": GRID, "zeroline": True, "zerolinecolor": INK}
+    lines |= {"dtick": 1 if extent < 12 else None, "showticklabels": False}
+    return [lines | {"range": [float(first) - room, float(last) + room]} for first, last in zip(low, high, strict=True)]
+
 
 Text = Literal["read", "written"]
 
 # From the top down, so that no two arrows cross whichever text gives what: (letter, height of its inlet, colour).
-INLETS = {"K": (3.2, ABOVE), "V": (2.2, "#3aa394"), "Q": (0.8, BELOW)}
+INLETS = {"K": (3.2, KEY), "V": (2.2, VALUE), "Q": (0.8, QUERY)}
 HEIGHTS: dict[Text, float] = {"read": 3.1, "written": 0.9}
 NAMES: dict[Text, str] = {"read": "text that is read", "written": "text written so far"}
 
@@ -33,13 +153,11 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool) -> Chart:
         opacity = 1 if text in (query_text, key_text) else 0.35
         _box(layout, 0, 3.6, middle - 0.75, middle + 0.75, NAMES[text], opacity)
     _box(layout, 7, 10, 0.1, 3.9, "causal<br>attention" if causal else "attention")
-    arrow = {"showarrow": True, "arrowhead": 2, "arrowsize": 1.1, "arrowwidth": thick(2.2), "text": ""}
-    arrow |= {"x": 6.95, "ax": 3.65, "xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
     for letter, (inlet, colour) in INLETS.items():
         origin = query_text if letter == "Q" else key_text
         start = HEIGHTS[origin] + (inlet - 2) * 0.2
         name = {"x": 5.3, "y": (start + inlet) / 2 + 0.33, "text": f"<b>{letter}</b>"}
-        layout["annotations"] += [arrow | {"y": inlet, "ay": start, "arrowcolor": colour}, name]
+        layout["annotations"] += [_arrow((3.65, start), (6.95, inlet), colour, 2.2), name]
     nothing = scatter([None], [None], "markers", showlegend=False, hoverinfo="skip")
     return Chart([nothing], layout)  # without any trace there are no axes
 

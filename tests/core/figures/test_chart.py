@@ -16,9 +16,8 @@ from core.figures.heatmaps.patches import on_image
 from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.heatmaps.views import additive_mask, stage_heatmap
 from core.figures.plots.bars import bar_panels, bars, log_bars, share_bars
-from core.figures.plots.diagrams import wiring
+from core.figures.plots.diagrams import plane, wiring
 from core.figures.plots.lines import Series, lines
-from core.figures.plots.plane import plane
 from core.figures.plots.waterfall import waterfall
 from tests.hostile import processor_time
 

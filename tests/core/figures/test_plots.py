@@ -7,10 +7,9 @@ from core.attention.ledger import explain
 from core.attention.masks import causal, grid
 from core.attention.trace import attend
 from core.figures.plots.bars import AROUND, NUMBER, Mark, bar_panels, bars, log_bars, running
-from core.figures.plots.diagrams import HEIGHTS, wiring
+from core.figures.plots.diagrams import HEIGHTS, plane, wiring
 from core.figures.plots.dots import dots, dots_against
 from core.figures.plots.lines import Series, label_log_axes, lines
-from core.figures.plots.plane import plane
 from core.figures.plots.waterfall import passed_on, waterfall
 
 # --- bars

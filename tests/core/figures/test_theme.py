@@ -36,10 +36,9 @@ from core.figures.palette import (
     text_on,
 )
 from core.figures.plots.bars import bar_panels, bars, distribution_bars, log_bars, running, share_bars
-from core.figures.plots.diagrams import wiring
+from core.figures.plots.diagrams import plane, wiring
 from core.figures.plots.dots import dots, dots_against, head_map
 from core.figures.plots.lines import Series, lines
-from core.figures.plots.plane import plane
 from core.figures.plots.waterfall import passed_on, waterfall
 from core.figures.theme import smallest_letters, template
 from tests.contrast import BACKGROUNDS, THEME, contrast, hexadecimal, mixed
