@@ -29,11 +29,10 @@ import torch
 
 from bench.measuring import resident
 from core import load_model
-from core.corpus.example import documentation
-from core.corpus.passages import counter, cut
+from core.corpus.__main__ import documentation
+from core.corpus.passages import Location, Passage, counter, cut
 from core.corpus.settings import RunSettings
 from core.corpus.tally import Tally
-from core.corpus.texts import Location, Passage
 from core.corpus.workers import heads_of, take
 from core.models.inputs import all_inputs
 from core.models.inputs import run as plain_pass

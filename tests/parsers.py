@@ -16,7 +16,7 @@ from core.attention import masks, matrix_files, sources
 from core.capturing.edits import lines as edit_lines
 from core.capturing.edits.edits import Edits
 from core.corpus import passages
-from core.corpus.texts import Location, Passage
+from core.corpus.passages import Location, Passage
 from core.errors import InputError
 from core.exporting import drawings, exhibit
 from core.exporting.pictures import GROUNDS, portrait

@@ -14,7 +14,7 @@ import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from core.corpus.__main__ import _parser
-from core.corpus.columns import COLUMNS, schema_of
+from core.corpus.tables import COLUMNS, schema_of
 from tests.source_files import ROOT
 from tests.test_requirements import CORPUS, pins
 from tools.docs import corpus_flags

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from numpy.typing import NDArray
 
 from core import attend, capture
-from core.exporting.notebooks import to_notebook
+from core.exporting.documents import to_notebook
 from tests.browser.driver import Picture
 from tests.conftest import PATIENCE
 from tests.source_files import ROOT

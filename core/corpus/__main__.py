@@ -1,12 +1,20 @@
-"""`python -m core.corpus`: run a model over a corpus, from the command line."""
+"""`python -m core.corpus`: run a model over a corpus, from the command line.
+
+The example runs read the documentation that every Python comes with: the language reference as `pydoc` shows it and the
+docstrings of the standard library, under the licence of Python itself (PSF License 2.0,
+https://docs.python.org/3/license.html). Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
 import argparse
+import ast
+import json
 import os
 import sys
+import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,14 +27,18 @@ from ..errors import InputError
 from ..units import seconds_in_words
 
 try:
-    from .example import example
+    from .running import Progress, run
 except ModuleNotFoundError as missing:
     sys.exit(
         f"{missing.name} is not installed. Install what runs over a corpus need: pip install -r requirements-corpus.txt"
     )
-from .running import Progress, run
+from .passages import By
+from .reading import require_address
 from .settings import RunSettings
-from .texts import By
+from .tables import LAST, file_of
+
+TOKENS = {"all-MiniLM-L6-v2": 200_000, "SmolLM2-135M-Instruct": 30_000}  # of the example runs
+LEAST = 200  # the minimum number of characters of a docstring in them
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -94,6 +106,38 @@ def _parser() -> argparse.ArgumentParser:
     own.add_argument("--cpus", type=float, default=1, help="processors of each worker (default: %(default)s)")
     own.add_argument("--gpus", type=float, default=0, help="GPUs of each worker, such as 0.5 (default: %(default)s)")
     return parser
+
+
+def example(out: str, *, on_progress: Callable[[Progress], None] = lambda _progress: None) -> None:
+    """Run both models, each into a folder of its name in `out`; a finished run stays. Raises InputError as `run` does."""
+    require_address(out, "out")
+    corpus = Path(out, "python-documentation.jsonl")
+    try:
+        corpus.parent.mkdir(parents=True, exist_ok=True)
+        corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in documentation()), "utf-8")
+    except OSError as error:
+        why = f"{out!r} cannot be written to: {error.strerror}. Choose another folder."
+        raise InputError(why, field="out") from error
+    for model, tokens in TOKENS.items():
+        if not Path(out, model, file_of(LAST)).is_file():
+            run(model, str(corpus), str(Path(out, model)), tokens=tokens, on_progress=on_progress)
+
+
+def documentation() -> Iterator[str]:
+    """Topics of the language reference, then docstrings of the standard library, in a fixed order."""
+    from pydoc_data.topics import topics
+
+    yield from (topics[name] for name in sorted(topics))
+    for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        try:
+            module = ast.parse(file.read_text("utf-8"))
+        except (SyntaxError, ValueError):
+            continue
+        for node in ast.walk(module):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node)
+                if text is not None and len(text) >= LEAST:
+                    yield text
 
 
 class _Line:

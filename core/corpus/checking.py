@@ -17,10 +17,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ..heads.metrics import NAMES
-from .about import METADATA, NOT_JSON, About
-from .columns import HEAD, KEYS, SLACK, Unfit, belongs, columns_of, file_of
 from .passages import CLASSES
 from .settings import distance_ranges
+from .tables import HEAD, KEYS, METADATA, NOT_JSON, SLACK, About, Unfit, belongs, columns_of, file_of
 from .tally import LISTED
 
 Head = tuple[int, int]  # layer, head
@@ -28,7 +27,7 @@ RowsOfHeads = dict[Head, dict[int, int]]  # of each head in a file: the groups o
 
 
 class TableFile:
-    """A file of a run. Reading raises Unfit, OSError or ArrowException for what `core.corpus.columns` does not allow."""
+    """A file of a run. Reading raises Unfit, OSError or ArrowException for what `core.corpus.tables` does not allow."""
 
     def __init__(self, folder: Path, name: str, about: About) -> None:
         self._name, self._about = name, about

@@ -18,14 +18,23 @@ from ..models.model import Model
 from ..progress import OnProgress, held
 from ..threads import one_thread
 from ..versions import versions
-from .about import About
 from .folder import RunFolder
-from .passages import counter
+from .passages import Passage, Problem, counter
 from .settings import Job, RunSettings, versions_that_count
-from .steps import bytes_kept, finished_tables, fitted, in_order, require_reader
+from .tables import About
 from .tally import Tally, first_of
-from .texts import Passage, Problem
-from .workers import CENSUS, census_row, corpus_hash, heads_of, measure, passages_of
+from .workers import (
+    CENSUS,
+    bytes_kept,
+    census_row,
+    corpus_hash,
+    finished_tables,
+    fitted,
+    heads_of,
+    in_order,
+    measure,
+    passages_of,
+)
 
 AT_ONCE = 4  # passages that are measured at once: about a third of a second with all-MiniLM-L6-v2
 
@@ -53,7 +62,6 @@ class InProcessRun:
         Raises InputError: field "model" for a model that reads no texts, "data" for a file without text or with more tokens,
         "out" for a folder that cannot be used.
         """
-        require_reader(model)
         self.settings = fitted(RunSettings(dtype=model.dtype), model)
         self._job = Job(model.name, model.revision, str(file.parent), versions_that_count(), self.settings)
         self._model, self._file = model, file

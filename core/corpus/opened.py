@@ -1,4 +1,4 @@
-"""A finished run, read again: only what is asked for, whatever the size of its files (`core.corpus.storing`).
+"""A finished run, read again: only what is asked for, whatever the size of its files (`core.corpus.tables`).
 
 Opening checks them (`core.corpus.checking`), and keeps the means and which rows belong to which head. Everything else is read
 when it is asked for.
@@ -25,11 +25,9 @@ from ..errors import InputError, first_line, shown
 from ..heads.metrics import NAMES
 from ..models.fields import half_of_a_pair
 from ..models.modules import Kind
-from .about import FORMAT, METADATA, NOT_JSON, About
 from .checking import Head, RowsOfHeads, TableFile, index_of, require_once, same_for_all
-from .columns import COLUMNS, MAP, NEEDED, Unfit, columns_of, file_of
-from .head_map import HeadMap
 from .passages import CLASSES
+from .tables import COLUMNS, FORMAT, MAP, METADATA, NEEDED, NOT_JSON, About, HeadMap, Unfit, columns_of, file_of
 
 _refusal = partial(InputError, field="run")
 MOST_HEADS = 100_000  # of a model

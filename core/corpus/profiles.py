@@ -29,7 +29,7 @@ from sklearn.manifold import MDS, trustworthiness
 from sklearn.metrics import silhouette_score
 
 from ..heads.metrics import METRICS, in_words
-from .head_map import ALIKE, HeadMap
+from .tables import ALIKE, HeadMap
 
 CLUSTERS = range(3, 13)  # two would only say more and less of one thing
 HEADS_A_CLUSTER = 4  # the minimum, on average
@@ -40,7 +40,7 @@ STEADY = 1e-9  # a variance below this is a rounding error
 
 
 def map_of(metrics: pd.DataFrame, classes: pd.DataFrame, distances: pd.DataFrame) -> HeadMap:
-    """The map of the heads of a finished run, from its tables as `core.corpus.storing` describes them, in any order of rows.
+    """The map of the heads of a finished run, from its tables as `core.corpus.tables` describes them, in any order of rows.
 
     The same tables give the same map. Raises ValueError where there is no head, or where the tables are not of the same heads.
     """

@@ -26,8 +26,8 @@ from pyarrow.parquet import ParquetFile
 
 from ..errors import InputError, first_line
 from ..models.fields import half_of_a_pair
+from .passages import Location, Passage, Problem, Relation
 from .settings import RunSettings
-from .texts import Location, Passage, Problem, Relation
 from .walking import MOST_CHARACTERS, Glob, files_below
 
 MAX_CHARACTERS = 64_000_000  # of one text; a longer one has to be split

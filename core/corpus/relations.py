@@ -19,8 +19,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import InputError
+from .passages import Passage
 from .sums import ExactSum
-from .texts import Passage
 
 FARTHEST = 64  # words to either side that are told apart; those beyond count as if they stood there
 DIRECTIONS = ("to the head", "to the dependent")

@@ -32,15 +32,24 @@ from ..models.sizes import free_bytes
 from ..record_pass import name_alone
 from ..units import bytes_in_words
 from ..versions import versions
-from . import parts
-from .about import About
-from .folder import RunFolder
+from .folder import RunFolder, load_parts, merge_parts, parts_in, read_problem
+from .passages import By, Problem
 from .reading import Files, find_files, is_uri, open_folder, require_address
 from .settings import Job, RunSettings, versions_that_count
-from .steps import bytes_kept, finished_tables, fitted, in_order, require_reader
+from .tables import About
 from .tally import Tally, first_of
-from .texts import By, Problem
-from .workers import CENSUS, Measurer, corpus_hash, count_passages, limited, read_shards
+from .workers import (
+    CENSUS,
+    Measurer,
+    bytes_kept,
+    corpus_hash,
+    count_passages,
+    finished_tables,
+    fitted,
+    in_order,
+    limited,
+    read_shards,
+)
 
 SHARD = 128  # passages that a worker measures in one go, at most: a stopped run loses no more of each worker
 SHARE, LARGEST = 16, 4  # more than SHARE workers measure more in one go, up to LARGEST times as much
@@ -155,11 +164,10 @@ def _run(
     data_folder = files.folder if is_uri(files.folder) else os.path.abspath(files.folder)
     model = os.path.abspath(model) if os.path.isdir(model) else model
     outline = load_outline(model)
-    require_reader(outline)
+    settings = fitted(settings, outline)
     folder = RunFolder.of(out)
     with folder.alone():
         on_progress(Progress("Looking at the model"))
-        settings = fitted(settings, outline)
         job = Job(model, model_revision(model), data_folder, versions_that_count(), settings)
         kept = bytes_kept(settings, outline)
         with _ray(address, pool) as pool:
@@ -219,7 +227,7 @@ class _Work:
         rows, problems, unread = [np.empty(0, CENSUS)], [], 0
         for row in counted.iter_rows():
             rows.append(np.frombuffer(row["census"], CENSUS))
-            further = [parts.read_problem(written) for written in json.loads(row["problems"])]
+            further = [read_problem(written) for written in json.loads(row["problems"])]
             problems, unread = first_of([*problems, *further]), unread + len(further)
         return in_order(np.concatenate(rows), problems, unread), problems, unread
 
@@ -398,7 +406,7 @@ def _run_and_report(begin: Callable[..., About], board: Any) -> About | dict[str
 
 @ray.remote(num_cpus=0)
 def _merge(address: str, names: Sequence[str]) -> None:
-    parts.merged(*open_folder(address), names)
+    merge_parts(*open_folder(address), names)
 
 
 class _PartMerger:
@@ -418,7 +426,7 @@ class _PartMerger:
             del self._busy[merge]
         taken = {name for names in self._busy.values() for name in names}
         with self._folder.in_words():
-            names = [name for name in parts.names_in(self._folder.system, self._folder.parts) if name not in taken]
+            names = [name for name in parts_in(self._folder.system, self._folder.parts) if name not in taken]
         for start in range(0, len(names) - AT_ONCE + 1, AT_ONCE):
             chosen = names[start : start + AT_ONCE]
             self._busy[_merge.remote(self._folder.parts_address, chosen)] = chosen
@@ -430,7 +438,7 @@ class _PartMerger:
 
 def _together(folder: RunFolder) -> Tally:
     """Merge all parts into one tally: on the workers of the cluster as long as there are many."""
-    while len(names := parts.names_in(folder.system, folder.parts)) > AT_ONCE:
+    while len(names := parts_in(folder.system, folder.parts)) > AT_ONCE:
         chosen = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
         ray.get([_merge.remote(folder.parts_address, group) for group in chosen if len(group) > 1])
-    return parts.load(folder.system, folder.parts, *names)
+    return load_parts(folder.system, folder.parts, *names)

@@ -16,7 +16,7 @@ from ..heads.metrics import METRICS, NAMES
 from ..models.devices import DTYPES
 from ..record_pass import name_alone
 from ..versions import versions
-from .texts import By
+from .passages import By
 
 # The metrics whose strongest queries are kept unless others are named: those that speak of something in the text.
 EXAMPLES_OF = ("elsewhere", "previous", "next", "duplicate", "induction", "punctuation", "distance", "entropy")

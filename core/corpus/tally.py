@@ -20,12 +20,10 @@ from ..capturing.weights_only import WeightRows
 from ..heads.metrics import NAMES, measure_block
 from ..heads.quantities import HeadRows, Pass, text_of
 from ..models.modules import Kind
-from .kept import SampleSoFar, StrongestSoFar, draws, rows_of, sample_dtype
-from .passages import CLASSES, classes_of
+from .passages import CLASSES, Passage, Problem, classes_of
 from .relations import Relations, tokens_of_words
 from .settings import RunSettings, distance_ranges
-from .sums import ExactSum
-from .texts import Passage, Problem
+from .sums import ExactSum, SampleSoFar, StrongestSoFar, draws, rows_of, sample_dtype
 
 Some = slice | list[int]  # places along an axis
 

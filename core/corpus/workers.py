@@ -1,6 +1,7 @@
-"""The work of a cluster's workers: reading files, and measuring passages. Nothing here knows Ray.
+"""The steps of a run, which are the same with Ray and without: reading files, measuring passages, and making the tables.
 
-Everything travels as numbers and JSON, since a row of Ray Data is a row of an Arrow table.
+Nothing here knows Ray. To and from the workers of a cluster everything travels as numbers and JSON, since a row of Ray Data is
+a row of an Arrow table.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
+from importlib.util import find_spec
 from itertools import islice, product
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from pyarrow import fs
@@ -22,14 +25,17 @@ from ..capturing.capture import capture
 from ..capturing.weights_only import attention_weights
 from ..errors import InputError
 from ..heads.quantities import Pass
+from ..models.inputs import all_inputs
 from ..models.loading import load_model, load_outline
 from ..models.model import Model
-from . import parts
-from .passages import counter, cut, faults_of_a_text
+from ..models.tokens import token_texts
+from ..progress import stop_point
+from .folder import read_passage, save_part
+from .passages import Passage, Problem, counter, cut, faults_of_a_text, text_hash
 from .reading import open_folder, read_texts
 from .settings import Job, RunSettings, versions_that_count
-from .tally import ModelHeads, Tally
-from .texts import Passage, Problem, text_hash
+from .tables import LAST, MAP, tables
+from .tally import ModelHeads, Tally, tally_bytes
 
 COUNTED = 4096  # passages and problems that are handed on together
 # What is known of each passage before it is measured; the hash is that of its text.
@@ -138,9 +144,9 @@ class Measurer:
         if self._failure is not None:
             return self._failure
         tally = Tally(self._job.settings, self._heads)
-        measure(map(parts.read_passage, json.loads(rows["shard"][0])), self._model, tally)
+        measure(map(read_passage, json.loads(rows["shard"][0])), self._model, tally)
         try:
-            parts.save(tally, self._system, self._folder)
+            save_part(tally, self._system, self._folder)
         except OSError as error:
             return _failed(f"A result could not be written: {error}. Make room and start again: it continues.", "out")
         return {"failed": [""], "tokens": [tally.tokens_read]}
@@ -180,3 +186,59 @@ def heads_of(settings: RunSettings, model: Model) -> ModelHeads:
         ranges = f"layers run from 0 to {layers - 1}, heads from 0 to {heads - 1}"
         raise InputError(f"{model.name} has no head {layer}.{head}: {ranges}.", field="heads")
     return ModelHeads(kind, measured, layers, heads, model.revision)
+
+
+# --- before
+
+
+def fitted(settings: RunSettings, model: Model) -> RunSettings:
+    """The settings with passages that are no longer than the model reads. model: may come without its weights
+
+    Raises InputError (field "model") for a model that reads no texts.
+    """
+    if model.reads_images:
+        raise InputError(f"{model.name} reads images, not texts. Choose another model.", field="model")
+    if model.tokenizer is None:
+        raise InputError(f"{model.name} came without a tokenizer: it reads no texts.", field="model")
+    longest = min(settings.passage_tokens, model.max_tokens or settings.passage_tokens)
+    return replace(settings, passage_tokens=longest)
+
+
+def bytes_kept(settings: RunSettings, model: Model) -> int:
+    """About how much a tally takes, in memory and as a file."""
+    config = model.text_config
+    layers, per_layer = getattr(config, "num_hidden_layers", 12), getattr(config, "num_attention_heads", 12)
+    return tally_bytes(settings, len(settings.heads or ()) or layers * per_layer)
+
+
+def in_order(census: NDArray[np.void], problems: Sequence[Problem], unread: int) -> NDArray[np.void]:
+    """The census sorted by id. Raises InputError (field "data" or "column") where it is empty.
+
+    problems, unread  the first of what could not be read, and how much that is in all
+    """
+    if not len(census):
+        why, is_column = "There is no text in it.", any("no column" in problem.why for problem in problems)
+        if problems:
+            why += f" The first of {unread:,} problems, in {problems[0].place.file}: {problems[0].why}"
+        raise InputError(why, field="column" if is_column else "data")
+    return census[np.argsort(census["id"])]
+
+
+# --- after
+
+
+def finished_tables(tally: Tally, model: Model) -> Iterator[tuple[str, pa.Table]]:
+    """All tables of a finished run, `LAST` last. The map of the heads is among them where scikit-learn is installed."""
+    tokens_of = {
+        number: token_texts(model.tokenizer, all_inputs(model, passage.text)["input_ids"][0].tolist())
+        for number, passage in tally.shown_passages.items()
+    }
+    made: dict[str, pa.Table] = {}
+    for name, table in tables(tally, tokens_of):
+        stop_point()
+        made[name] = table
+        if name == LAST and find_spec("sklearn") is not None:
+            from .profiles import map_of  # not at the top: the app does without it
+
+            yield MAP, map_of(*(made[part].to_pandas() for part in ("metrics", "classes", "distances"))).table()
+        yield name, table

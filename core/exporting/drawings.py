@@ -15,10 +15,8 @@ import plotly.io
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..figures import descriptions
-from ..figures.chart import Chart, Layout, Trace, packed
+from ..figures.chart import KINDS_OF_VALUES, Chart, Layout, Trace, Values, floats, packed
 from ..figures.theme import template
-from ..figures.values import Values, floats
 from ..models.fields import Fields, broken
 from .pictures import GROUNDS, portrait
 from .tables import tables_of
@@ -147,7 +145,7 @@ def _written_values(values: Values) -> dict[str, Any]:
 
 
 def _read_values(fields: Fields) -> Values:
-    if fields.values.get("kind") not in descriptions.KINDS:
+    if fields.values.get("kind") not in KINDS_OF_VALUES:
         raise broken("what a picture in it shows cannot be read")
     rows, columns, headings = (fields.texts(name, MAX_CHARACTERS) for name in ("rows", "columns", "headings"))
     numbers = _numbers(fields.values.get("numbers"))

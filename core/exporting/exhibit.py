@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..figures.chart import Chart
 from ..models.fields import Fields, broken, lists_in, read_json
 from . import drawings
-from .about import About
+from .documents import About
 from .kept_heads import KeptHead
 
 ENDING = "headlight"

@@ -230,7 +230,7 @@ def _fit_numbers(picture: go.Figure, cell: float) -> None:
     traces: Any = picture.data
     for trace in traces:
         if trace.type == "scatter" and trace.mode == "text":
-            size = int(cell / (LETTER * max(len(without_markup(text)) for text in trace.text)))
+            size = int(cell / (LETTER * max((len(without_markup(text)) for text in trace.text), default=1)))
             if size < SMALLEST:
                 continue
             trace.textfont.size = min(size, LARGEST)

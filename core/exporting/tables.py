@@ -16,10 +16,9 @@ from ..attention.head import Head
 from ..attention.matrix_files import MAX_SCORES
 from ..attention.stages import BY_KEY, INPUTS
 from ..errors import InputError
-from ..figures.chart import Chart
-from ..figures.values import Values
+from ..figures.chart import Chart, Values
 from ..progress import stop_point
-from .about import About
+from .documents import About
 
 MAX_CSV_CELLS = 2**20  # such as 1,024 × 1,024: spreadsheets do not open more, and nobody reads more as text
 MAX_NPZ_CELLS = 2 * MAX_SCORES

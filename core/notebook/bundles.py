@@ -1,8 +1,12 @@
-"""The display of each class in a notebook: a table, or a Plotly figure with a table for programs that cannot draw it."""
+"""The display of each class in a notebook: a table, or a Plotly figure with a table for programs that cannot draw it.
+
+Texts by others are shown as text, never as markup.
+"""
 
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,21 +17,81 @@ from numpy.typing import NDArray
 from ..attention import trace as traces
 from ..attention.head import Head
 from ..attention.ledger import Ledger, lines
-from ..attention.pooling import pool
+from ..attention.pooling import Pooled, pool
 from ..attention.stages import number
 from ..capturing import capture as captures
 from ..capturing import certifying
 from ..capturing import weights_only as exposed
+from ..figures.chart import numbered
 from ..figures.heatmaps.heatmap import Axis, heatmap
 from ..figures.heatmaps.side_by_side import side_by_side, small
-from ..figures.values import numbered
+from ..figures.labels import visible
+from ..figures.palette import DIVERGING, FORBIDDEN, SEQUENTIAL, colours_of, largest, text_on
 from ..heads.comparing import Comparison
 from ..models import model as models
 from ..models.model import RecordedModel
 from ..models.projections import HeadWeights
 from ..units import bytes_in_words
 from .figures import stage_figure
-from .tables import Html, shaded, table, token
+
+PRINTED = 12  # number of columns up to which every cell of a picture shows its number
+_NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
+_LEFT = '<td style="text-align: left">'
+
+
+class Html(str):
+    """A text that is HTML; every other text is escaped."""
+
+
+def token(value: str) -> Html:
+    """A token with visible blanks, as code, in which notebooks do not look for formulas."""
+    return Html(f"<code>{html.escape(visible(value))}</code>")
+
+
+def table(rows: Iterable[Sequence[object]], heading: Sequence[str] = ()) -> str:
+    """A table of texts, numbers and Html."""
+
+    def cell(value: object) -> str:
+        return value if isinstance(value, Html) else html.escape(str(value))
+
+    return _html(map(cell, heading), [[f"{_LEFT}{cell(value)}</td>" for value in row] for row in rows])
+
+
+def shaded(cells: Pooled, *, signed: bool) -> str:
+    """A matrix as a table with the colours of its figure, for programs that cannot draw the figure. Masked cells are grey."""
+    limit = largest(cells.values)
+    shares = np.nan_to_num((cells.values / limit + 1) / 2 if signed else cells.values / limit)
+    colours = colours_of(shares, DIVERGING if signed else SEQUENTIAL)
+    height, width = cells.values.shape
+    is_printed = cells.exact and width <= PRINTED
+    drawn = [
+        _cell(*cell, is_printed) for cell in zip(cells.values.ravel().tolist(), colours, text_on(colours), strict=True)
+    ]
+    rows = [
+        [f"<th>{_places(cells.block(row, 0)[0])}</th>", *drawn[row * width : (row + 1) * width]]
+        for row in range(height)
+    ]
+    return _html(["", *(_places(cells.block(0, column)[1]) for column in range(width))], rows)
+
+
+def _html(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of headings, and of rows of whole cells, <td> or <th>."""
+    head = "".join(f"<th>{cell}</th>" for cell in heading)
+    head = f"<thead><tr>{head}</tr></thead>" if head else ""
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return f'<table class="{_NO_FORMULAS}">{head}<tbody>{body}</tbody></table>'
+
+
+def _cell(value: float, colour: str, letters: str, is_printed: bool) -> str:
+    if np.isnan(value):
+        return f'<td title="masked" style="background: {FORBIDDEN}"></td>'
+    number = f"{value:.2f}" if is_printed else ""
+    return f'<td title="{value:.6g}" style="background: {colour}; color: {letters}">{number}</td>'
+
+
+def _places(places: range) -> str:
+    return str(places.start) if len(places) == 1 else f"{places.start}–{places.stop - 1}"
+
 
 TABLE_CELLS = 24  # rows and columns of a matrix as a table
 MAX_TOKENS = 40  # first tokens of a text that are shown

@@ -13,7 +13,7 @@ from ..attention.head import Head
 from ..attention.stages import BY_KEY
 from ..attention.trace import AttentionTrace
 from ..errors import InputError
-from ..figures.heatmaps import all_heads, stages
+from ..figures.heatmaps import all_heads, views
 
 Tokens = tuple[Sequence[str], Sequence[str]]
 LEGIBLE = 30  # pixels of a row of heads
@@ -51,7 +51,7 @@ def stage_figure(
         cell = head.strongest(overview)
     else:
         head.explain(*cell)  # raises where there is no such cell
-    return stages.stage_heatmap(BY_KEY[stage], overview.matrices, query_tokens, key_tokens, pin=cell).figure
+    return views.stage_heatmap(BY_KEY[stage], overview.matrices, query_tokens, key_tokens, pin=cell).figure
 
 
 def heads_figure(values: pd.DataFrame | ArrayLike, name: str, *, head: tuple[int, int] | None = None) -> go.Figure:

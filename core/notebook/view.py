@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
@@ -21,7 +23,66 @@ from ..errors import check_index, shortened
 from ..figures.palette import SEQUENTIAL, colours_of
 from ..figures.text.tokens import TEXT_VIEW, TOKENS, joined, spelled
 from ..progress import stop_point
-from .packing import Packed, in_levels, pack, text_of
+
+LEVELS = (65_535, 4_095, 1_023, 255)  # steps from 0 to a head's largest weight, the finest that fit
+FINEST = LEVELS[0]
+SAMPLE = 12  # heads from which the size of all is estimated
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Every head as text: base64 of a zlib stream of bytes, row by row.
+
+    heads   a text a head. Up to 255 levels a byte a cell; beyond, first the high byte of all cells and then the low one
+    levels  the level of the head's largest weight: a weight is level / levels times that
+    side    the most cells of a row or a column
+    """
+
+    heads: list[str]
+    levels: int
+    side: int
+
+
+def in_levels(weights: NDArray[np.floating]) -> NDArray[np.uint16]:
+    """Weights as the nearest of FINEST steps from 0 to the largest of them."""
+    return np.rint(weights / (weights.max() or 1) * FINEST).astype(np.uint16)
+
+
+def pack(heads: NDArray[np.uint16], max_bytes: int) -> Packed:
+    """All heads [heads, rows, columns] of `in_levels` in at most `max_bytes`: with fewer levels, and then with fewer cells."""
+    sample = heads[:: -(-len(heads) // SAMPLE)]
+    for levels, side in _coarser(max(heads.shape[1:])):
+        estimate = sum(map(len, _all_texts(sample, levels, side))) * len(heads) / len(sample)
+        if estimate > max_bytes:
+            continue
+        texts = list(_all_texts(heads, levels, side))
+        if sum(map(len, texts)) <= max_bytes:
+            return Packed(texts, levels, side)
+    raise ValueError(f"{len(heads)} heads do not fit into {max_bytes} bytes.")
+
+
+def text_of(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data)).decode()
+
+
+def _coarser(side: int) -> Iterator[tuple[int, int]]:
+    """(levels, cells per side), from the finest on."""
+    for levels in LEVELS:
+        yield levels, side
+    block = 1
+    while block < side:
+        block += max(1, block // 3)  # in steps of a third, so that little of the room stays empty
+        yield LEVELS[-1], -(-side // block)
+
+
+def _all_texts(heads: NDArray[np.uint16], levels: int, side: int) -> Iterator[str]:
+    for head in heads:
+        stop_point()
+        cells = head if side >= max(head.shape) else pool(head.astype(np.float32), side).values
+        coarse = np.rint(cells * np.float32(levels / FINEST)).astype(np.uint16)
+        high, low = (coarse >> 8).astype(np.uint8), (coarse & 255).astype(np.uint8)
+        yield text_of((b"" if levels <= 255 else high.tobytes()) + low.tobytes())
+
 
 MAX_BYTES = 10_000_000  # of a cell
 MAX_SIDE = 1_024  # rows and columns of a head: more than a screen has room for

@@ -7,7 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core import AttentionTrace, attend
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.labels import thinned
-from core.figures.plots.running import running
+from core.figures.plots.bars import running
 from core.lessons.blocks import Blocks, differences, in_blocks
 from core.units import small_number
 from ui import state

@@ -9,8 +9,8 @@ from core import AttentionTrace, attend
 from core.attention import masks as m
 from core.attention.sources import Matrices
 from core.figures.chart import Chart
-from core.figures.heatmaps.additive import additive_mask
 from core.figures.heatmaps.heatmap import Axis
+from core.figures.heatmaps.views import additive_mask
 from core.figures.plots.bars import bar_panels
 from core.figures.theme import enlarged
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care

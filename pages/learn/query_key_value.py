@@ -13,7 +13,7 @@ from core.attention.strongest import strongest_cell
 from core.figures.chart import Chart
 from core.figures.palette import TOTAL
 from core.figures.plots.bars import bars
-from core.figures.plots.plane import OUTPUT, plane
+from core.figures.plots.diagrams import OUTPUT, plane
 from core.lessons.query_key_value import (
     ANGLE,
     QUERY,

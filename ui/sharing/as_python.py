@@ -7,7 +7,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.exporting.notebooks import to_notebook
+from core.exporting.documents import to_notebook
 from ui import state
 from ui.calls import Expression
 from ui.progress import for_its_visitor

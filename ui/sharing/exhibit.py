@@ -10,7 +10,7 @@ import streamlit as st
 
 from core import InputError
 from core.attention.matrix_files import MAX_SCORES
-from core.exporting.about import without_folder
+from core.exporting.documents import without_folder
 from core.exporting.exhibit import ENDING, Drawing, Exhibit, Upload, write
 from core.exporting.kept_heads import KeptHead
 from ui import links, state

@@ -10,8 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from core.exporting.about import About
-from core.exporting.html_page import to_html
+from core.exporting.documents import About, to_html
 from core.exporting.pictures import COLUMN, COLUMNS, GROUNDS, portrait, print_widths
 from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, tables_of, to_csv, to_npz
 from ui import state

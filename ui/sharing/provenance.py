@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from core.capturing.edits.lines import lines_of
-from core.exporting.about import PACKAGES, About, now
+from core.exporting.documents import PACKAGES, About, now
 from core.versions import versions
 from ui.requests import HeadRequest, TextRequest
 from ui.shown import PageContents

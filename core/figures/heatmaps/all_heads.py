@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from plotly.colors import sample_colorscale
 
-from ..chart import Chart
+from ..chart import Chart, Values, head_values
 from ..labels import thinned
 from ..palette import FORBIDDEN, PIN, SEQUENTIAL
 from ..theme import PLAIN_AXIS, enlarged, template, thick
-from ..values import Values, head_values
 from .frames import over_cells
 from .heatmap import WIDTH, Axis, heatmap
 

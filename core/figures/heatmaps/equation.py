@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled
 from ...attention.stages import BY_KEY
-from ..chart import Chart, Trace, axis_ending
+from ..chart import Chart, Trace, Values, axis_ending
 from ..palette import BELOW, FORBIDDEN, INK, PIN, colour_range, largest
 from ..theme import PLAIN_AXIS, enlarged, letters, smallest_letters, template, thick
-from ..values import Values
 from .frames import Shape, over_cells, pin_frames
 from .heatmap import PERMISSIONS
 

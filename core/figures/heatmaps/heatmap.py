@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled, pool
-from ..chart import Chart, Trace, scatter
+from ..chart import Chart, Trace, Values, floats, scatter
 from ..labels import MAX_LABELS
 from ..palette import ALLOWED, FORBIDDEN, INK, PIN, colour_range, colours_of, largest, text_on
 from ..theme import LETTER, enlarged, letters, smallest_letters, template, thick
-from ..values import Values, floats
 from .axes import Axis, columns_axis, hidden_axis, margins_for, names_of, rows_axis
 from .frames import over_cells, pin_frames
 
@@ -29,48 +28,13 @@ PRINTED_CELLS = 12  # per side: up to here every cell of a large picture shows i
 PERMISSIONS = [[0, FORBIDDEN], [1, ALLOWED]]  # the colours of a mask
 
 
-class Options(TypedDict, total=False):
-    """How a heatmap is drawn; `pooled_heatmap` has the defaults."""
-
-    scale: Scale  # "signed": two colours that meet at 0; "share": one from 0 up; "permission": 1 allowed, 0 forbidden
-    limit: float | None  # the number with the strongest colour, to compare heatmaps; None: the largest number
-    forbidden_name: str  # name of masked cells in the legend
-    gap_name: str  # name of the `gaps` of rows and columns in the legend
-    height: int
-    width: int  # approximate width on a narrow screen in pixels, which decides how many columns have labels
-    compact: bool  # fewer labels and no printed numbers
-    printed: int  # maximum number of columns with printed numbers
-
-
 def heatmap(
-    values: NDArray[np.floating],
+    values: NDArray[np.floating] | Pooled,
     rows: Axis,
     columns: Axis,
     *,
     name: str,
     forbidden: NDArray[np.bool_] | None = None,
-    hover: Hover | None = None,
-    **options: Unpack[Options],
-) -> Chart:
-    """Draw a matrix [rows, columns] as an interactive heatmap.
-
-    forbidden  [rows, columns] bool, True where a pair is masked: drawn grey, never like a small number
-    hover      name and numbers of a second matrix, also shown when pointing at a cell
-
-    A matrix of more than 256 rows or columns is pooled: each drawn cell shows the number of its block farthest from 0.
-    """
-    max_cells = MAX_CELLS // 4 if options.get("compact") else MAX_CELLS
-    drawn = pool(values, max_cells, None if forbidden is None else ~forbidden)
-    also = None if hover is None else (hover[0], pool(hover[1], max_cells).values)
-    return pooled_heatmap(drawn, rows, columns, name=name, hover=also, **options)
-
-
-def pooled_heatmap(
-    drawn: Pooled,
-    rows: Axis,
-    columns: Axis,
-    *,
-    name: str,
     hover: Hover | None = None,
     scale: Scale = "signed",
     limit: float | None = None,
@@ -81,12 +45,25 @@ def pooled_heatmap(
     compact: bool = False,
     printed: int = PRINTED_CELLS,
 ) -> Chart:
-    """Draw a matrix that is pooled already, as `heatmap` does; see `Options`.
+    """Draw a matrix [rows, columns] as an interactive heatmap.
 
-    drawn    its cells; NaN is left empty
-    hover    as in `heatmap`, of the shape of `drawn`; not shown where a drawn cell stands for several, because the strongest
-             cell of a block may be another one in the second matrix
+    values          NaN is left empty. A matrix of more than 256 rows or columns is pooled: each drawn cell shows the number of
+                    its block farthest from 0. One that is pooled already is drawn as it is, with the pairs that it masks grey
+    forbidden       [rows, columns] bool, True where a pair is masked: drawn grey, never like a small number
+    hover           name and numbers of a second matrix of the same shape, also shown when pointing at a cell; not where a drawn
+                    cell stands for several, because the strongest cell of a block may be another one in the second matrix
+    scale           "signed": two colours that meet at 0; "share": one from 0 up; "permission": 1 allowed, 0 forbidden
+    limit           the number with the strongest colour, to compare heatmaps; None: the largest number
+    forbidden_name  name of masked cells in the legend; gap_name: that of the `gaps` of rows and columns
+    width           approximate width on a narrow screen in pixels, which decides how many columns have labels
+    compact         fewer labels and no printed numbers
+    printed         maximum number of columns with printed numbers
     """
+    if isinstance(values, Pooled):
+        drawn = values
+    else:
+        max_cells = MAX_CELLS // 4 if compact else MAX_CELLS
+        drawn = pool(values, max_cells, None if forbidden is None else ~forbidden)
     is_mask, narrow = scale == "permission", compact or width < NARROW
     colours = colour_range(largest(drawn.values) if limit is None else limit, signed=scale == "signed")
     size = letters(11 if compact else 12 if narrow else 14)
@@ -128,8 +105,7 @@ def pooled_heatmap(
     }
     if compact:
         layout["xaxis"]["title"] = layout["yaxis"]["title"] = None
-    values = _values(drawn, rows, columns, name, forbidden_name, is_mask=is_mask)
-    return Chart(traces, layout, (values,))
+    return Chart(traces, layout, (_values(drawn, rows, columns, name, forbidden_name, is_mask=is_mask),))
 
 
 def _right(scale: Scale, *, narrow: bool) -> int:

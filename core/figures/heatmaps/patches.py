@@ -7,10 +7,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from plotly.colors import sample_colorscale
 
-from ..chart import Chart
+from ..chart import Chart, Values, numbered
 from ..palette import PIN, colour_range, largest
 from ..theme import PLAIN_AXIS, enlarged, template, thick
-from ..values import Values, numbered
 from .frames import over_cells
 
 # How much of the image the colours of the smallest number, of half the largest and of the largest hide.

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled, pool
-from ..chart import Chart, Trace, axis_ending
+from ..chart import Chart, Trace, Values, axis_ending, floats
 from ..labels import axis_labels, in_blocks, short
 from ..palette import FORBIDDEN, PIN, colour_range, largest
 from ..theme import PLAIN_AXIS, colour_bar, enlarged, letters, template, thick
-from ..values import Values, floats
 from .frames import over_cells
 from .heatmap import Scale, legend_entry, size_of, strongest_of
 

@@ -1,19 +1,90 @@
-"""A heatmap of a view of a head: of the whole text, pooled, or of a window."""
+"""Heatmaps of heads: a stage, a mask as the matrix M, a view of a text or of a window, and two heads with their difference."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled
+from ...attention.stages import BY_KEY, Stage
 from ..chart import Chart
-from ..palette import PIN
-from ..theme import thick
+from ..palette import ALLOWED, PIN, largest, text_on
+from ..theme import letters, thick
 from .frames import over_cells
-from .heatmap import WIDTH, Axis, pooled_heatmap
+from .heatmap import WIDTH, Axis, heatmap, printed_in
+
+
+def stage_heatmap(
+    stage: Stage,
+    stages: Mapping[str, Pooled],
+    query_tokens: Sequence[str] | None,
+    key_tokens: Sequence[str] | None,
+    *,
+    pin: tuple[int, int] | None,
+    limit: float | None = None,
+    height: int = 420,
+    width: int = WIDTH,
+) -> Chart:
+    """Draw one stage as a heatmap with the pinned (query, key) marked.
+
+    stages  each stage by its key, pooled or a window of it
+    query_tokens, key_tokens, pin: those of the window, counted from its first; None: numbers
+    limit   fixes the colour range (see `colour_limit`)
+    """
+    drawn = stages[stage.key]
+    start_row, start_column = drawn.start
+    query, key = pin or (None, None)
+    queries = Axis("query", query_tokens, query, start=start_row)
+    keys = Axis("key", key_tokens, key, start=start_row if stage.rows == "key" else start_column)
+    beside = stage.beside
+    return heatmap(
+        drawn,
+        queries if stage.rows == "query" else keys,
+        keys if stage.columns == "key" else Axis("dimension"),
+        name=stage.noun,
+        scale=stage.scale,
+        limit=limit,
+        hover=None if beside is None else (BY_KEY[beside].noun, stages[beside].values),
+        height=height,
+        width=width,
+    )
+
+
+def colour_limit(stage: Stage, *drawn: Pooled) -> float | None:
+    """Return the colour range that suits all of these pictures of a stage: the largest number, None for permissions."""
+    if stage.scale == "permission":
+        return None
+    return largest(np.concatenate([pooled.values.ravel() for pooled in drawn]))
+
+
+MAX_PRINTED = 12  # keys: beyond that the numbers do not fit into their cells
+
+
+def additive_mask(
+    added: NDArray[np.floating], queries: Sequence[str], keys: Sequence[str], *, height: int = 340, width: int = WIDTH
+) -> Chart:
+    """Draw M [queries, keys] of 0 and -inf: each cell in the colour of its meaning, with its number where that fits."""
+    forbidden = np.isneginf(added)
+    chart = heatmap(
+        np.where(forbidden, 0.0, 1.0),
+        Axis("query", queries),
+        Axis("key", keys),
+        name="mask",
+        scale="permission",
+        forbidden=forbidden,
+        height=height,
+        width=width,
+    )
+    if max(added.shape) <= MAX_PRINTED:
+        size = letters(15 if len(keys) <= 9 else 12)
+        for text, cells, colour in (("−∞", forbidden, None), ("0", ~forbidden, text_on([ALLOWED])[0])):
+            texts = [f"<b>{text}</b>"] * int(cells.sum())
+            chart.traces.append(printed_in(cells, texts, {"size": size, "color": colour}))
+    return chart
 
 
 def view_heatmap(
@@ -40,7 +111,7 @@ def view_heatmap(
         blocks = np.split(removed, range(cells.row_block, len(removed), cells.row_block))
         notes = [f"<br>left out {block.mean():.1%}" for block in blocks]
     query, key = pin or (None, None)
-    chart = pooled_heatmap(
+    chart = heatmap(
         replace(cells, values=cells.values.astype(np.float32)),
         Axis("query", query_tokens, query, notes, cells.start[0]),
         Axis("key", key_tokens, key, start=cells.start[1]),
@@ -53,3 +124,70 @@ def view_heatmap(
     whole = range(cells.shape[1])
     chart.layout["shapes"] += [over_cells(range(row, row + 1), whole, line=dotted) for row in marked]
     return chart
+
+
+Part = Literal["first", "second", "difference"]
+
+
+@dataclass(frozen=True)
+class ComparedAxis:
+    """One side of all three heatmaps."""
+
+    tokens: Mapping[Part, Sequence[str]]  # a text for each place of the common axis, or of its drawn window
+    gaps: Mapping[Part, list[int]]  # the places that its text lacks; for the difference those that either text lacks
+    pinned: int | None  # the marked place
+    start: int = 0  # number of the first place
+
+
+def compared_heatmaps(
+    pictures: dict[Part, Pooled],
+    queries: ComparedAxis,
+    keys: ComparedAxis,
+    *,
+    divergence: NDArray[np.floating],
+    limits: tuple[float, float],
+    height: int,
+    width: int,
+) -> dict[Part, Chart]:
+    """Draw the three heatmaps: both weights in one colour range from 0 up, the difference in colours around 0.
+
+    divergence  [rows] shown when pointing at a row; of rows that are drawn as one, the largest
+    limits      the weight and the difference with the strongest colour
+    height, width  of one of them in pixels, the width as in `heatmap`
+    """
+    notes = _notes(divergence, pictures["difference"].row_block)
+    charts: dict[Part, Chart] = {}
+    for part, cells in pictures.items():
+        signed = part == "difference"
+        charts[part] = heatmap(
+            replace(cells, values=cells.values.astype(np.float32)),
+            Axis("query", queries.tokens[part], queries.pinned, notes, queries.start, queries.gaps[part]),
+            Axis("key", keys.tokens[part], keys.pinned, start=keys.start, gaps=keys.gaps[part]),
+            name="difference" if signed else "weight",
+            scale="signed" if signed else "share",
+            limit=limits[signed],
+            gap_name="in one text only" if signed else "not in this text",
+            height=height,
+            width=width,
+            printed=0,
+        )
+    # Legends differ in height, and labels in length: cells should not.
+    margins = [chart.layout["margin"] for chart in charts.values()]
+    widest = {side: max(margin[side] for margin in margins) for side in ("l", "t", "b")}
+    for margin in margins:
+        margin |= widest
+    return charts
+
+
+def strongest_colours(pictures: dict[Part, Pooled]) -> tuple[float, float]:
+    """Return the `limits` of these pictures: the largest weight and the largest difference; 1 where all are 0."""
+    weights = np.concatenate([pictures["first"].values.ravel(), pictures["second"].values.ravel()])
+    return largest(weights), largest(pictures["difference"].values)
+
+
+def _notes(divergence: NDArray[np.floating], block: int) -> list[str]:
+    parts = np.split(divergence, range(block, len(divergence), block))
+    return [
+        "" if np.isnan(part).all() else f"<br>divergence {np.nanmax(part):.3f} nats{' at most' if block > 1 else ''}"
+        for part in parts
+    ]

@@ -1,4 +1,6 @@
-"""Bar charts: a number for each name in one group or in several; side by side, in panels, or horizontal."""
+"""Bar charts: a number for each name in one group or in several, side by side, in panels, or horizontal; a query's scores in
+blocks of keys; and the distribution of a number over many queries.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...units import small_number
-from ..chart import Chart, Layout, Trace, axis_ending, bar
-from ..labels import axis_labels, short, without_markup
-from ..palette import ABOVE, GRID, INK, SERIES, TOTAL, text_on
-from ..theme import enlarged, letters, plain_layout, template, thick
-from ..values import Values, bar_values
+from ..chart import Chart, Layout, Trace, Values, axis_ending, bar, bar_values, head_values, scatter
+from ..labels import MAX_LABELS, axis_labels, short, thinned, without_markup
+from ..palette import ABOVE, BELOW, FORBIDDEN, GRID, INK, PIN, SERIES, TOTAL, text_on
+from ..theme import PLAIN_AXIS, enlarged, letters, plain_layout, template, thick
 
 PANEL_TITLE = 26  # pixels above each panel
 PANEL_LABELS = 46  # pixels below the last one
@@ -27,34 +28,36 @@ AROUND = 72  # pixels above and below the bars: the legend, and their names
 Groups = Mapping[str, ArrayLike]  # the name of a group -> a number for each bar
 
 
-def bar_trace(
+def _traces(
     names: Sequence[str],
-    numbers: ArrayLike,
-    group: str,
-    colour: str | Sequence[str],
+    groups: Groups,
+    colours: Sequence[str | Sequence[str]] = SERIES,
     *,
     printed: str | None = None,
     hover: str = ".6g",
     horizontal: bool = False,
     names_group: bool = True,
-) -> Trace:
-    """Return a bar for each name, at 0, 1, 2 ... Names are tokens; the same one may occur twice.
+) -> list[Trace]:
+    """A bar for each name and group, at 0, 1, 2 ... Names are tokens; the same one may occur twice.
 
-    colour       of all bars, or one for each
+    colours      for each group one of all its bars, or one for each
     printed      format of the numbers on the bars; None: no numbers
     hover        format of a number when pointing at its bar
     names_group  whether pointing at a bar also names its group
     """
     places, length = list(range(len(names))), "x" if horizontal else "y"
-    return bar(
-        *((numbers, places) if horizontal else (places, np.asarray(numbers))),
-        orientation="h" if horizontal else None,
-        name=group,
-        marker={"color": colour},
-        customdata=axis_labels(names),
-        text=None if printed is None else [_printed(value, printed) for value in np.asarray(numbers).tolist()],
-        hovertemplate=f"%{{customdata}}: <b>%{{{length}:{hover}}}</b>" + ("" if names_group else "<extra></extra>"),
-    )
+    return [
+        bar(
+            *((numbers, places) if horizontal else (places, np.asarray(numbers))),
+            orientation="h" if horizontal else None,
+            name=group,
+            marker={"color": colour},
+            customdata=axis_labels(names),
+            text=None if printed is None else [_printed(value, printed) for value in np.asarray(numbers).tolist()],
+            hovertemplate=f"%{{customdata}}: <b>%{{{length}:{hover}}}</b>" + ("" if names_group else "<extra></extra>"),
+        )
+        for (group, numbers), colour in zip(groups.items(), cycle(colours), strict=False)
+    ]
 
 
 def _printed(value: float, form: str) -> str:
@@ -62,17 +65,7 @@ def _printed(value: float, form: str) -> str:
     return "" if np.isnan(value) else f"{value:z{form}}".replace("-", "−")
 
 
-def _traces(
-    names: Sequence[str], groups: Groups, colours: Sequence[str | Sequence[str]] = SERIES, **look: Any
-) -> list[Trace]:
-    return [
-        bar_trace(names, numbers, group, colour, **look)
-        for (group, numbers), colour in zip(groups.items(), cycle(colours), strict=False)
-    ]
-
-
-def named_places(names: Sequence[str]) -> dict[str, Any]:
-    """Return the ticks of the axis along which the bars of these names stand."""
+def _ticks(names: Sequence[str]) -> dict[str, Any]:
     return {"tickvals": list(range(len(names))), "ticktext": axis_labels(names)}
 
 
@@ -97,10 +90,10 @@ def bars(
     """
     traces = _traces(names, groups, colours, printed=".3f" if printed else None)
     layout = plain_layout(height) | {"showlegend": len(groups) > 1, "barmode": "group"}
-    layout["xaxis"] |= named_places(names) | {"title": {"text": x}}
+    layout["xaxis"] |= _ticks(names) | {"title": {"text": x}}
     number = enlarged(NUMBER)
     share = number / max(number, height - enlarged(AROUND) - 2 * number)
-    layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or room_for(groups.values(), share))}
+    layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or _room_for(groups.values(), share))}
     return Chart(traces, layout, _values(names, groups, heading=x, value=y))
 
 
@@ -109,7 +102,7 @@ def bar_panels(names: Sequence[str], panels: Groups, *, x: str, printed: bool = 
 
     panel  height of each panel in pixels, with its title
     """
-    limits = room_for(panels.values(), 0.2)
+    limits = _room_for(panels.values(), 0.2)
     above, below = enlarged(PANEL_TITLE), enlarged(PANEL_LABELS)
     area = len(panels) * enlarged(panel) - above  # without the first title, which lies in the margin
     layout: Layout = {
@@ -126,7 +119,7 @@ def bar_panels(names: Sequence[str], panels: Groups, *, x: str, printed: bool = 
         top = bottom + (enlarged(panel) - above) / area
         shared = {"matches": f"x{len(panels)}", "showticklabels": False} if bottom else {"title": {"text": x}}
         trace |= {"xaxis": f"x{number}", "yaxis": f"y{number}"}
-        layout[f"xaxis{number}"] = named_places(names) | {"anchor": f"y{number}"} | shared
+        layout[f"xaxis{number}"] = _ticks(names) | {"anchor": f"y{number}"} | shared
         layout[f"yaxis{number}"] = {"anchor": f"x{number}", "domain": [bottom, top]} | scale
         at = {"x": 0, "xanchor": "left", "xref": "paper", "y": top, "yanchor": "bottom", "yref": "paper"}
         layout["annotations"].append(at | {"text": title, "font": {"size": letters(14)}})
@@ -146,7 +139,7 @@ def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]])
     layout["margin"] |= {"t": legend, "r": enlarged(48), "b": enlarged(28)}
     highest = max(float(np.max(values, initial=0)) for values in groups.values())
     layout["xaxis"] = {"range": [0, highest * 1.12 or 1], "tickformat": ".0%", "nticks": 5}
-    layout["yaxis"] |= named_places(names) | {"range": [len(names) - 0.5, -0.5], "showgrid": False}
+    layout["yaxis"] |= _ticks(names) | {"range": [len(names) - 0.5, -0.5], "showgrid": False}
     return Chart(bars, layout, _values(names, groups))
 
 
@@ -230,7 +223,7 @@ def _mark_words(mark: Mark, index: int, *, right: bool) -> dict[str, object]:
     return at | {"text": mark.words, "xref": "x", "yref": "paper", "yshift": enlarged(MARK) * index}
 
 
-def room_for(groups: Iterable[ArrayLike], share: float) -> tuple[float, float]:
+def _room_for(groups: Iterable[ArrayLike], share: float) -> tuple[float, float]:
     """Return a range that holds 0, every bar, and a number beyond its end.
 
     share  part of the bars' range that a number takes
@@ -239,3 +232,131 @@ def room_for(groups: Iterable[ArrayLike], share: float) -> tuple[float, float]:
     lowest, highest = min(0.0, float(values.min(initial=0))), max(0.0, float(values.max(initial=0)))
     room = (highest - lowest or 1.0) * share
     return lowest - room * (lowest < 0), highest + room * (highest > 0 or lowest == 0)
+
+
+MAX_BORDERS = 40  # more lines than that hide the bars
+
+
+def running(scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[int], maximum: ArrayLike) -> Chart:
+    """Draw a bar for each key, blocks in alternating colours, and a step for each block.
+
+    scores   [keys] what enters the softmax; -inf where masked: no bar, a grey ground
+    ends     [blocks] how many keys have been seen after each block
+    maximum  [blocks] the largest score so far
+    """
+    known = np.where(np.isfinite(scores), scores, np.nan)
+    block = np.searchsorted(ends, np.arange(len(keys)), side="right")
+    colours = [(BELOW, TOTAL)[number % 2] for number in block]
+    (bars,) = _traces(keys, {"score": known}, [colours], hover=".5g", names_group=False)
+    edges = np.array([0, *ends]) - 0.5
+    highest = np.where(np.isfinite(maximum), maximum, np.nan)
+    line = {"shape": "hv", "color": ABOVE, "width": thick(3)}
+    steps = scatter(edges, [*highest, highest[-1]], "lines", line=line, name="largest so far, m", hoverinfo="skip")
+    layout = plain_layout(230) | {"showlegend": True, "bargap": 0.15}
+    places = thinned(len(keys), max_labels=MAX_LABELS * 14 // letters(14))
+    labels = axis_labels([keys[place] for place in places])
+    layout["xaxis"] |= {"tickvals": places, "ticktext": labels, "range": [-0.5, len(keys) - 0.5]}
+    layout["yaxis"] |= {"title": {"text": "score"}}
+    grey = {"fillcolor": FORBIDDEN, "line": {"width": 0}, "layer": "below"}
+    layout["shapes"] = [full_height(key - 0.5, key + 0.5, **grey) for key in np.flatnonzero(np.isneginf(scores))]
+    if len(ends) <= MAX_BORDERS:
+        dotted = {"color": TOTAL, "width": thick(1), "dash": "dot"}
+        layout["shapes"] += [full_height(edge, edge, line=dotted) for edge in edges[1:-1]]
+    values = bar_values([short(key) for key in keys], {"score": known})
+    return Chart([bars, steps], layout, values)
+
+
+BARS = 64  # at most: more are narrower than what they show
+LEAST = 1e-4  # the lower end of the axis; a share below it is drawn as a stub
+_THIS, _ALL = 1, 0  # rows of the strip above the bars
+
+
+def distribution_bars(
+    histogram: NDArray[np.integer],
+    high: float,
+    *,
+    label: str,
+    mean: float,
+    quartiles: Sequence[float],
+    means: NDArray[np.floating],
+    chosen: tuple[int, int],
+) -> Chart:
+    """Draw shares of queries as bars, on a logarithmic axis so that rare ones are seen. Above them lie the middle half with
+    the median and the mean, and the means of all heads.
+
+    histogram  [parts] queries in equal parts from 0 to `high`
+    quartiles  lower, median, upper
+    means      [layers, heads], NaN where unknown
+    chosen     the (layer, head) that the bars are about
+    """
+    shares, edges = _drawn(histogram, high)
+    width = edges[1] - edges[0]
+    ranges = [f"{low:.3g} to {low + width:.3g}" for low in edges[:-1]]
+    bars = bar(
+        (edges[:-1] + edges[1:]) / 2,
+        np.where(shares > 0, np.maximum(shares, LEAST * 1.25), np.nan),
+        width=width,
+        marker={"color": BELOW, "line": {"width": 0}},
+        customdata=ranges,
+        hovertemplate="%{customdata}: <b>%{y:.3%}</b> of the queries<extra></extra>",
+        textposition="none",
+    )
+    diamond = {"symbol": "diamond", "size": enlarged(10), "color": ABOVE, "opacity": 1}
+    middle = scatter([mean], [_THIS], "markers", yaxis="y2", marker=diamond, hoverinfo="skip")
+    end = max(edges[-1], float(np.nanmax(means, initial=0.0)))
+    drawn = np.where(shares > 0, shares, np.nan)
+    queries = bar_values(ranges, {"": drawn}, heading=label, value="share of queries")
+    traces, values = [bars, _dots(means, chosen), middle], (*queries, head_values(means, "mean", part="mean"))
+    return Chart(traces, _layout(label, end, quartiles), values)
+
+
+def _dots(means: NDArray[np.floating], chosen: tuple[int, int]) -> Trace:
+    """A tick for the mean of each head, a larger one for the chosen head."""
+    heads = np.argwhere(np.isfinite(means))
+    is_chosen = (heads == chosen).all(axis=1)
+    line = {"width": np.where(is_chosen, thick(4), thick(1.5)), "color": np.where(is_chosen, PIN, INK)}
+    tick = {"symbol": "line-ns", "size": np.where(is_chosen, enlarged(18), enlarged(12)), "line": line}
+    pointing = "head %{customdata[0]}.%{customdata[1]}: mean <b>%{x:.4g}</b><extra></extra>"
+    of = {"name": "mean", "customdata": heads.tolist(), "hovertemplate": pointing}
+    return scatter(means[tuple(heads.T)], np.full(len(heads), _ALL), "markers", yaxis="y2", marker=tick, **of)
+
+
+def _layout(label: str, end: float, quartiles: Sequence[float]) -> dict[str, Any]:
+    """The bars below, a strip with the box of this head and the means of all heads above."""
+    layout = plain_layout(300) | {"showlegend": False, "bargap": 0}
+    layout["margin"] |= {"t": 8}
+    layout["xaxis"] |= {"title": {"text": label}, "range": [-0.01 * end, end * 1.02 or 1], "nticks": 8}
+    layout["yaxis"] |= {
+        "title": {"text": "share of queries"},
+        "type": "log",
+        "range": [np.log10(LEAST), 0.1],
+        "tickvals": [0.0001, 0.001, 0.01, 0.1, 1],
+        "ticktext": ["0.01%", "0.1%", "1%", "10%", "100%"],
+        "domain": [0, 0.7],
+    }
+    layout["yaxis2"] = {
+        "domain": [0.75, 1],
+        "range": [_ALL - 0.6, _THIS + 0.6],
+        "tickvals": [_ALL, _THIS],
+        "ticktext": ["all heads", "this head"],
+        "automargin": True,
+        "tickfont": {"size": letters(13)},
+        **PLAIN_AXIS,
+    }
+    low, median, upper = quartiles
+    row = {"type": "rect", "yref": "y2", "y0": _THIS - 0.32, "y1": _THIS + 0.32}
+    layout["shapes"] = [
+        row | {"x0": low, "x1": upper, "fillcolor": BELOW, "opacity": 0.35, "line": {"width": 0}},
+        row | {"x0": median, "x1": median, "line": {"color": BELOW, "width": thick(3)}},
+    ]
+    return layout
+
+
+def _drawn(histogram: NDArray[np.integer], high: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return shares and edges of at most 64 parts, up to the last part that holds a query."""
+    parts = len(histogram)
+    last = int(np.flatnonzero(histogram)[-1]) + 1 if histogram.any() else parts
+    step = -(-last // BARS)
+    starts = np.arange(0, last, step)
+    shares = np.add.reduceat(histogram[:last], starts) / max(int(histogram.sum()), 1)
+    return shares, np.append(starts, starts[-1] + step) * high / parts

@@ -10,10 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..chart import Chart, Layout, scatter
+from ..chart import Chart, Layout, Values, floats, scatter
 from ..palette import SERIES
 from ..theme import enlarged, plain_layout, thick
-from ..values import Values, floats
 
 # A third of a power of ten apart on a logarithmic axis, from far below to far above anything drawn.
 THIRDS = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 3))

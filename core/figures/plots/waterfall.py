@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 from ...attention.ledger import Ledger
-from ..chart import Chart, bar
+from ..chart import Chart, Values, bar, bar_values, floats, numbered
 from ..palette import ABOVE, BELOW, GRID, TOTAL
 from ..theme import LETTER, enlarged, letters, template
-from ..values import Values, bar_values, floats, numbered
 
 HEIGHT = 240  # pixels of each
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1

@@ -51,7 +51,7 @@ def traces(draw):
 
 
 def drawn_whole(stage, trace, max_cells):
-    """The stage as `core.figures.heatmaps.stages` draws it from a whole trace."""
+    """The stage as `core.figures.heatmaps.views` draws it from a whole trace."""
     values = stage.values(trace)
     values = values.astype(float) if stage.scale == "permission" else values
     return pool(values, max_cells, trace.mask if stage.after_mask else None)

@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core import InputError
-from core.corpus.about import METADATA
-from core.corpus.columns import MAP, MAP_METADATA
 from core.corpus.opened import open_run, spread_over_quantiles
+from core.corpus.tables import MAP, MAP_METADATA, METADATA
 
 Damage = Callable[[Path], object]
 ENDS = {"at its start": 0, "after its mark": 4, "in its quarter": 0.25, "in half": 0.5, "before its end": -1}

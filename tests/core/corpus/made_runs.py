@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from core import Model, capture
-from core.capturing.weights_only import attention_weights
-from core.corpus.about import About
-from core.corpus.columns import MAP, MAP_METADATA
+from core import Model
 from core.corpus.opened import open_run
+from core.corpus.passages import Location, Passage, Problem, Relation
 from core.corpus.settings import RunSettings
-from core.corpus.storing import tables, write
-from core.corpus.tally import ModelHeads, Tally
-from core.corpus.texts import Location, Passage, Problem, Relation
+from core.corpus.tables import MAP, MAP_METADATA, About, tables, write
+from core.corpus.tally import Tally
+from core.corpus.workers import heads_of, take
 from core.models.tokens import token_texts
 
 FILE = "sentences <b>.txt"
@@ -38,31 +37,18 @@ def made_run(
     folder: Path, model: Model, *, sentences: tuple[str, ...] = SENTENCES, heads: tuple[tuple[int, int], ...] = ()
 ) -> Path:
     """The folder, with a run over these sentences in it; heads: those that are looked at, all where none is named."""
-    read = capture if model.captures else attention_weights
     passages = [Passage(Location(FILE, row), 0, text) for row, text in enumerate(sentences, 1)]
     if len(passages) > 1 and model.captures:
-        one = passages[1]
-        passages[1] = Passage(one.place, 0, one.text, WORDS, RELATIONS)
-    taken = [read(model, passage.text) for passage in passages]
-    every = tuple((layer, head) for layer in range(taken[0].layers()) for head in range(taken[0].heads()))
-    settings = RunSettings(by="line", passage_tokens=TOKENS, strongest=STRONGEST, sample=SAMPLE, dtype=model.dtype)
-    shape = taken[0].layers(), taken[0].heads()
-    tally = Tally(settings, ModelHeads(taken[0].kinds[0], heads or every, *shape, model.revision))
-    for passage, one in zip(passages, taken, strict=True):
+        passages[1] = replace(passages[1], words=WORDS, relations=RELATIONS)
+    settings = RunSettings(by="line", heads=heads or None, passage_tokens=TOKENS, strongest=STRONGEST, sample=SAMPLE)
+    tally, tokens_of = Tally(replace(settings, dtype=model.dtype), heads_of(settings, model)), {}
+    for passage in passages:
+        one = take(model, passage.text, TOKENS)
         tally.add(passage, one)
+        tokens_of[passage.id] = token_texts(model.tokenizer, one.input_ids)
     tally.note([Problem(Location("broken.txt", 3), "This is not UTF-8.")])
-    about = About.of(
-        tally,
-        model,
-        data=f"somewhere/{FILE}",
-        files=1,
-        corpus="0" * 16,
-        versions={"headlight": "0.1.0"},
-        seconds=1.0,
-    )
-    tokens_of = {
-        passage.id: token_texts(model.tokenizer, one.input_ids) for passage, one in zip(passages, taken, strict=True)
-    }
+    said = {"files": 1, "corpus": "0" * 16, "versions": {"headlight": "0.1.0"}, "seconds": 1.0}
+    about = About.of(tally, model, data=f"somewhere/{FILE}", **said)
     folder.mkdir(parents=True)
     for name, table in tables(tally, tokens_of):
         write(table, fs.LocalFileSystem(), str(folder / f"{name}.parquet"), about)
@@ -77,13 +63,8 @@ def add_map(folder: Path) -> None:
     places = np.arange(count)
     layer, head = np.array(heads).T
     alike = [[int((place + step) % count) for step in (1, 2, 3)] for place in places]
-    columns = {
-        "layer": layer,
-        "head": head,
-        "x": places % 2 + places / 100,
-        "y": places / 10,
-        "cluster": np.minimum(places % 3, 1),
-    }
+    columns = {"layer": layer, "head": head, "x": places % 2 + places / 100, "y": places / 10}
+    columns |= {"cluster": np.minimum(places % 3, 1), "alike": alike}
     said = {"clusters": CLUSTERS, "trustworthiness": 0.9, "silhouette": 0.2, "neighbours": 3}
-    table = pa.table({**columns, "alike": alike}).replace_schema_metadata({MAP_METADATA: json.dumps(said)})
+    table = pa.table(columns).replace_schema_metadata({MAP_METADATA: json.dumps(said)})
     write(table, fs.LocalFileSystem(), str(folder / f"{MAP}.parquet"), about)

@@ -1,4 +1,4 @@
-"""A small corpus, a tokenizer that makes tokens of all classes of it, and what heads do in it by a plain loop.
+"""A small corpus, a tokenizer that makes tokens of all classes of it, what heads do in it by a plain loop, and a job over it.
 
 The loop knows nothing of the tally: weights are those of transformers' own eager code, the rest is NumPy by the definitions.
 """
@@ -6,7 +6,7 @@ The loop knows nothing of the tally: weights are those of transformers' own eage
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -16,11 +16,12 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from core import capture
-from core.capturing.weights_only import attention_weights
-from core.corpus.settings import RunSettings
+from core.corpus import workers
+from core.corpus.passages import Location, Passage
+from core.corpus.settings import Job, RunSettings, versions_that_count
+from core.corpus.tables import About
 from core.corpus.tally import ModelHeads, Tally
-from core.corpus.texts import Location, Passage
+from core.models.loading import model_revision
 from tests.core.tiny_models import eager
 
 WORDS = ["the", "cat", "saw", "dog", "barks", "and", "old", "tree", "house", "river", "moon", "walk"]
@@ -61,6 +62,23 @@ def settings_of(model, **others) -> RunSettings:
     return RunSettings(**{"heads": tuple(heads), "passage_tokens": 64, "strongest": 5, "sample": 20, **others})
 
 
+def job_of(model: str, folder: str = ".", **changes) -> Job:
+    """changes: of fields of the job or of its settings"""
+    facts = {"revision": model_revision(model), "versions": versions_that_count()}
+    of_settings = {field.name for field in fields(RunSettings)} & changes.keys()
+    settings = RunSettings(**{name: changes.pop(name) for name in of_settings})
+    return Job(model=model, folder=folder, settings=settings, **facts | changes)
+
+
+def about(**others) -> About:
+    """The record of a run of `empty_tally`."""
+    said = {"model": "m", "revision": "r", "dtype": "float32", "device": "cpu", "captures": True, "kind": "self"}
+    said |= {"layers": 2, "heads": 4, "wanted": 8, "data": "d", "column": "text", "by": "document", "files": 1}
+    said |= {"passages": 2, "tokens": 30, "corpus": "0" * 16, "unread": 0, "limit": None, "passage_tokens": 64}
+    said |= {"strongest": 5, "sample": 20, "examples_of": ("next", "entropy"), "versions": {"torch": "2"}}
+    return About(**said | {"seconds": 1.5} | others)
+
+
 def empty_tally(settings, layers: int = 2, per_layer: int = 4) -> Tally:
     """A tally of the heads that the settings name."""
     return Tally(settings, ModelHeads("self", settings.heads, layers, per_layer, ""))
@@ -68,7 +86,7 @@ def empty_tally(settings, layers: int = 2, per_layer: int = 4) -> Tally:
 
 def take(model, passage):
     """Read a passage as a run does."""
-    return (capture if model.captures else attention_weights)(model, passage.text)
+    return workers.take(model, passage.text, 512)
 
 
 def tallied(model, texts, settings) -> Tally:

@@ -13,18 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from core import InputError, load_model
-from core.corpus.about import METADATA, About
-from core.corpus.columns import COLUMNS, MAP
+from core import load_model
 from core.corpus.opened import open_run, runs_in
+from core.corpus.passages import Location, Problem
 from core.corpus.settings import RunSettings
-from core.corpus.storing import tables, write
-from core.corpus.texts import Location, Problem
+from core.corpus.tables import COLUMNS, MAP, METADATA, About, tables, write
 from tests.core.corpus.damages import POSSIBLE, all_that_is_shown, damages, outcome
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
-from tests.core.corpus.plain import empty_tally, reader
-from tests.core.corpus.test_storing import about
+from tests.core.corpus.plain import about, empty_tally, reader
 from tests.core.tiny_models import randomised, tiny
+from tests.refusals import refused
 
 EACH = 14  # of so many damages one is tried here; bench/hostile.py tries all of them, on the page
 
@@ -108,31 +106,24 @@ REFUSED = {
 def test_a_run_that_is_damaged_so_is_refused(name, every, copy):
     """What is wrong stands between its name and what to do."""
     every[name](copy)
-    with pytest.raises(InputError) as error:
+    with refused("run") as error:
         all_that_is_shown(copy)
     said = re.fullmatch(r"'copy' cannot be read: (.+)\. Run it again, into another folder\.", str(error.value))
     assert said is not None, error.value
     assert said[1] == (REFUSED[name] or said[1])
-    assert error.value.field == "run"
 
 
-def test_a_run_of_another_format_is_refused(every, copy):
-    every["metadata, format: 99"](copy)
-    with pytest.raises(InputError, match=r"another version of Headlight \(format 99; this one reads 1\)"):
-        open_run(copy)
-
-
-def test_what_is_no_finished_run_is_refused(copy, tmp_path):
+def test_what_is_no_finished_run_is_refused(every, copy, tmp_path):
     (tmp_path / "empty").mkdir()
-    (copy / "sample.parquet").unlink()
-    for folder, words in {
-        "nowhere": "There is no folder",
-        "empty": "is not a finished run",
-        "copy": "no sample",
-    }.items():
-        with pytest.raises(InputError, match=words) as error:
+    for folder, words in {"nowhere": "There is no folder", "empty": "is not a finished run"}.items():
+        with refused("run", words):
             open_run(tmp_path / folder)
-        assert error.value.field == "run"
+    every["metadata, format: 99"](copy)
+    with refused("run", r"another version of Headlight \(format 99; this one reads 1\)"):
+        open_run(copy)
+    (copy / "sample.parquet").unlink()
+    with refused("run", "no sample"):
+        open_run(copy)
 
 
 def test_whatever_is_damaged_a_run_is_refused_or_as_before(every, runs, right, tmp_path):
@@ -143,9 +134,8 @@ def test_whatever_is_damaged_a_run_is_refused_or_as_before(every, runs, right, t
         every[name](copy)
         found[name] = outcome(copy, right)
     wrong = {name: what for name, what in found.items() if what not in ("refused", "as before")}
-    assert {
-        name: what for name, what in wrong.items() if not (what == "other numbers" and POSSIBLE.fullmatch(name))
-    } == {}
+    possible = {name for name, what in wrong.items() if what == "other numbers" and POSSIBLE.fullmatch(name)}
+    assert wrong.keys() == possible, wrong
     assert list(found.values()).count("refused") > 0.8 * len(found)
 
 
@@ -160,10 +150,17 @@ def test_a_bit_that_turns_in_a_page_of_a_file_is_seen(name, copy, right):
     assert outcome(copy, right) == "refused"
 
 
-def test_a_run_of_an_earlier_version_has_no_checksums_and_opens(copy, right):
+def test_a_run_of_an_earlier_version_has_no_checksums_and_long_problems_and_opens(copy, right):
     for file in copy.iterdir():
         pq.write_table(pq.read_table(file), file, write_page_checksum=False)
     assert outcome(copy, right) == "as before"
+    file = copy / "problems.parquet"
+    table = pq.read_table(file)
+    pq.write_table(table.set_column(2, "why", [["x" * 3_000_000]]).replace_schema_metadata(table.schema.metadata), file)
+    run = open_run(copy)
+    assert len(run.problems["why"][0]) == 300
+    (copy / f"{MAP}.parquet").unlink()
+    assert run.map is not None  # it is read once
 
 
 READING = {  # each a file, and what reads it of an open run
@@ -177,11 +174,10 @@ READING = {  # each a file, and what reads it of an open run
 @pytest.mark.parametrize("name", READING)
 @pytest.mark.parametrize("what", ["no rows", "rows missing", "of another run", "cut off in half", "deleted"])
 def test_a_file_that_changes_under_an_open_run_is_seen(name, what, every, copy):
-    run = open_run(copy)
-    READING[name](run)
+    READING[name](open_run(copy))
     run = open_run(copy)
     every[f"{name}: {what}"](copy)
-    with pytest.raises(InputError, match="cannot be read"):
+    with refused("run", "cannot be read"):
         READING[name](run)
 
 
@@ -191,14 +187,20 @@ def test_one_bad_folder_hides_no_other(every, runs, tmp_path):
     every["metadata: brackets without an end"](tmp_path / "bad")
     every["metadata, model: a nest"](tmp_path / "worse")
     os.mkdir(os.fsencode(tmp_path) + b"/caf\xe9")
+    for name in ("Empty", ".hidden"):
+        (tmp_path / name).mkdir()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "a file").touch()
     listed = {one.name: one for one in runs_in(tmp_path)}
-    assert listed["good"].about == open_run(runs / "run").about
-    assert {name for name, one in listed.items() if one.about is None} == {"bad", "worse", "caf\\udce9"}
-    for one in listed.values():
+    assert [*listed] == ["bad", "caf\\udce9", "Empty", "good", "worse"]  # large letters among small ones
+    good = listed.pop("good")
+    assert (good.about, good.problem) == (open_run(runs / "run").about, None)
+    why = {"bad": "cannot be read", "worse": "cannot be read", "Empty": "not a finished run"}
+    for name, one in listed.items():
+        assert one.about is None
+        assert why.get(name, "not UTF-8") in one.problem
         f"{one.name} {one.problem}".encode()
-        assert one.about is not None or "cannot be read" in one.problem or "not UTF-8" in one.problem
+    assert runs_in(tmp_path / "nowhere") == []
 
 
 def test_a_run_that_has_measured_nothing_opens(tmp_path):
@@ -210,13 +212,6 @@ def test_a_run_that_has_measured_nothing_opens(tmp_path):
     run = open_run(tmp_path)
     assert (run.names, run.about.unread, len(run.problems)) == ((), 1_500, 1_000)
     assert len(run.sample(0, 0).rows) == 0
-
-
-def test_problems_of_earlier_versions_are_cut(copy):
-    file = copy / "problems.parquet"
-    table = pq.read_table(file)
-    pq.write_table(table.set_column(2, "why", [["x" * 3_000_000]]).replace_schema_metadata(table.schema.metadata), file)
-    assert len(open_run(copy).problems["why"][0]) == 300
 
 
 @pytest.mark.parametrize(
@@ -239,9 +234,3 @@ def test_what_a_run_says_of_itself_has_the_types_that_it_says(said, runs):
     assert About.read(json.dumps(there).encode()) == About.read(json.dumps(there | {"seconds": 1}).encode())
     with pytest.raises(TypeError, match=next(iter(said))):
         About.read(json.dumps(there | said).encode())
-
-
-def test_the_map_is_read_once(copy):
-    run = open_run(copy)
-    (copy / f"{MAP}.parquet").unlink()
-    assert run.map is not None

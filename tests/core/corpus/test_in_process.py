@@ -12,32 +12,23 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from core import InputError
 from core.corpus import in_process, workers
 from core.corpus.in_process import AT_ONCE, InProcessRun
 from core.corpus.opened import open_run
 from core.models.loading import load_model
 from core.progress import stopped_by
-from tests.core.corpus.plain import passages, reader
-from tests.core.tiny_models import tiny
+from tests.core.corpus.plain import passages
+from tests.refusals import refused
 
 TEXT = "\n".join(passage.text for passage in passages(60))
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Of a small model."""
-    folder = tmp_path_factory.mktemp("model")
-    tiny("BERT").save_pretrained(folder)
-    reader().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def begin(folder):
+def begin(bert_folder, tmp_path_factory):
     """Begins a run over a text into a folder of that name."""
+    folder = tmp_path_factory.mktemp("runs")
     (folder / "text.txt").write_text(TEXT)
-    model = load_model(str(folder))
+    model = load_model(str(bert_folder))
     return lambda name, most=10**6: InProcessRun(model, folder / "text.txt", folder / name, most)
 
 
@@ -116,17 +107,16 @@ def test_a_text_that_is_too_long_is_refused_before_all_of_it_is_read(begin, monk
     assert begin("enough", run.tokens).tokens == run.tokens
     read = []
     monkeypatch.setattr(in_process, "census_row", lambda *given: read.append(given) or workers.census_row(*given))
-    with pytest.raises(InputError, match=r"more than 100 tokens for .*Shorten it") as found:
+    with refused("data", r"more than 100 tokens for .*Shorten it"):
         begin("less", 100)
-    assert found.value.field == "data"
     assert len(read) < run.total
 
 
 @pytest.mark.parametrize(("contents", "words"), [(b" \n", "no text in it"), (b"a\xff", "not UTF-8")])
-def test_a_file_without_text_is_refused(folder, tmp_path, contents, words):
+def test_a_file_without_text_is_refused(bert, tmp_path, contents, words):
     (tmp_path / "text.txt").write_bytes(contents)
-    with pytest.raises(InputError, match=words):
-        InProcessRun(load_model(str(folder)), tmp_path / "text.txt", tmp_path / "run", 100)
+    with refused("data", words):
+        InProcessRun(bert, tmp_path / "text.txt", tmp_path / "run", 100)
 
 
 def test_it_computes_with_one_thread_and_leaves_the_others_theirs(begin, monkeypatch):

@@ -10,9 +10,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from core import capture
-from core.corpus.columns import MAP
-from core.corpus.opened import Distribution, open_run, runs_in, spread_over_quantiles
+from core.corpus.opened import Distribution, open_run, spread_over_quantiles
 from core.corpus.passages import CLASSES
+from core.corpus.tables import MAP
 from core.heads.metrics import NAMES, head_metrics
 from tests.core.corpus.made_runs import CLUSTERS, FILE, SAMPLE, SENTENCES, STRONGEST, add_map, made_run
 
@@ -154,17 +154,3 @@ def test_heads_that_were_not_looked_at_have_no_number(minilm, tmp_path):
 def test_problems_are_listed(run):
     assert run.problems.values.tolist() == [["broken.txt", 3, "This is not UTF-8."]]
     assert run.about.unread == 1
-
-
-def test_the_runs_of_a_folder_are_listed(copy, run):
-    (copy.parent / "broken").mkdir()
-    (copy.parent / ".hidden").mkdir()
-    (copy.parent / "notes.txt").touch()
-    (copy.parent / "Empty").mkdir()
-    broken, whole, empty = runs_in(copy.parent)
-    assert empty.name == "Empty"  # in the order of the alphabet, large letters among small ones
-    assert (broken.name, broken.about) == ("broken", None)
-    assert broken.problem is not None
-    assert "not a finished run" in broken.problem
-    assert (whole.name, whole.about, whole.problem) == ("copy", run.about, None)
-    assert runs_in(copy.parent / "nowhere") == []

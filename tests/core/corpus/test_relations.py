@@ -1,40 +1,30 @@
 """Attention along grammatical relations, against a loop over words, tokens and pairs."""
 
-from itertools import permutations
+from itertools import accumulate, permutations, starmap
 
 import numpy as np
 import pytest
 
-from core import InputError, load_model
+from core.corpus.passages import Location, Passage, Relation
 from core.corpus.relations import DIRECTIONS, FARTHEST, Relations, tokens_of_words
-from core.corpus.texts import Location, Passage, Relation
-from tests.core.corpus.plain import empty_tally, queries_of, reader, settings_of, tallied
-from tests.core.tiny_models import tiny
+from tests.core.corpus.plain import queries_of, settings_of, tallied
+from tests.refusals import refused
 
 
-def annotated(row, words, relations):
+def annotated(row, words, *relations):
     """A sentence of these words, and (dependent, head, name) of each relation."""
-    spans, text = [], ""
-    for word in words:
-        spans.append((len(text), len(text) + len(word)))
-        text += word + " "
-    return Passage(
-        Location("a.conllu", row), 0, text.rstrip(), tuple(spans), tuple(Relation(*relation) for relation in relations)
-    )
+    ends = [*accumulate(len(word) + 1 for word in words)]
+    spans = tuple((end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True))
+    return Passage(Location("a.conllu", row), 0, " ".join(words), spans, tuple(starmap(Relation, relations)))
 
 
 SENTENCES = [
     annotated(
-        1, ["the", "old", "cats", "saw", "trees", "."], [(0, 2, "det"), (1, 2, "amod"), (2, 3, "nsubj"), (4, 3, "obj")]
+        1, ["the", "old", "cats", "saw", "trees", "."], (0, 2, "det"), (1, 2, "amod"), (2, 3, "nsubj"), (4, 3, "obj")
     ),
-    annotated(2, ["dog", "barks"], [(0, 1, "nsubj")]),
-    annotated(3, ["saw", "the", "house", "and", "the", "rivers"], [(1, 2, "det"), (4, 5, "det"), (2, 0, "obj")]),
+    annotated(2, ["dog", "barks"], (0, 1, "nsubj")),
+    annotated(3, ["saw", "the", "house", "and", "the", "rivers"], (1, 2, "det"), (4, 5, "det"), (2, 0, "obj")),
 ]
-
-
-@pytest.fixture(scope="module")
-def bert():
-    return load_model(tiny("BERT"), tokenizer=reader())
 
 
 def by_words(model, passage):
@@ -76,16 +66,6 @@ def test_against_a_plain_loop(bert):
     assert (table["attention"] - table["baseline"]).abs().max() > 0.05
 
 
-def test_parts_in_any_order_give_the_same_bits(bert):
-    settings = settings_of(bert)
-    whole = tallied(bert, SENTENCES, settings).relations.table()
-    for order in ([2, 0, 1], [1, 2, 0]):
-        joined = empty_tally(settings)
-        for place in order:
-            joined.merge(tallied(bert, [SENTENCES[place]], settings))
-        assert joined.relations.table().equals(whole)
-
-
 def test_a_head_that_looks_at_the_word_before_has_no_more_than_its_baseline():
     """However often that word is its subject; the head that looks at subjects has."""
     relations = Relations.empty(2)
@@ -93,19 +73,17 @@ def test_a_head_that_looks_at_the_word_before_has_no_more_than_its_baseline():
         before, subject = np.eye(4, k=-1), np.zeros((4, 4))
         verb = 1 + row % 3
         subject[verb, 0] = 1
-        passage = annotated(row, ["a", "b", "c", "d"], [(0, verb, "nsubj")])
+        passage = annotated(row, "abcd", (0, verb, "nsubj"))
         relations.add(passage, np.ones(4, bool), np.stack([before, subject]))
     table = relations.table().set_index(["direction", "place"])
-    assert table.loc[("to the dependent", 0), "attention"] == pytest.approx(
-        table.loc[("to the dependent", 0), "baseline"]
-    )
-    assert table.loc[("to the dependent", 1), "attention"] == 1
-    assert table.loc[("to the dependent", 1), "baseline"] < 0.7
+    (before, of_before), (subject, of_subject) = table.loc["to the dependent", ["attention", "baseline"]].values
+    assert before == pytest.approx(of_before)
+    assert (subject, of_subject < 0.7) == (1, True)
 
 
 def test_words_far_apart_count_as_if_they_were_nearer():
     relations, words = Relations.empty(1), FARTHEST + 11
-    passage = annotated(1, ["a"] * words, [(0, words - 1, "x"), (0, FARTHEST, "y")])
+    passage = annotated(1, "a" * words, (0, words - 1, "x"), (0, FARTHEST, "y"))
     attention = np.zeros((1, words, words))
     attention[0, 0, words - 1] = 1
     relations.add(passage, np.ones(words, bool), attention)
@@ -116,21 +94,18 @@ def test_words_far_apart_count_as_if_they_were_nearer():
     assert table.loc[("y", "to the head"), "attention"] == 0
 
 
-def test_words_without_tokens_and_words_that_are_their_own_head_are_left_out(bert):
-    passage = annotated(1, ["cat", " ", "saw"], [(0, 2, "nsubj"), (1, 2, "dep"), (2, 2, "self")])
+def test_words_without_tokens_words_that_are_their_own_head_and_texts_without_annotations_are_left_out(bert):
+    passage = annotated(1, ["cat", " ", "saw"], (0, 2, "nsubj"), (1, 2, "dep"), (2, 2, "self"))
     assert tokens_of_words(bert.tokenizer, passage, 4).any(dim=0).tolist() == [True, False, True]
     table = tallied(bert, [passage], settings_of(bert)).relations.table()
     assert set(table["relation"]) == {"nsubj"}
     assert np.isfinite(table["baseline"]).all()
-
-
-def test_without_annotations_there_is_no_row(bert):
     assert tallied(bert, [Passage(Location("a", 1), 0, "cat")], settings_of(bert)).relations.table().empty
 
 
 def test_a_blank_before_a_word_belongs_to_its_token(smollm):
     """Byte-level tokenizers may count it to the token; the word is found all the same."""
-    passage = annotated(1, ["The", "animal", "unbelievably"], [(0, 1, "det")])
+    passage = annotated(1, ["The", "animal", "unbelievably"], (0, 1, "det"))
     tokens = len(smollm.tokenizer(passage.text)["input_ids"])
     words = tokens_of_words(smollm.tokenizer, passage, tokens)
     assert words.sum(dim=1).tolist() == [1] * tokens
@@ -141,7 +116,6 @@ def test_a_tokenizer_that_knows_no_places():
     class Slow:
         is_fast = False
 
-    with pytest.raises(InputError, match="Choose another model"):
-        tokens_of_words(Slow(), SENTENCES[0], 9)
-    with pytest.raises(InputError, match="Choose another model"):
-        tokens_of_words(None, SENTENCES[0], 9)
+    for tokenizer in (Slow(), None):
+        with refused("model", "Choose another model"):
+            tokens_of_words(tokenizer, SENTENCES[0], 9)

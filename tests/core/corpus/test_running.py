@@ -3,6 +3,7 @@
 import json
 from dataclasses import fields
 from math import inf, nan
+from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
@@ -11,25 +12,23 @@ import ray
 import torch
 from transformers import BertConfig, BertModel
 
-from core import InputError
 from core.corpus import in_process, running
 from core.corpus.__main__ import main
-from core.corpus.about import About
-from core.corpus.columns import COLUMNS
 from core.corpus.folder import JOB, PARTS, RunFolder
 from core.corpus.in_process import InProcessRun
+from core.corpus.opened import open_run
+from core.corpus.passages import Passage, Problem
 from core.corpus.reading import find_files
 from core.corpus.running import Pool, run
-from core.corpus.storing import tables
+from core.corpus.tables import COLUMNS, About, tables
 from core.corpus.tally import Tally
-from core.corpus.texts import Passage, Problem
 from core.corpus.workers import heads_of, passages_of, take
 from core.models.loading import load_model
 from core.models.tokens import token_texts
-from tests.core.corpus.jobs import job_of
-from tests.core.corpus.plain import passages, reader
+from tests.core.corpus.plain import job_of, passages, reader
 from tests.core.tiny_models import SMALL as SIZES
 from tests.core.tiny_models import randomised, tiny
+from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("cluster")
 READS = 32  # tokens, the encoder, at most
@@ -130,10 +129,13 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
         if progress.doing == "Measuring" and len(list((out / PARTS).glob("*.npz"))) > 1:
             raise Stopped
 
+    given = {"column": "body", "tokens": TOKENS, "workers": 1, **SMALL}
     with pytest.raises(Stopped):
-        run(encoder, texts, str(out), column="body", tokens=TOKENS, workers=1, on_progress=stop_after_two, **SMALL)
+        run(encoder, texts, str(out), on_progress=stop_after_two, **given)
     assert (out / JOB).is_file()
     assert not list(out.glob("*.parquet"))
+    with refused("out", "another run has been begun, with revision sha256"):
+        run(other_weights(encoder, tmp_path), texts, str(out), **given)
 
     killed = []
 
@@ -145,7 +147,7 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
             workers[0].kill()
 
     del told[:]
-    about = run(encoder, texts, str(out), column="body", tokens=TOKENS, workers=1, on_progress=kill_one, **SMALL)
+    about = run(encoder, texts, str(out), on_progress=kill_one, **given)
     assert killed
     begins = [one for one in told if one.doing == "Starting the workers"]
     measured = [one for one in told if one.doing == "Measuring"]
@@ -158,10 +160,19 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
 
     problems = pq.read_table(out / "problems.parquet").to_pylist()
     assert [(one["file"], one["row"]) for one in problems] == [("3.jsonl", 2), ("4.jsonl.gz", 0)]
-    assert About.read(pq.read_schema(out / "metrics.parquet").metadata[b"headlight"]) == about
+    assert open_run(out).about == about  # which every file of it says
     assert (about.unread, about.files) == (2, 5)
     assert (about.limit, about.passage_tokens) == (TOKENS, READS)
     assert about.revision == load_model(encoder).revision
+
+
+def other_weights(model, folder):
+    """A folder of the same name, with one number changed."""
+    place, other = folder / "other" / Path(model).name, BertModel.from_pretrained(model)
+    other.embeddings.word_embeddings.weight.data[0, 0] += 1
+    other.save_pretrained(place)
+    reader().save_pretrained(place)
+    return str(place)
 
 
 def is_worker(process):
@@ -189,37 +200,39 @@ def test_a_run_in_this_process_gives_the_tables_of_the_command(encoder, tmp_path
 
 
 def test_what_is_wrong_is_said_before_any_worker_starts(encoder, texts, tmp_path, monkeypatch):
-    def refused(field, match, **changes):
+    def wrong(field, words, **changes):
         given = {"model": encoder, "data": texts, "out": str(tmp_path / "run"), "column": "body"} | SMALL | changes
-        with pytest.raises(InputError, match=match) as found:
+        with refused(field, words):
             run(**given, on_progress=lambda progress: pytest.fail("it starts") if "workers" in progress.doing else None)
-        assert found.value.field == field
 
     (tmp_path / "empty.txt").write_text(" \n\n")
     (tmp_path / "file").write_text("")
-    refused("data", "nothing at", data=str(tmp_path / "nowhere"))
-    refused("data", "no text in it", data=str(tmp_path / "empty.txt"))
-    refused("column", "no column 'text'", column="text")
-    refused("out", "cannot be written", out=str(tmp_path / "file" / "run"))
-    refused("model", "no folder", model=str(tmp_path / "no-model"))
+    wrong("data", "nothing at", data=str(tmp_path / "nowhere"))
+    wrong("data", "no text in it", data=str(tmp_path / "empty.txt"))
+    wrong("column", "no column 'text'", column="text")
+    wrong("out", "cannot be written", out=str(tmp_path / "file" / "run"))
+    wrong("model", "no folder", model=str(tmp_path / "no-model"))
     for name, words in {"ViT": "reads images", "BERT": "without a tokenizer"}.items():
         tiny(name).save_pretrained(tmp_path / name)
-        refused("model", words, model=str(tmp_path / name))
-    refused("examples_of", "no metric 'best'", examples_of=("best",))
-    refused("tokens", "less than one passage", tokens=5)
-    refused("passage_tokens", "at least 8", passage_tokens=2)
-    refused("dtype", "not a dtype", dtype="int3")
-    refused("by", "Choose one of document, paragraph, line", by="page")
-    refused("heads", "no heads", heads=[])
-    refused("workers", "1 at least", workers=0)
+        wrong("model", words, model=str(tmp_path / name))
+    wrong("examples_of", "no metric 'best'", examples_of=("best",))
+    wrong("tokens", "less than one passage", tokens=5)
+    wrong("passage_tokens", "at least 8", passage_tokens=2)
+    wrong("dtype", "not a dtype", dtype="int3")
+    wrong("by", "Choose one of document, paragraph, line", by="page")
+    wrong("heads", "no heads", heads=[])
+    wrong("workers", "1 at least", workers=0)
     for name in ("cpus", "gpus"):
         for number in (-1, inf, nan, 1e-9, 1e9):
-            refused(name, rf"{name} is {number:g}".replace("+", r"\+"), **{name: number})
+            wrong(name, rf"{name} is {number:g}".replace("+", r"\+"), **{name: number})
     for name in ("model", "data", "out"):
         for nothing in ("", "caf\udce9", "a\0b"):
-            refused(name, "Nothing is named" if not nothing else "not UTF-8, or has a NUL", **{name: nothing})
+            wrong(name, "Nothing is named" if not nothing else "not UTF-8, or has a NUL", **{name: nothing})
+    with monkeypatch.context() as small:
+        small.setattr("shutil.disk_usage", lambda _path: type("", (), {"free": 1000})())
+        wrong("out", "of room")
     monkeypatch.setattr("core.corpus.running.free_bytes", lambda _device: 10**6)
-    refused("workers", "workers need about", workers=3)
+    wrong("workers", "workers need about", workers=3)
 
 
 @pytest.mark.parametrize(
@@ -239,9 +252,8 @@ def test_a_run_has_its_folder_alone(encoder, texts, tmp_path):
         if progress.doing == "Looking for files":
             return
         told.append(progress.doing)
-        with pytest.raises(InputError, match="Another run is at work") as found:
+        with refused("out", "Another run is at work"):
             run(encoder, texts, place.address, column="body", **SMALL)
-        assert found.value.field == "out"
         if progress.doing == "Counting the passages":
             raise Stopped
 
@@ -254,17 +266,9 @@ def test_a_run_has_its_folder_alone(encoder, texts, tmp_path):
 
 def test_what_a_worker_finds_wrong_ends_the_run(encoder, texts, tmp_path):
     """Only this test finds what Ray does to an error on its way out of a worker."""
-    with pytest.raises(InputError, match="has no head") as found:
+    with refused("heads", "has no head"):
         run(encoder, texts, str(tmp_path / "run"), column="body", heads=[(2, 0)], workers=1, **SMALL)
-    assert found.value.field == "heads"
     assert not list((tmp_path / "run" / PARTS).iterdir())
-
-
-def test_a_disk_without_room_is_said_before_any_worker_starts(encoder, texts, tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda _path: type("", (), {"free": 1000})())
-    with pytest.raises(InputError, match="of room") as found:
-        run(encoder, texts, str(tmp_path / "run"), column="body", **SMALL)
-    assert found.value.field == "out"
 
 
 @pytest.mark.parametrize(

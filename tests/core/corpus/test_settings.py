@@ -8,17 +8,13 @@ import pytest
 import torch
 from pyarrow import fs
 
-from core import InputError, load_model
-from core.corpus import parts, settings
-from core.corpus.columns import schema_of
-from core.corpus.folder import RunFolder
+from core.corpus import settings
+from core.corpus.folder import RunFolder, load_parts, save_part
 from core.corpus.settings import Job, RunSettings
-from core.corpus.storing import tables
-from core.corpus.workers import Measurer
+from core.corpus.tables import schema_of, tables
 from core.heads.metrics import METRICS, NAMES, Metric
-from tests.core.corpus.jobs import job_of
-from tests.core.corpus.plain import empty_tally, passages, reader, settings_of, tallied
-from tests.core.tiny_models import tiny
+from tests.core.corpus.plain import empty_tally, passages, settings_of, tallied
+from tests.refusals import refused
 
 OTHER = RunSettings(
     column="body",
@@ -49,10 +45,10 @@ def test_a_stopped_run_does_not_go_on_with_anything_else(name, tmp_path):
     folder.begin(begun, 0)
     there = json.loads(begun)
     here = asdict(OTHER).get(name, "another")
-    with pytest.raises(InputError) as refused:
+    with refused("out") as error:
         folder.begin(json.dumps(there | {name: here}, sort_keys=True, indent=1), 0)
     here = json.loads(json.dumps(here))
-    assert f"another run has been begun, with {name} {there[name]} (here {here}). Continue" in str(refused.value)
+    assert f"another run has been begun, with {name} {there[name]} (here {here}). Continue" in str(error.value)
 
 
 def test_a_run_that_another_version_has_begun_is_refused_in_words(tmp_path):
@@ -61,11 +57,8 @@ def test_a_run_that_another_version_has_begun_is_refused_in_words(tmp_path):
     before = json.loads(here)
     del before["metrics"]
     folder.begin(json.dumps(before), 0)
-    with pytest.raises(
-        InputError, match=r"with a job\.json that another version of Headlight has written\."
-    ) as refused:
+    with refused("out", r"with a job\.json that another version of Headlight has written\."):
         folder.begin(here, 0)
-    assert refused.value.field == "out"
 
 
 def test_job_json_names_no_folders_of_the_machine():
@@ -83,34 +76,17 @@ def job(model: str, of_run: RunSettings) -> str:
 
 def test_a_metric_with_a_new_unit_has_a_range(monkeypatch):
     """What the range of a metric ends with is said by the metric, and follows from no unit."""
-    keys = Metric(
-        name="keys",
-        group="Spread",
-        label="Keys",
-        formula="n",
-        high="n - 1",
-        unit="keys",
-        words="How many.",
-        source="made up",
-        measure=lambda _block: torch.ones(()),
-    )
+    said = {"group": "Spread", "label": "Keys", "formula": "n", "words": "How many.", "source": "made up"}
+    keys = Metric(name="keys", high="n - 1", unit="keys", measure=lambda _block: torch.ones(()), **said)
     monkeypatch.setattr(settings, "METRICS", (*METRICS, keys))
     assert RunSettings(passage_tokens=64, metrics=("keys", "sink")).highs.tolist() == [63, 1]
     with pytest.raises(ValueError, match="ends with 'many', not with one of 1, ln n, n - 1"):
         replace(keys, high="many")
 
 
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models") / "bert"
-    tiny("BERT").save_pretrained(folder)
-    reader().save_pretrained(folder)
-    return folder
-
-
 def test_metrics_are_counted_by_their_names(bert, tmp_path):
     """Some of them, in another order: the same numbers as among all."""
-    model, texts = load_model(str(bert)), passages(3)
+    model, texts = bert, passages(3)
     every = tallied(model, texts, settings_of(model))
     some = tallied(model, texts, settings_of(model, metrics=("distance", "next", "entropy"), examples_of=("entropy",)))
     places = [NAMES.index(name) for name in some.settings.metrics]
@@ -122,16 +98,7 @@ def test_metrics_are_counted_by_their_names(bert, tmp_path):
     written = dict(tables(some, dict.fromkeys(some.shown_passages, ())))
     assert written["metrics"]["metric"].to_pylist()[:3] == ["distance", "next", "entropy"]
     assert written["sample"].schema == schema_of("sample", some.settings.metrics)
-    name = parts.save(some, fs.LocalFileSystem(), str(tmp_path))
-    assert parts.load(fs.LocalFileSystem(), str(tmp_path), name).settings == some.settings
+    name = save_part(some, fs.LocalFileSystem(), str(tmp_path))
+    assert load_parts(fs.LocalFileSystem(), str(tmp_path), name).settings == some.settings
     with pytest.raises(ValueError, match="other settings"):
         some.merge(empty_tally(settings_of(model, examples_of=("entropy",))))
-
-
-def test_a_worker_that_does_not_know_a_metric_says_so(bert, tmp_path):
-    told = Measurer(job_of(str(bert), metrics=("next", "later"), examples_of=("next",)), str(tmp_path), 1)(
-        {"shard": ["[]"]}
-    )
-    failure = json.loads(told["failed"][0])
-    assert failure["field"] == "metrics"
-    assert "no metric 'later'" in failure["message"]

@@ -1,4 +1,4 @@
-"""Sums that do not depend on their order, against fractions."""
+"""Sums that do not depend on their order, against fractions; and the queries that are kept, against sorting all of them."""
 
 import math
 import random
@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from core.corpus.sums import ExactSum, mean_and_spread
+from core.corpus.sums import ExactSum, SampleSoFar, StrongestSoFar, draws, mean_and_spread, rows_of, sample_dtype
+from tests.core.corpus.plain import splitmix
 
 KINDS = {
     "shares": lambda chance: chance.random(),
@@ -61,13 +62,6 @@ def test_what_floating_point_loses():
     assert summed(numbers).values.tolist() == [2.0**-40]
 
 
-def test_sums_in_an_array():
-    found = ExactSum.zeros(2, 3)
-    found.add(np.arange(6).reshape(2, 3) / 7)
-    found.add(np.ones((2, 3)))
-    np.testing.assert_allclose(found.values, np.arange(6).reshape(2, 3) / 7 + 1, rtol=1e-15)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_mean_and_spread(seed):
     """Rounded once, from fractions; where the numbers hardly differ too, which floating point loses."""
@@ -99,3 +93,130 @@ def test_of_no_numbers_there_is_no_mean():
     mean, spread = mean_and_spread(np.array([0, 1]), ExactSum.zeros(2), ExactSum.zeros(2))
     np.testing.assert_array_equal(mean, [np.nan, 0])
     np.testing.assert_array_equal(spread, [np.nan, 0])
+
+
+HEADS, METRICS, MOST, TOKENS = 3, 2, 4, 5
+
+
+def test_draws_are_those_of_splitmix64():
+    for seed in (0, 1, 2**63 + 12345, 2**64 - 1):
+        assert draws(seed, 50).tolist() == [splitmix(seed, place) for place in range(50)]
+    # The first numbers that the generator gives for the seed 1234567, as they are published for checking.
+    assert draws(1234567, 3).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+def test_draws_are_even_and_follow_from_the_place_alone():
+    drawn = np.concatenate([draws(seed, 200) for seed in range(500)])
+    assert len(np.unique(drawn)) == len(drawn)
+    share = np.histogram(drawn.astype(np.float64), bins=10, range=(0, 2.0**64))[0] / len(drawn)
+    np.testing.assert_allclose(share, 0.1, atol=0.005)
+    assert draws(7, 9).tolist() == draws(7, 200)[:9].tolist()
+
+
+def collected(given, most=MOST):
+    """As a tally does it: each passage is asked for candidates, and these are added."""
+    kept = StrongestSoFar(HEADS, METRICS, most, TOKENS)
+    for passage, scores in given:
+        draw = draws(passage, scores.shape[2])
+        metric, head, query = kept.candidates(slice(None), scores, draw)
+        kept.add(
+            head=head,
+            metric=metric,
+            score=scores[metric, head, query],
+            draw=draw[query],
+            passage=passage,
+            query=query,
+            weights=np.full((len(query), TOKENS), passage, np.float32),
+        )
+    return kept
+
+
+def sorted_out(given, most=MOST):
+    """The same by sorting everything."""
+    found = []
+    for head in range(HEADS):
+        for metric in range(METRICS):
+            every = [
+                (-float(scores[metric, head, query]), splitmix(passage, query), passage, query)
+                for passage, scores in given
+                for query in range(scores.shape[2])
+                if scores[metric, head, query] > 0
+            ]
+            found += [(head, metric, -score, *rest) for score, *rest in sorted(every)[:most]]
+    return found
+
+
+def as_tuples(rows):
+    return rows[["head", "metric", "score", "draw", "passage", "query"]].tolist()
+
+
+@pytest.mark.parametrize("levels", [2, 3, 1000])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_strongest_whatever_the_order(levels, seed):
+    """With few different scores nearly all are ties."""
+    chance = np.random.default_rng([levels, seed])
+    given = []
+    for passage in range(30):
+        scores = chance.integers(0, levels + 1, (METRICS, HEADS, chance.integers(1, 12))) / levels
+        scores[chance.random(scores.shape) < 0.2] = np.nan
+        given.append((passage, scores.astype(np.float32)))
+    expected = sorted_out(given)
+    for order in range(3):
+        random.Random(order).shuffle(given)
+        rows = collected(given).rows
+        assert as_tuples(rows) == expected
+        np.testing.assert_array_equal(rows["weights"][:, 0], rows["passage"])
+        kept = collected(given[:9])
+        kept.extend(collected(given[9:]).rows)
+        assert as_tuples(kept.rows) == expected
+
+
+def same_scores(score, queries):
+    return np.full((METRICS, HEADS, queries), score, np.float32)
+
+
+def test_what_is_not_above_zero_is_never_kept_and_fewer_than_wanted_are():
+    assert len(collected([(1, same_scores(0, 6)), (2, same_scores(np.nan, 6))]).rows) == 0
+    given = [(9, same_scores(0.5, 2))]
+    assert as_tuples(collected(given).rows) == sorted_out(given)
+    assert len(collected(given).rows) == 2 * METRICS * HEADS
+
+
+def test_memory_is_bounded():
+    kept = StrongestSoFar(HEADS, METRICS, MOST, TOKENS)
+    for passage in range(200):
+        rows = collected([(passage, same_scores(passage + 1, 5))]).rows
+        kept.extend(rows)
+        assert sum(map(len, kept._held)) <= 1.25 * HEADS * METRICS * MOST + len(rows)
+
+
+def sample_of(parts, most=7):
+    """The sample of rows that come in these parts, each only as far as it asks for them."""
+    sample = SampleSoFar(parts[0].dtype, most)
+    for rows in parts:
+        wanted = sample.candidates(rows["draw"])
+        sample.extend(rows[wanted])
+        assert sum(map(len, sample._held)) <= 1.25 * most + len(rows)
+    return sample
+
+
+def test_a_sample_keeps_the_smallest_draws():
+    chance = np.random.default_rng(0)
+    draw = chance.integers(0, 2**63, 40).astype(np.uint64)
+    number = np.arange(40)
+    whole = rows_of(
+        sample_dtype(METRICS, HEADS, TOKENS),
+        draw=draw,
+        passage=number,
+        query=number,
+        values=np.broadcast_to(number[:, None, None], (40, METRICS, HEADS)),
+        weights=np.broadcast_to(number[:, None, None], (40, HEADS, TOKENS)),
+    )
+    expected = np.argsort(draw)[:7]
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(40)
+        parts = [sample_of(np.array_split(whole[order[start::3]], 4)).rows for start in range(3)]
+        found = sample_of(parts).rows
+        for column in (found["passage"], found["query"], found["values"][:, 1, 2], found["weights"][:, 1, 3]):
+            assert column.tolist() == expected.tolist()
+    assert len(sample_of([whole], 50).rows) == 40

@@ -8,15 +8,14 @@ from pyarrow import fs
 
 from core import load_model
 from core.capturing.calls.rows import row_blocks
-from core.corpus.passages import CLASSES
+from core.corpus.passages import CLASSES, Location, Problem
 from core.corpus.settings import RunSettings, distance_ranges
-from core.corpus.storing import tables, write
 from core.corpus.sums import mean_and_spread
+from core.corpus.tables import tables, write
 from core.corpus.tally import BINS, LISTED, SUMS, first_of
-from core.corpus.texts import Location, Problem
 from core.heads.metrics import METRICS, NAMES
-from tests.core.corpus.plain import empty_tally, passages, queries_of, reader, settings_of, take, tallied
-from tests.core.corpus.test_storing import about
+from tests.core.corpus.plain import about, empty_tally, passages, queries_of, reader, settings_of, take, tallied
+from tests.core.corpus.test_relations import SENTENCES
 from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
 
 NEAR = 2e-5  # of a metric: an entropy is a sum over 60 keys in float32
@@ -180,15 +179,10 @@ def folder_bytes(tally, folder):
     return found
 
 
-@pytest.fixture(scope="module")
-def bert():
-    return load_model(tiny("BERT"), tokenizer=reader())
-
-
 def test_the_same_to_the_last_bit_in_any_parts_and_order(bert, tmp_path):
     """One after another, in 2 and 7 parts, shuffled, parts joined in any order: the same files."""
     settings = settings_of(bert, strongest=3, sample=7)
-    taken = [(passage, take(bert, passage)) for passage in TEXTS]
+    taken = [(passage, take(bert, passage)) for passage in (*TEXTS, *SENTENCES)]
 
     def run(parts, seed):
         chance, given = random.Random(seed), [*taken]
@@ -207,6 +201,7 @@ def test_the_same_to_the_last_bit_in_any_parts_and_order(bert, tmp_path):
     first = run(1, 0)
     expected = folder_bytes(first, tmp_path)
     assert len(expected) == 8
+    assert not first.relations.table().empty
     for parts, seed in ((1, 1), (2, 2), (2, 3), (7, 4), (7, 5)):
         other = run(parts, seed)
         found = folder_bytes(other, tmp_path)
@@ -273,17 +268,6 @@ def test_tallies_that_do_not_belong_together(bert):
         one.merge(tallied(bert, TEXTS[1:2], settings_of(bert)))
 
 
-def test_all_problems_are_counted_and_some_are_listed():
-    settings = RunSettings(heads=((0, 0),), passage_tokens=8)
-    one, other = empty_tally(settings), empty_tally(settings)
-    for row in reversed(range(LISTED)):
-        (one if row % 2 else other).note([Problem(Location("a", row), "No.")])
-        (other if row % 2 else one).note([Problem(Location("b", row), "No.")])
-    one.merge(other)
-    assert one.problem_count == 2 * LISTED
-    assert [problem.place for problem in one.problems] == [Location("a", row) for row in range(LISTED)]
-
-
 def test_only_passages_that_are_shown_are_kept(bert):
     one, other = (tallied(bert, part, settings_of(bert, strongest=1, sample=1)) for part in (TEXTS[::2], TEXTS[1::2]))
     one.merge(other)
@@ -307,16 +291,20 @@ def test_a_real_model(minilm):
     assert sorted(query.draw for query in queries)[:10] == tally.sample.rows["draw"].tolist()
 
 
-def test_of_many_problems_the_first_are_listed_and_all_are_counted(bert):
+def test_of_many_problems_the_first_are_listed_and_all_are_counted():
     """However they come: whoever counts them need not hold more than are listed."""
-    every = [Problem(Location("a.txt", row), "No.") for row in range(1, 3 * LISTED)]
-    whole, parts = empty_tally(settings_of(bert)), empty_tally(settings_of(bert))
+    settings = RunSettings(heads=((0, 0),), passage_tokens=8)
+    every = [Problem(Location(name, row), "No.") for name in "ab" for row in range(1, LISTED + LISTED // 2)]
+    whole, parts, one, other = (empty_tally(settings) for _ in range(4))
     whole.note(every)
+    for number, problem in reversed([*enumerate(every)]):
+        (one if number % 2 else other).note([problem])
+    one.merge(other)
     held, count = [], 0
     for start in range(len(every), 0, -700):
         further = every[max(start - 700, 0) : start]
         held, count = first_of([*held, *further]), count + len(further)
         assert len(held) <= LISTED
     parts.note(held, count)
-    assert parts.problems == whole.problems == every[:LISTED]
-    assert parts.problem_count == whole.problem_count == len(every)
+    assert parts.problems == whole.problems == one.problems == every[:LISTED]
+    assert parts.problem_count == whole.problem_count == one.problem_count == len(every)

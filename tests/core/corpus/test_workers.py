@@ -8,14 +8,14 @@ import torch
 from pyarrow import fs
 
 from core import __version__
-from core.corpus import parts, workers
+from core.corpus import workers
+from core.corpus.folder import load_parts, merge_parts, parts_in, save_part
 from core.corpus.reading import find_files
 from core.corpus.tally import ModelHeads
 from core.corpus.workers import CENSUS, Measurer, count_passages, limited, read_shards
 from core.models.loading import load_model
-from tests.core.corpus.jobs import job_of
-from tests.core.corpus.plain import reader
-from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
+from tests.core.corpus.plain import job_of, reader
+from tests.core.tiny_models import WEIGHTS_ONLY, randomised
 
 SENTENCE = """# text = the cats saw
 1\tthe\t_\tDET\t_\t_\t2\tdet\t_\t_
@@ -35,15 +35,12 @@ def trees(tmp_path_factory):
     return str(folder)
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """Folders of a model that can be captured, and of one that exposes its weights alone."""
-    folder = tmp_path_factory.mktemp("models")
-    tiny("BERT").save_pretrained(folder / "bert")
-    randomised(WEIGHTS_ONLY["GPT-J"]()).save_pretrained(folder / "gptj")
-    for name in ("bert", "gptj"):
-        reader().save_pretrained(folder / name)
-    return folder
+@pytest.fixture
+def job(bert_folder, trees):
+    return job_of(str(bert_folder), trees, **SMALL)
+
+
+SYSTEM = fs.LocalFileSystem()
 
 
 def counted(job, files):
@@ -55,8 +52,23 @@ def shards_of(job, files, wanted, most):
     return list(read_shards({"item": json.dumps(files.names)}, job, wanted, most))
 
 
-def test_weights_alone_some_heads_a_limit_and_annotated_texts(models, trees, tmp_path):
-    job = job_of(str(models / "gptj"), trees, heads=((1, 2),), **SMALL)
+def whole_shard(job):
+    """All passages in one shard."""
+    files = find_files(job.folder)
+    (shard,) = shards_of(job, files, counted(job, files)["id"], 100)
+    return shard["shard"]
+
+
+def tally_in(folder):
+    """That of the only part."""
+    (name,) = parts_in(SYSTEM, str(folder))
+    return load_parts(SYSTEM, str(folder), name)
+
+
+def test_weights_alone_some_heads_a_limit_and_annotated_texts(trees, tmp_path):
+    randomised(WEIGHTS_ONLY["GPT-J"]()).save_pretrained(tmp_path / "gptj")
+    reader().save_pretrained(tmp_path / "gptj")
+    job, folder = job_of(str(tmp_path / "gptj"), trees, heads=((1, 2),), **SMALL), str(tmp_path)
     files = find_files(trees)
     census = counted(job, files)
     assert census["tokens"].sum() == 30 * TOKENS
@@ -64,16 +76,15 @@ def test_weights_alone_some_heads_a_limit_and_annotated_texts(models, trees, tmp
     assert len(wanted) == 60 // TOKENS
     assert (wanted["id"] == np.sort(census["id"])[:10]).all()
 
-    measurer = Measurer(job, str(tmp_path), 1)
+    measurer = Measurer(job, folder, 1)
     for shard in shards_of(job, files, wanted["id"], 4):
         assert measurer({"shard": [shard["shard"]]})["failed"] == [""]
-    system = fs.LocalFileSystem()
-    names = parts.names_in(system, str(tmp_path))
+    names = parts_in(SYSTEM, folder)
     assert len(names) == 3  # four, four and two
-    whole = parts.merged(system, str(tmp_path), names)
-    assert parts.names_in(system, str(tmp_path)) == [whole]
-    assert parts.merged(system, str(tmp_path), [whole]) == whole  # put together twice it is still there
-    found = parts.load(system, str(tmp_path), whole)
+    whole = merge_parts(SYSTEM, folder, names)
+    assert parts_in(SYSTEM, folder) == [whole]
+    assert merge_parts(SYSTEM, folder, [whole]) == whole  # put together twice it is still there
+    found = tally_in(folder)
     assert found.ids == set(wanted["id"].tolist())
     assert found.tokens_read == wanted["tokens"].sum()
     assert found.settings == job.settings
@@ -84,25 +95,21 @@ def test_weights_alone_some_heads_a_limit_and_annotated_texts(models, trees, tmp
     assert set(table["count"]) == {len(wanted)}
 
 
-def test_a_part_is_the_same_after_it_was_written_and_read(models, trees, tmp_path):
-    job, files = job_of(str(models / "bert"), trees, **SMALL), find_files(trees)
-    (shard,) = shards_of(job, files, counted(job, files)["id"], 100)
-    Measurer(job, str(tmp_path), 1)({"shard": [shard["shard"]]})
-    system = fs.LocalFileSystem()
-    (name,) = parts.names_in(system, str(tmp_path))
-    tally = parts.load(system, str(tmp_path), name)
+def test_a_part_is_the_same_after_it_was_written_and_read(job, tmp_path):
+    Measurer(job, str(tmp_path), 1)({"shard": [whole_shard(job)]})
+    (name,) = parts_in(SYSTEM, str(tmp_path))
     other = tmp_path / "again"
     other.mkdir()
-    assert parts.save(tally, system, str(other)) == name  # its name follows from its passages
+    assert save_part(tally_in(tmp_path), SYSTEM, str(other)) == name  # its name follows from its passages
     with np.load(tmp_path / name) as before, np.load(other / name) as after:
         assert before.files == after.files
         for one in before.files:
             np.testing.assert_array_equal(before[one], after[one], one)
 
 
-def test_many_passages_are_told_in_several_rows(models, tmp_path, monkeypatch):
+def test_many_passages_are_told_in_several_rows(bert_folder, tmp_path, monkeypatch):
     (tmp_path / "a.conllu").write_text(7 * SENTENCE + "no columns\n\n" + 4 * SENTENCE)
-    job, files = job_of(str(models / "bert"), str(tmp_path), **SMALL), find_files(str(tmp_path))
+    job, files = job_of(str(bert_folder), str(tmp_path), **SMALL), find_files(str(tmp_path))
     monkeypatch.setattr(workers, "COUNTED", 5)
     rows = list(count_passages({"item": json.dumps(files.names)}, job))
     numbers = [np.frombuffer(row["census"], CENSUS) for row in rows]
@@ -111,10 +118,10 @@ def test_many_passages_are_told_in_several_rows(models, tmp_path, monkeypatch):
     assert len(np.unique(np.concatenate(numbers)["id"])) == 11
 
 
-def test_a_worker_computes_with_as_many_threads_as_it_is_told(models, trees, tmp_path):
+def test_a_worker_computes_with_as_many_threads_as_it_is_told(job, tmp_path):
     before = torch.get_num_threads()
     try:
-        Measurer(job_of(str(models / "bert"), trees, **SMALL), str(tmp_path), before + 1)
+        Measurer(job, str(tmp_path), before + 1)
         assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
@@ -127,75 +134,55 @@ def test_a_worker_computes_with_as_many_threads_as_it_is_told(models, trees, tmp
         ({"dtype": "int3"}, "dtype", "int3"),
         ({"revision": "sha256 0"}, "model", "other weights of bert"),
         ({"versions": {"headlight": __version__, "torch": "1.0"}}, "address", "started with 1.0"),
+        ({"metrics": ("next", "later"), "examples_of": ("next",)}, "metrics", "no metric 'later'"),
+        ("elsewhere", "out", "does not see the folder"),
+        ("parts", "out", "could not be written"),
     ],
 )
-def test_a_worker_that_cannot_work_says_why(models, trees, tmp_path, changes, field, words):
-    told = Measurer(job_of(str(models / "bert"), trees, **SMALL | changes), str(tmp_path), 1)({"shard": ["[]"]})
-    failed = json.loads(told["failed"][0])
+def test_a_worker_that_cannot_work_says_why(job, trees, tmp_path, changes, field, words):
+    if isinstance(changes, str):
+        shard, folder = whole_shard(job), tmp_path / "parts"
+        folder.mkdir()
+        measurer = Measurer(job, str(tmp_path / changes), 1)
+        folder.rmdir()
+    else:
+        shard, measurer = "[]", Measurer(job_of(job.model, trees, **SMALL | changes), str(tmp_path), 1)
+    failed = json.loads(measurer({"shard": [shard]})["failed"][0])
     assert failed["field"] == field
     assert words in failed["message"]
 
 
-def test_a_worker_that_does_not_see_the_folder_says_so(models, trees, tmp_path):
-    told = Measurer(job_of(str(models / "bert"), trees, **SMALL), str(tmp_path / "elsewhere"), 1)({"shard": ["[]"]})
-    assert "does not see the folder" in json.loads(told["failed"][0])["message"]
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [(40 * "the ", "at most 32"), ("the old moon", "bert cannot read it: IndexError: index out of range in self")],
+)
+def test_a_passage_that_cannot_be_read_is_counted_and_listed(job, tmp_path, monkeypatch, text, why):
+    """One that is longer than the worker reads, and one on which the model fails: both end nothing, as long as the model
+    reads others, and are not tried again and again."""
+    read, failing = workers.take, ["moon"]
 
+    def take(model, text, most):
+        if failing[0] in text:
+            raise IndexError("index out of range in self")
+        return read(model, text, most)
 
-def test_a_worker_that_cannot_write_what_it_found_says_so(models, trees, tmp_path):
-    job, files, folder = job_of(str(models / "bert"), trees, **SMALL), find_files(trees), tmp_path / "parts"
-    folder.mkdir()
-    measurer = Measurer(job, str(folder), 1)
-    folder.rmdir()
-    (shard,) = shards_of(job, files, counted(job, files)["id"], 100)
-    failed = json.loads(measurer({"shard": [shard["shard"]]})["failed"][0])
-    assert failed["field"] == "out"
-    assert "could not be written" in failed["message"]
-
-
-def test_a_passage_that_cannot_be_read_is_counted_and_listed(models, trees, tmp_path):
-    job, files = job_of(str(models / "bert"), trees, **SMALL), find_files(trees)
-    shards = shards_of(job, files, counted(job, files)["id"], 100)
-    passages = json.loads(shards[0]["shard"])
-    passages[3]["text"] = 40 * "the "  # longer than the worker reads
-    Measurer(job, str(tmp_path), 1)({"shard": [json.dumps(passages)]})
-    system = fs.LocalFileSystem()
-    tally = parts.load(system, str(tmp_path), parts.names_in(system, str(tmp_path))[0])
-    assert tally.problem_count == 1
-    assert "at most 32" in tally.problems[0].why
-    assert len(tally.ids) == 30  # it is not tried again and again
-    assert tally.tokens_read == 29 * TOKENS
-
-
-def test_a_passage_on_which_the_model_fails_is_counted_and_listed(models, trees, tmp_path, monkeypatch):
-    """And ends nothing, as long as the model reads others."""
-    job, files = job_of(str(models / "bert"), trees, **SMALL), find_files(trees)
-    (shard,) = shards_of(job, files, counted(job, files)["id"], 100)
-    passages = json.loads(shard["shard"])
-    passages[3]["text"] = "the old moon"
-    measurer, read = Measurer(job, str(tmp_path), 1), workers.take
-
-    def fails_at(word):
-        def take(model, text, most):
-            if word in text:
-                raise IndexError("index out of range in self")
-            return read(model, text, most)
-
-        return take
-
-    monkeypatch.setattr(workers, "take", fails_at("moon"))
+    passages = json.loads(whole_shard(job))
+    passages[3]["text"] = text
+    measurer = Measurer(job, str(tmp_path), 1)
+    monkeypatch.setattr(workers, "take", take)
     assert measurer({"shard": [json.dumps(passages)]})["failed"] == [""]
-    system = fs.LocalFileSystem()
-    tally = parts.load(system, str(tmp_path), parts.names_in(system, str(tmp_path))[0])
-    assert [one.why for one in tally.problems] == ["bert cannot read it: IndexError: index out of range in self"]
+    tally = tally_in(tmp_path)
+    (problem,) = tally.problems
+    assert why in problem.why
     assert (tally.problem_count, len(tally.ids), tally.tokens_read) == (1, 30, 29 * TOKENS)
-    monkeypatch.setattr(workers, "take", fails_at("a"))
+    failing[0] = "a"
     with pytest.raises(IndexError):
         measurer({"shard": [json.dumps(passages)]})
 
 
-def test_a_line_that_no_tokenizer_takes_ends_no_counting(models, tmp_path):
+def test_a_line_that_no_tokenizer_takes_ends_no_counting(bert_folder, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "the cat"}\n{"text": "\\ud800"}\n{"text": "the dog"}\n')
-    job, files = job_of(str(models / "bert"), str(tmp_path), **SMALL), find_files(str(tmp_path))
+    job, files = job_of(str(bert_folder), str(tmp_path), **SMALL), find_files(str(tmp_path))
     (row,) = count_passages({"item": json.dumps(files.names)}, job)
     assert len(np.frombuffer(row["census"], CENSUS)) == 2
     assert [problem["place"] for problem in json.loads(row["problems"])] == [{"file": "a.jsonl", "row": 2}]

@@ -17,9 +17,9 @@ from core.exporting.tables import tables_of, to_csv
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.plots.bars import bars
+from core.figures.plots.diagrams import wiring
 from core.figures.plots.dots import dots
 from core.figures.plots.lines import Series, lines
-from core.figures.plots.wiring import wiring
 from tests.core.tiny_models import tiny
 
 IDS = [1, 5, 9, 13, 17, 21, 25]
@@ -154,40 +154,6 @@ def test_a_picture_of_an_earlier_file_says_what_stands_in_it(good):
     assert (drawing.alt, drawing.chart.description, drawing.chart.strongest()) == ("Weights. 3 by 3.", "", None)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"kind": "sonnet"},
-        {"kind": "changes"},  # of which there are two
-        {"kind": ["cells"]},
-        {"numbers": None},
-        {"numbers": {"dtype": "f4", "bdata": "AAAA", "shape": "1000000, 1000000"}},
-        {"numbers": {"dtype": "f4", "bdata": "AAAAAA=="}},  # a number for nine names
-        {"rows": None},
-        {"rows": []},
-        {"rows": ["a", "b"]},
-        {"rows": ["a", "b", 3]},
-        {"columns": ["a"]},
-        {"columns": []},
-        {"headings": ["query"]},
-        {"headings": "query"},
-        {"x": {"dtype": "f4", "bdata": "AAAAAA=="}},
-        {"part": "x" * 5_000},
-        {"opening": None},
-        {"closing": "\ud800"},
-        {"block": [0, 1]},
-        {"block": [1]},
-        {"block": [2**80, 1]},
-    ],
-)
-def test_what_pictures_show_is_checked(good, wrong):
-    said, arrays = parts(good)
-    picture = said["pictures"][0]
-    refused(packed(said | {"pictures": [picture | {"values": [picture["values"][0] | wrong]}]}, arrays))
-    for values in ("values", {}, [1], [picture["values"][0]] * 501):
-        refused(packed(said | {"pictures": [picture | {"values": values}]}, arrays))
-
-
 # --- hostile files
 
 
@@ -230,79 +196,99 @@ def test_files_that_are_none(good):
     refused(data[:8] + data[8:2000].replace(b'"shape":[7,', b'"shape":[9,') + data[2000:])
 
 
-def test_what_a_file_says_of_itself(good):
+PACKED = {"dtype": "f4", "bdata": "AAAAAA=="}  # a single number
+# What a file says of itself, of its head, and of what its picture shows, where it is not true: field -> values.
+SAID = {
+    "format": ["something"],
+    "version": [True, "1", 0],
+    "page": ["../../etc/passwd", 3],
+    "title": ["x" * 2000, "\ud800"],
+    "address": [{"text": "no list"}, {"<b>": ["x"]}, {f"a{place}": [] for place in range(1000)}],
+    "about": [None, {"model": 3}],
+    "heads": [{}],
+    "uploads": [[{"field": "image", "name": "x"}]],
+}
+OF_HEAD = {
+    "scale": ["1", None, 1e300],
+    "softcap": [-1, True],
+    "query_tokens": [["x"], ["x"] * 10_000],
+    "key_tokens": [[3] * 7, ["x" * 2000] * 7],
+    "mask": ["strange"],
+    "bias": ["row"],  # without numbers
+    "weighing": ["eval"],
+    "origin": [{"name": "m"}, None],  # and yet the model's output
+    "says": [3],
+}
+OF_VALUES = {
+    "kind": ["sonnet", "changes", ["cells"]],  # of changes there are two
+    "numbers": [None, {"dtype": "f4", "bdata": "AAAA", "shape": "1000000, 1000000"}, PACKED],  # for nine names
+    "rows": [None, [], ["a", "b"], ["a", "b", 3]],
+    "columns": [["a"], []],
+    "headings": [["query"], "query"],
+    "x": [PACKED],
+    "part": ["x" * 5_000],
+    "opening": [None],
+    "closing": ["\ud800"],
+    "block": [[0, 1], [1], [2**80, 1]],
+}
+WRONG = [
+    (of, {field: value})
+    for of, wrong in {"file": SAID, "head": OF_HEAD, "values": OF_VALUES}.items()
+    for field, values in wrong.items()
+    for value in values
+]
+
+
+@pytest.mark.parametrize(("of", "wrong"), WRONG, ids=[f"{of} {next(iter(wrong))}" for of, wrong in WRONG])
+def test_what_a_file_says_is_checked(good, of, wrong):
     said, arrays = parts(good)
-    refused(packed(b"", arrays))
-    refused(packed(b"[" * 100_000, arrays))
-    refused(packed(b'{"format": NaN}', arrays))
-    refused(packed(b"\xff\xfe", arrays))
-    refused(packed([said], arrays))
-    assert "Update Headlight" in refused(packed(said | {"version": 2}, arrays))
-    for wrong in (
-        {"format": "something"},
-        {"version": True},
-        {"version": "1"},
-        {"page": "../../etc/passwd"},
-        {"page": 3},
-        {"title": "x" * 2000},
-        {"title": "\ud800"},
-        {"address": {"text": "no list"}},
-        {"address": {"<b>": ["x"]}},
-        {"address": {f"a{place}": [] for place in range(1000)}},
-        {"about": None},
-        {"about": {"model": 3}},
-        {"heads": {}},
-        {"heads": [said["heads"][0]] * 50},
-        {"pictures": [said["pictures"][0]] * 50},
-        {"uploads": [{"field": "image", "name": "x"}]},
-    ):
+    head, picture = said["heads"][0], said["pictures"][0]
+    changes = {
+        "file": wrong,
+        "head": {"heads": [head | wrong]},
+        "values": {"pictures": [picture | {"values": [picture["values"][0] | wrong]}]},
+    }
+    refused(packed(said | changes[of], arrays))
+
+
+def test_what_a_file_holds_too_much_of_or_no_text(good):
+    said, arrays = parts(good)
+    head, picture = said["heads"][0], said["pictures"][0]
+    for text in (b"", b"[" * 100_000, b'{"format": NaN}', b"\xff\xfe", [said]):
+        refused(packed(text, arrays))
+    for wrong in ({"heads": [head] * 50}, {"pictures": [picture] * 50}):
         refused(packed(said | wrong, arrays))
+    for values in ("values", {}, [1], [picture["values"][0]] * 501):
+        refused(packed(said | {"pictures": [picture | {"values": values}]}, arrays))
+    for wrong in ({"dtype": "__class__"}, {"layer": -1}, {"head": 1.5}):
+        refused(packed(said | {"heads": [head | {"origin": head["origin"] | wrong}]}, arrays))
+    assert "Update Headlight" in refused(packed(said | {"version": 2}, arrays))
 
 
-def test_heads_that_are_none(good):
+def test_arrays_that_are_none_of_a_head(good):
     said, arrays = parts(good)
-    head = said["heads"][0]
-    for wrong in (
-        {"scale": "1"},
-        {"scale": None},
-        {"scale": 1e300},
-        {"softcap": -1},
-        {"softcap": True},
-        {"query_tokens": ["x"]},
-        {"query_tokens": ["x"] * 10_000},
-        {"key_tokens": [3] * 7},
-        {"key_tokens": ["x" * 2000] * 7},
-        {"mask": "strange"},
-        {"bias": "row"},  # without numbers
-        {"weighing": "eval"},
-        {"origin": {"name": "m"}},
-        {"origin": head["origin"] | {"dtype": "__class__"}},
-        {"origin": head["origin"] | {"layer": -1}},
-        {"origin": head["origin"] | {"head": 1.5}},
-        {"origin": None},  # and yet the model's output
-        {"says": 3},
-    ):
-        refused(packed(said | {"heads": [head | wrong]}, arrays))
-    bad = arrays["head0.query"].copy()
+    query, key, value = (arrays[f"head0.{name}"] for name in ("query", "key", "value"))
+    bad = query.copy()
     bad[0, 0] = np.nan
-    refused(packed(said, arrays | {"head0.model_output": np.full_like(arrays["head0.model_output"], np.inf)}))
-    for name, array in {
-        "head0.query": bad,
-        "head0.key": arrays["head0.key"][:, :3],
-        "head0.value": arrays["head0.value"][:3],
-        "head0.mask": arrays["head0.mask"][:2],
-        "head0.model_output": np.zeros((9000, 3), np.float32),
-        "head0.instead_output": arrays["head0.value"],  # which rows?
-    }.items():
-        refused(packed(said, arrays | {name: array}))
-    refused(packed(said, arrays | {"head0.query": arrays["head0.query"].astype(np.int32)}))
-    refused(packed(said, arrays | {"head0.key": arrays["head0.key"].astype(np.float64)}))
+    for name, array in (
+        ("query", bad),
+        ("query", query.astype(np.int32)),
+        ("key", key[:, :3]),
+        ("key", key.astype(np.float64)),
+        ("value", value[:3]),
+        ("mask", arrays["head0.mask"][:2]),
+        ("model_output", np.zeros((9000, 3), np.float32)),
+        ("model_output", np.full_like(arrays["head0.model_output"], np.inf)),
+        ("instead_output", value),  # which rows?
+    ):
+        refused(packed(said, arrays | {f"head0.{name}": array}))
     refused(packed(said, {name: array for name, array in arrays.items() if name != "head0.key"}))
     many = np.ones((9000, 1), np.float32)
     tokens = {"query_tokens": ["x"] * 9000, "key_tokens": ["x"] * 9000, "mask": "none", "origin": None}
-    assert "9,000 queries" in refused(
-        packed(said | {"heads": [head | tokens]}, {f"head0.{name}": many for name in ("query", "key", "value")})
+    large = packed(
+        said | {"heads": [said["heads"][0] | tokens]}, {f"head0.{name}": many for name in ("query", "key", "value")}
     )
+    assert "9,000 queries" in refused(large)
 
 
 def test_rows_that_are_not_there_cannot_be_replaced():

@@ -5,16 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from core import attend
-from core.attention.head import Head
 from core.exporting.pictures import GROUNDS, portrait, print_widths
-from core.figures.heatmaps.all_heads import metric_grid
-from core.figures.heatmaps.equation import equation
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.heatmaps.patches import on_image
-from core.figures.heatmaps.side_by_side import side_by_side, small
-from core.figures.plots.bars import bars
-from core.figures.plots.waterfall import waterfall
+from tests.core.figures.test_theme import CHARTS
 
 NASTY = "</script><img src=x onerror=alert(1)> $x$"
 TOKENS = [NASTY, *(f"token {place}" for place in range(1, 90))]
@@ -23,13 +16,6 @@ TOKENS = [NASTY, *(f"token {place}" for place in range(1, 90))]
 def picture(tokens=TOKENS):
     values = np.random.default_rng(0).random((len(tokens), len(tokens)))
     return heatmap(values, Axis("query", tokens, 3), Axis("key", tokens, 4), name="weight", scale="share").figure
-
-
-def test_the_page_keeps_its_own_figure():
-    figure = picture()
-    before = figure.to_json()
-    portrait(figure, "Weights", ["a model"], GROUNDS["light"])
-    assert figure.to_json() == before
 
 
 def test_title_notes_ground_and_size_are_in_it():
@@ -66,27 +52,6 @@ def test_the_words_above_can_be_left_out():
     assert bare.layout.height < named.layout.height
 
 
-def any_figures():
-    head = Head.of(attend(np.eye(4), np.eye(4), np.eye(4)))
-    return [
-        bars(["a", "b"], {"one": np.array([1.0, 2.0])}, y="y").figure,
-        waterfall(head.explain(0, 0)).figure,
-        metric_grid(np.eye(3), "entropy", signed=False, chosen=(0, 1), left_out=None, height=300).figure,
-        on_image(np.zeros((8, 8, 3), np.uint8), np.eye(2), (0, 1)).figure,
-        side_by_side([small(np.eye(3))] * 2, ["one", "two"], "abc", "abc", across=2).figure,
-        equation(head.overview().matrices, pin=(0, 0), opened="weights", scale=head.scale).figure,
-    ]
-
-
-def test_any_figure_can_be_taken_away():
-    for figure in any_figures():
-        for millimetres in (None, *print_widths(figure)):
-            taken = portrait(figure, "A title", ["a note"], GROUNDS["light"], millimetres=millimetres)
-            assert [annotation.text for annotation in taken.layout.annotations][-2:] == ["<b>A title</b>", "a note"]
-            assert taken.layout.height > 100
-            json.loads(taken.to_json())
-
-
 # --- print
 
 
@@ -100,20 +65,19 @@ def points(part, pixel):
         yield from points(value, pixel)
 
 
-@pytest.mark.parametrize("figure", any_figures(), ids=["bars", "waterfall", "grid", "image", "several", "equation"])
-def test_letters_in_print_have_six_points(figure):
-    for millimetres in print_widths(figure):
+@pytest.mark.parametrize("name", CHARTS)
+def test_any_figure_can_be_taken_away_and_in_print_letters_have_six_points(name):
+    """The equation can be read only across two columns."""
+    figure = CHARTS[name]().figure
+    before = figure.to_json()
+    assert print_widths(figure) == ((170,) if name == "equation" else (85, 170))
+    for millimetres in (None, *print_widths(figure)):
         taken = portrait(figure, "A title", ["a note"], GROUNDS["light"], millimetres=millimetres)
-        pixel = millimetres / 25.4 * 72 / taken.layout.width
-        found = list(points(json.loads(taken.to_json()), pixel))
-        assert min(found) >= 6
-        assert max(found) < 16
-
-
-def test_the_equation_can_be_read_only_across_two_columns():
-    *others, line = any_figures()
-    assert print_widths(line) == (170,)
-    assert {print_widths(figure) for figure in others} == {(85, 170)}
+        assert [annotation.text for annotation in taken.layout.annotations][-2:] == ["<b>A title</b>", "a note"]
+        assert taken.layout.height > 100
+        found = list(points(json.loads(taken.to_json()), (millimetres or 0) / 25.4 * 72 / taken.layout.width))
+        assert millimetres is None or 6 <= min(found) <= max(found) < 16
+    assert figure.to_json() == before  # the page keeps its own
 
 
 def square(taken, rows, columns):

@@ -47,6 +47,11 @@ def test_every_stage_comes_back_to_the_last_bit(trace, stage):
     assert values.dtype == expected.dtype
     assert np.array_equal(values[~missing], expected[~missing])
     assert np.isnan(values[missing]).all()
+    assert tuple(file[f"{stage.key}.rows"]) == TOKENS
+    assert tuple(file[f"{stage.key}.columns"]) == (TOKENS if stage.columns == "key" else ("",) * expected.shape[1])
+    assert (str(file[f"{stage.key}.row_is"]), str(file[f"{stage.key}.column_is"])) == (stage.rows, stage.columns)
+    assert file[f"{stage.key}.row_numbers"].tolist() == [0, 1, 2, 3, 4]
+    assert json.loads(str(file["about"])) == ABOUT
     notes, rows = read_csv(to_csv([table], ABOUT))
     assert json.loads(notes["text"]) == ABOUT["text"]
     assert notes["layer.head"] == "1.10"
@@ -70,16 +75,6 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def test_labels_and_words_are_in_the_npz(trace):
-    file = np.load(
-        io.BytesIO(to_npz([stage_table(Head.of(trace), "weights", TOKENS, TOKENS)], ABOUT)), allow_pickle=False
-    )
-    assert tuple(file["weights.columns"]) == TOKENS
-    assert (str(file["weights.row_is"]), str(file["weights.column_is"])) == ("query", "key")
-    assert file["weights.row_numbers"].tolist() == [0, 1, 2, 3, 4]
-    assert json.loads(str(file["about"])) == ABOUT
 
 
 def test_heads_stay_apart_in_csv():

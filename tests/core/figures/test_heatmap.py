@@ -1,21 +1,17 @@
-"""What a picture holds: the very numbers, in their places, with forbidden pairs told apart and markup made harmless."""
-
-import json
+"""What a heatmap holds: the very numbers, in their places, with forbidden pairs told apart and markup made harmless."""
 
 import numpy as np
 import pytest
-from plotly.colors import sample_colorscale
 
 from core.attention.head import Head
-from core.attention.ledger import explain
 from core.attention.masks import causal, grid
 from core.attention.stages import BY_KEY, STAGES
 from core.attention.trace import attend
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.heatmaps.stages import colour_limit, stage_heatmap
+from core.figures.heatmaps.views import ComparedAxis, colour_limit, compared_heatmaps, stage_heatmap, strongest_colours
 from core.figures.palette import FORBIDDEN
-from core.figures.plots.waterfall import passed_on, waterfall
-from tests.contrast import contrast, hexadecimal
+from core.heads.aligning import align
+from core.heads.comparing import HeadPair
 
 TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")
 
@@ -70,15 +66,10 @@ def test_a_weight_of_zero_that_is_allowed_is_drawn_as_a_number():
     assert drawn.z.tolist() == [[1.0, 0.0]]
 
 
-def test_repeated_tokens_keep_their_own_row_and_column(trace):
-    figure = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1))
-    assert list(figure.layout.xaxis.tickvals) == list(range(6))
-    texts = list(figure.layout.yaxis2.ticktext)
-    assert (texts[0], texts[2]) == ("the (0)", "the (2)")
-
-
-def test_tokens_cannot_be_markup(trace):
+def test_tokens_cannot_be_markup_and_have_rows_and_columns_of_their_own(trace):
     figure = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 1))
+    assert list(figure.layout.xaxis.tickvals) == list(range(6))
+    assert figure.layout.yaxis2.ticktext[0:3:2] == ("the (0)", "the (2)")
     texts = list(figure.layout.xaxis.ticktext)
     assert texts == ["the", "<b>·cat</b>", "the", "&lt;b&gt;x&lt;/b&gt;", "⏎", "&#36;x&#36; &amp; y"]
 
@@ -94,25 +85,16 @@ def test_scales(trace):
     limit = colour_limit(BY_KEY["scaled"], *(Head.of(one).overview().matrices["scaled"] for one in (trace, other)))
     assert limit == np.abs(other.scaled).max()
     assert main(drawn_stage(BY_KEY["scaled"], trace, TOKENS, TOKENS, pin=(0, 0), limit=limit)).zmax == limit
-
-
-def test_all_zero_numbers_still_have_a_range():
-    drawn = main(heatmap(np.zeros((2, 2)), Axis("query"), Axis("key"), name="score").figure)
-    assert (drawn.zmin, drawn.zmax) == (-1, 1)
+    nothing = main(heatmap(np.zeros((2, 2)), Axis("query"), Axis("key"), name="score").figure)
+    assert (nothing.zmin, nothing.zmax) == (-1, 1)
 
 
 def test_long_texts_are_bounded_and_lose_no_spike():
     n = 2_000
     values = np.full((n, n), 1e-6)
     values[1_234, 567] = 0.9
-    figure = heatmap(
-        values,
-        Axis("query", ["t"] * n, 1_234),
-        Axis("key", ["t"] * n, 567),
-        name="weight",
-        scale="share",
-        hover=("x", values),
-    ).figure
+    sides = Axis("query", ["t"] * n, 1_234), Axis("key", ["t"] * n, 567)
+    figure = heatmap(values, *sides, name="weight", scale="share", hover=("x", values)).figure
     drawn = main(figure)
     assert max(drawn.z.shape) <= 256
     row, column = np.unravel_index(drawn.z.argmax(), drawn.z.shape)
@@ -122,44 +104,22 @@ def test_long_texts_are_bounded_and_lose_no_spike():
     assert figure.layout.meta["row_block"] == 8
     assert len(figure.layout.xaxis.tickvals) <= 42
     assert 567 in figure.layout.xaxis.tickvals
-    assert len(json.dumps(figure.to_plotly_json(), default=lambda array: array.tolist())) > 0
     assert len(figure.to_json()) < 1_500_000
 
 
-@pytest.mark.parametrize("width", [240, 270, 480, 900])
+@pytest.mark.parametrize("size", [210, 240, 270, 330, 480, 560, 900])
 @pytest.mark.parametrize("compact", [True, False])
 @pytest.mark.parametrize("count", [5, 16, 200])
-def test_labels_below_columns_have_room(width, compact, count):
-    tokens = ["token"] * count
-    figure = heatmap(
-        np.ones((3, count)), Axis("query"), Axis("key", tokens, count // 3), name="w", width=width, compact=compact
-    ).figure
-    axis, margin = figure.layout.xaxis, figure.layout.margin
-    cell = (width - margin.l - margin.r) / count
-    assert count // 3 in axis.tickvals
-    # Lines of text at 45 degrees, one above the other.
-    assert len(axis.tickvals) == 1 or min(np.diff(axis.tickvals)) * cell * np.sin(np.pi / 4) >= axis.tickfont.size
-
-
-@pytest.mark.parametrize("height", [210, 330, 560])
-@pytest.mark.parametrize("compact", [True, False])
-@pytest.mark.parametrize("count", [5, 16, 200])
-def test_labels_beside_rows_have_room(height, compact, count):
-    tokens = ["token"] * count
-    forbidden = np.tri(count, 16, dtype=bool)  # with a legend, which leaves the least room
-    figure = heatmap(
-        np.ones((count, 16)),
-        Axis("query", tokens, count // 3),
-        Axis("key", ["because"] * 16),
-        name="w",
-        forbidden=forbidden,
-        height=height,
-        compact=compact,
-    ).figure
-    axis, margin = figure.layout.yaxis, figure.layout.margin
-    cell = (height - margin.t - margin.b) / count
-    assert count // 3 in axis.tickvals
-    assert len(axis.tickvals) == 1 or min(np.diff(axis.tickvals)) * cell >= axis.tickfont.size
+def test_labels_have_room(size, compact, count):
+    forbidden = np.tri(count, dtype=bool)  # with a legend, which leaves the least room
+    sides = (Axis(name, ["token"] * count, count // 3) for name in ("query", "key"))
+    look = {"forbidden": forbidden, "width": size, "height": size, "compact": compact}
+    layout = heatmap(np.ones((count, count)), *sides, name="w", **look).figure.layout
+    margin, slanted = layout.margin, np.sin(np.pi / 4)  # lines of text at 45 degrees, one above the other
+    rooms = (layout.xaxis, (size - margin.l - margin.r) * slanted), (layout.yaxis, size - margin.t - margin.b)
+    for axis, room in rooms:
+        assert count // 3 in axis.tickvals
+        assert len(axis.tickvals) == 1 or min(np.diff(axis.tickvals)) * room / count >= axis.tickfont.size
 
 
 def test_the_pin_is_a_frame_around_its_cell(trace):
@@ -180,45 +140,6 @@ def test_small_matrices_print_their_numbers(trace):
     assert rounded.text == ("0.00", "−0.50")
 
 
-@pytest.mark.parametrize("scale", ["signed", "share"])
-def test_printed_numbers_can_be_read_on_their_colours(scale):
-    values = np.linspace(-1 if scale == "signed" else 0, 1, 144).reshape(12, 12)
-    figure = heatmap(values, Axis("query"), Axis("key"), name="score", scale=scale).figure
-    cells, (numbers,) = main(figure), printed(figure)
-    shares = (values.ravel() - cells.zmin) / (cells.zmax - cells.zmin)
-    colours = sample_colorscale([[at, colour] for at, colour in cells.colorscale], shares.tolist())
-    black_or_white = {"black": "#000000", "white": "#ffffff"}
-    read = [
-        contrast(hexadecimal(one), black_or_white[two])
-        for one, two in zip(colours, numbers.textfont.color, strict=True)
-    ]
-    assert min(read) >= 4.5
-
-
-def test_the_waterfall_ends_where_the_ledger_does(trace):
-    cell = explain(trace, 4, 2)
-    bars, share = waterfall(cell).figure.data
-    np.testing.assert_array_equal(bars.y[:4], cell.products)
-    named = dict(zip(bars.customdata, zip(bars.y, bars.measure, strict=True), strict=True))
-    assert named["q·k"] == (cell.raw, "total")
-    assert named["score"] == (cell.masked, "total")
-    assert named["shifted"] == (cell.shifted, "total")
-    # The relative steps between two totals lead from one to the other.
-    assert np.sum(bars.y[:4]) == pytest.approx(cell.raw)
-    assert cell.raw + named["× scale"][0] == pytest.approx(cell.masked)
-    assert cell.masked + named["− row max"][0] == pytest.approx(cell.shifted)
-    assert list(share.y) == [cell.exponential, cell.weight]
-
-
-def test_a_forbidden_cell_has_a_waterfall_without_infinity(trace):
-    cell = explain(trace, 1, 5)
-    bars, share = waterfall(cell).figure.data
-    assert np.isfinite(bars.y).all()
-    assert "shifted" not in bars.customdata
-    assert list(share.y) == [0, 0]
-    assert not passed_on(cell).figure.data[1].y.any()
-
-
 def test_single_characters_stand_upright_and_close_together():
     def labels(tokens: list[str], width: int = 520, pinned: int | None = None) -> tuple[int, int]:
         keys = Axis("key", tokens, pinned)
@@ -231,3 +152,93 @@ def test_single_characters_stand_upright_and_close_together():
     assert labels(characters, pinned=21) == (0, len(characters) - 1)  # now the character gives way
     assert labels([*"ab", "</s>", "[PAD]"])[0] == labels(["the", "cat"] * 11)[0] == -45
     assert labels(["the", "cat"] * 15)[1] < 30
+
+
+FIRST, SECOND = ("the", "<b>", "$x$", "cat"), ("the", "new", "<b>", "$y$", "cat", "too")
+
+
+def made(count, seed, sinks=None):
+    rng = np.random.default_rng(seed)
+    inputs = (rng.normal(size=(count, 4)) for _ in range(3))
+    return Head.of(attend(*inputs, mask=grid(causal, count, count), sinks=sinks))
+
+
+@pytest.fixture
+def figures():
+    axis = align(FIRST, SECOND)
+    found = HeadPair.of(made(4, 0), made(6, 1, sinks=2.0), queries=axis, keys=axis).overview()
+    pictures = found.matrices
+    assert axis.gaps == ([1, 5], [])
+    gaps = {"first": [1, 5], "second": [], "difference": [1, 5]}
+    labels = axis.labels(FIRST, SECOND)
+    side = ComparedAxis({"first": labels.first, "second": labels.second, "difference": labels.both}, gaps, 2)
+    charts = compared_heatmaps(
+        pictures,
+        side,
+        side,
+        divergence=found.row_numbers["divergence"],
+        limits=strongest_colours(pictures),
+        height=300,
+        width=300,
+    )
+    return found, {part: chart.figure for part, chart in charts.items()}
+
+
+def hatching(figure):
+    return [trace for trace in figure.data if trace.type == "scatter" and trace.fill == "toself"]
+
+
+def test_both_weights_have_one_scale_and_place_and_the_difference_is_around_0(figures):
+    found, drawn = figures
+    first, second, difference = (drawn[part].data[0] for part in ("first", "second", "difference"))
+    each = [np.nanmax(part.values) for part in (found.matrices["first"], found.matrices["second"])]
+    assert each[0] > each[1] + 0.1
+    assert (first.zmin, second.zmin) == (0, 0)
+    assert first.zmax == second.zmax == pytest.approx(each[0])
+    assert difference.zmax == -difference.zmin == pytest.approx(np.nanmax(np.abs(found.matrices["difference"].values)))
+    np.testing.assert_array_equal(difference.z, found.matrices["difference"].values.astype(np.float32))
+    layouts = [figure.layout for figure in drawn.values()]
+    assert len({(one.margin.l, one.margin.t, one.margin.b, one.height) for one in layouts}) == 1
+
+
+def test_each_picture_has_the_tokens_of_its_own_text(figures):
+    _, drawn = figures
+    dollars = {"first": "&#36;x&#36;", "second": "&#36;y&#36;", "difference": "&#36;x&#36; / &#36;y&#36;"}
+    for part, figure in drawn.items():
+        for axis in (figure.layout.xaxis, figure.layout.yaxis):
+            assert [text.replace("<b>", "").replace("</b>", "") for text in axis.ticktext] == [
+                *("the", "new", "&lt;b&gt;", dollars[part], "cat", "too")
+            ]
+
+
+def test_gaps_are_hatched_where_they_are_and_named(figures):
+    _, drawn = figures
+    assert not hatching(drawn["second"])
+    for part, name in (("first", "not in this text"), ("difference", "in one text only")):
+        (hatched,) = hatching(drawn[part])
+        assert hatched.name == name
+        assert hatched.fillpattern.shape == "/"
+        boxes = np.array([place if place is not None else np.nan for place in hatched.y]).reshape(-1, 5)[:, :4]
+        assert [(box.min(), box.max()) for box in boxes] == [(0.5, 1.5), (4.5, 5.5), (-0.5, 5.5), (-0.5, 5.5)]
+        numbers = drawn[part].data[0].z
+        assert np.isnan(numbers[[1, 5]]).all()
+        assert np.isnan(numbers[:, [1, 5]]).all()
+        grey = next(trace for trace in drawn[part].data[1:] if trace.type == "heatmap").z
+        assert np.isnan(grey[[1, 5]]).all()  # not masked
+
+
+def test_pointing_at_a_row_tells_its_divergence(figures):
+    found, drawn = figures
+    names = drawn["difference"].layout.yaxis2.ticktext
+    assert f"divergence {found.row_numbers['divergence'][2]:.3f} nats" in names[2]
+    assert "divergence" not in names[1]
+    assert "&lt;b&gt;" in names[2]
+
+
+def test_neighbouring_gaps_are_one_box():
+    figure = heatmap(
+        np.zeros((5, 4)), Axis("query", gaps=[0, 1, 2, 4]), Axis("key"), name="weight", scale="share"
+    ).figure
+    (hatched,) = hatching(figure)
+    assert list(hatched.y) == [-0.5, -0.5, 2.5, 2.5, None, 3.5, 3.5, 4.5, 4.5, None]
+    assert figure.layout.showlegend

@@ -1,14 +1,19 @@
-"""Pictures of lessons: several matrices in one, borders between parts, and which text gives what."""
+"""Small pictures: several matrices in one, borders between parts, and the patches of an image."""
+
+import base64
+import io
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
+from PIL import Image
 from plotly.colors import sample_colorscale
 
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.patches import on_image
 from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, FORBIDDEN, SEQUENTIAL
-from core.figures.plots.wiring import HEIGHTS, wiring
 from tests.contrast import BACKGROUNDS, contrast, hexadecimal
 
 TOKENS = ("<b>", "$x$", " the", "the")
@@ -31,11 +36,8 @@ def test_one_colour_range_for_all():
     assert {trace.coloraxis for trace in figure.data} == {"coloraxis"}
     for trace, matrix in zip(figure.data, matrices, strict=True):
         np.testing.assert_allclose(trace.z, matrix)
-
-
-def test_signed_pictures_meet_at_zero():
-    colours = drawn(*(-one for one in four()), scale="signed").layout.coloraxis
-    assert colours.cmin == -colours.cmax < 0
+    signed = drawn(*(-one for one in matrices), scale="signed").layout.coloraxis
+    assert signed.cmin == -signed.cmax < 0
 
 
 def test_masked_cells_are_grey_and_explained():
@@ -109,13 +111,78 @@ def test_borders_are_seen_on_both_backgrounds_and_on_every_cell(bordered):
             assert max(contrast(colour, ground) for colour in colours) >= 3, ground
 
 
-@pytest.mark.parametrize(("query", "key"), [("read", "read"), ("written", "written"), ("written", "read")])
-def test_arrows_start_at_the_text_that_gives(query, key):
-    figure = wiring(query, key, causal=False).figure
-    arrows = [note for note in figure.layout.annotations if note.showarrow]
-    letters = [note.text for note in figure.layout.annotations if note.text in ("<b>Q</b>", "<b>K</b>", "<b>V</b>")]
-    origins = {
-        letter: min(HEIGHTS, key=lambda text: abs(HEIGHTS[text] - arrow.ay))
-        for letter, arrow in zip(letters, arrows, strict=True)
-    }
-    assert origins == {"<b>K</b>": key, "<b>V</b>": key, "<b>Q</b>": query}
+# --- the patches of an image
+
+WEIGHTS = np.arange(6.0).reshape(2, 3) / 15
+
+
+def image(height: int, width: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def patches(**options) -> go.Figure:
+    return on_image(options.pop("image", image(40, 90)), options.pop("values", WEIGHTS), (1, 2), **options).figure
+
+
+def opacity(figure: go.Figure) -> list[float]:
+    return [float(colour.rpartition(",")[2].rstrip(")")) for _, colour in figure.data[0].colorscale]
+
+
+def test_every_patch_has_its_number_and_the_one_that_looks_a_frame():
+    figure = patches()
+    np.testing.assert_allclose(figure.data[0].z, WEIGHTS, rtol=1e-6)
+    (frame,) = figure.layout.shapes
+    assert (frame.y0, frame.y1, frame.x0, frame.x1) == (0.5, 1.5, 1.5, 2.5)
+    assert not on_image(image(4, 4), WEIGHTS, None).figure.layout.shapes
+    *_, region = patches(region=(range(2), range(1, 3))).layout.shapes
+    assert (region.y0, region.y1, region.x0, region.x1) == (-0.5, 1.5, 0.5, 2.5)
+
+
+@pytest.mark.parametrize(("height", "width"), [(40, 90), (90, 40), (64, 64)])
+def test_the_image_keeps_its_proportions(height, width):
+    layout = patches(image=image(height, width)).layout
+    assert 2 * layout.yaxis.scaleratio / 3 == pytest.approx(height / width)  # 2 rows, 3 columns
+    assert layout.height <= 576
+    (placed,) = layout.images
+    # From the first patch's corner to the last's.
+    assert (placed.x, placed.y, placed.sizex, placed.sizey) == (-0.5, -0.5, 3, 2)
+
+
+def test_colours_hide_more_of_the_image_the_larger_the_number():
+    from_zero = opacity(patches())
+    assert from_zero == sorted(from_zero)
+    assert 0 < from_zero[0] < 0.1
+    assert 0.7 < from_zero[-1] < 0.9
+    both_ways = opacity(patches(signed=True))
+    assert both_ways == both_ways[::-1]
+    assert min(both_ways) == both_ways[len(both_ways) // 2] < 0.1
+
+
+def test_the_image_is_grey_so_that_every_colour_is_a_number():
+    source = patches().layout.images[0].source
+    shown = Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2])))
+    np.testing.assert_array_equal(np.asarray(shown), np.asarray(Image.fromarray(image(40, 90)).convert("L")))
+
+
+def test_scores_are_drawn_around_zero():
+    figure = patches(values=WEIGHTS - 0.3, signed=True)
+    assert figure.data[0].zmin == -figure.data[0].zmax == pytest.approx(-0.3)
+
+
+def test_a_patch_that_is_left_out_stays_bare():
+    values = WEIGHTS.copy()
+    values[0, 1] = np.nan
+    figure = patches(values=values)
+    assert np.isnan(figure.data[0].z[0, 1])
+    assert figure.data[0].zmax == pytest.approx(WEIGHTS.max())
+    assert patches(values=np.full((2, 3), np.nan)).data[0].zmax == 1
+
+
+def test_the_image_is_larger_than_its_patches_where_its_edges_are_cut_and_smaller_where_it_is_padded():
+    """2 rows and 3 columns of patches on the middle half of the width, and on twice the height."""
+    layout = on_image(image(40, 90), WEIGHTS, None, area=(0.25, -0.5, 0.75, 1.5)).figure.layout
+    (shown,) = layout.images
+    assert (shown.x, shown.sizex) == (-0.5 - 1.5, 6)
+    assert (shown.y, shown.sizey) == (-0.5 + 0.5, 1)
+    assert (layout.xaxis.range, layout.yaxis.range) == ((-2, 4), (1.5, -0.5))
+    assert layout.yaxis.scaleratio == pytest.approx(40 / (90 / 6))

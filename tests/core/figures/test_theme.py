@@ -1,4 +1,4 @@
-"""Every figure looks the same whatever was imported before it, and takes little along for that."""
+"""Figures look the same whatever was imported before, have letters as large as wanted, and stand out (WCAG 2.2, AA)."""
 
 import json
 
@@ -11,24 +11,37 @@ from core.attention.head import Head
 from core.attention.ledger import explain
 from core.attention.stages import BY_KEY
 from core.attention.trace import attend
-from core.figures.heatmaps.additive import additive_mask
 from core.figures.heatmaps.all_heads import metric_grid, small_pictures
 from core.figures.heatmaps.equation import equation
-from core.figures.heatmaps.frames import with_borders
+from core.figures.heatmaps.frames import VEIL, with_borders, with_spotlight
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.patches import on_image
 from core.figures.heatmaps.side_by_side import side_by_side, small
-from core.figures.heatmaps.stages import stage_heatmap
-from core.figures.plots.bars import bar_panels, bars, log_bars, share_bars
-from core.figures.plots.distribution import distribution_bars
-from core.figures.plots.dots import dots, dots_against
-from core.figures.plots.head_map import head_map
+from core.figures.heatmaps.views import additive_mask, stage_heatmap
+from core.figures.palette import (
+    ABOVE,
+    ALLOWED,
+    BELOW,
+    DIVERGING,
+    DIVERGING_ON_DARK,
+    INK,
+    PIN,
+    SEQUENTIAL,
+    SERIES,
+    TEXT,
+    TEXT_ON_DARK,
+    TOTAL,
+    colours_of,
+    set_signed_colours,
+    text_on,
+)
+from core.figures.plots.bars import bar_panels, bars, distribution_bars, log_bars, running, share_bars
+from core.figures.plots.diagrams import plane, wiring
+from core.figures.plots.dots import dots, dots_against, head_map
 from core.figures.plots.lines import Series, lines
-from core.figures.plots.plane import plane
-from core.figures.plots.running import running
 from core.figures.plots.waterfall import passed_on, waterfall
-from core.figures.plots.wiring import wiring
-from core.figures.theme import template
+from core.figures.theme import smallest_letters, template
+from tests.contrast import BACKGROUNDS, THEME, contrast, hexadecimal, mixed
 
 ONES, AB = np.ones((2, 2)), ["a", "b"]
 CELL = explain(attend(ONES, ONES, ONES), 0, 1)
@@ -69,9 +82,110 @@ CHARTS = {
 def test_every_figure_has_the_one_template(draw):
     layout = draw().figure.to_plotly_json()["layout"]
     assert layout["template"] == go.layout.Template(template()).to_plotly_json()
+    assert len(json.dumps(template())) < 1_000
     repeated = {"paper_bgcolor", "plot_bgcolor", "hoverlabel"} & set(layout)
     assert not repeated, f"{repeated} stand in the template"
 
 
-def test_the_template_is_small():
-    assert len(json.dumps(template())) < 1_000
+ROWS, COLUMNS = 5, 7
+
+
+@pytest.mark.parametrize("scale", ["share", "signed"])
+@pytest.mark.parametrize(("row", "column"), [(2, 3), (0, 0), (4, 6)])
+@pytest.mark.parametrize("spot", ["none", "row", "column", "cell"])
+def test_all_cells_but_the_lit_ones_are_dimmed_once(spot, row, column, scale):
+    chart = heatmap(np.eye(ROWS, COLUMNS), Axis("q", pinned=row), Axis("k", pinned=column), name="x", scale=scale)
+    frames = list(chart.figure.layout.shapes)
+    dimmed = np.zeros((ROWS, COLUMNS), int)
+    with_spotlight(chart, spot, row, column)
+    lit = chart.figure
+    veils = [shape for shape in lit.layout.shapes if shape.fillcolor == VEIL]
+    for veil in veils:
+        at = np.s_[int(veil.y0 + 0.5) : int(veil.y1 + 0.5), int(veil.x0 + 0.5) : int(veil.x1 + 0.5)]
+        dimmed[at] += 1
+    expected = np.full((ROWS, COLUMNS), int(spot != "none"))
+    expected[{"none": np.s_[:], "row": np.s_[row], "column": np.s_[:, column], "cell": np.s_[row, column]}[spot]] = 0
+    np.testing.assert_array_equal(dimmed, expected)
+    assert list(lit.layout.shapes)[len(veils) :] == frames, "the frames are no longer on top"
+    assert all(veil.xref == "x" and veil.yref == "y" for veil in veils), "the colour bar is dimmed"
+
+
+def sizes(found) -> list[float]:
+    """Every size of letters that a figure names."""
+    if isinstance(found, dict):
+        own = [found["size"]] if "size" in found and found.keys() <= {"size", "color", "family"} else []
+        return own + [size for part in found.values() for size in sizes(part)]
+    return [size for part in found for size in sizes(part)] if isinstance(found, (list, tuple)) else []
+
+
+@pytest.mark.parametrize("least", [18, 22])
+@pytest.mark.parametrize("draw", CHARTS.values(), ids=CHARTS)
+def test_no_letter_is_smaller_than_wanted(draw, least):
+    token = smallest_letters.set(least)
+    try:
+        figure = draw().figure.to_plotly_json()
+    finally:
+        smallest_letters.reset(token)
+    found = sizes(figure["layout"])
+    for trace in figure["data"]:
+        found += [size for key, part in trace.items() if "font" in key or key == "colorbar" for size in sizes(part)]
+    assert found
+    assert min(found) >= least
+    assert min(sizes(draw().figure.to_plotly_json()["layout"])) < least, "nor are they larger at a desk"
+
+
+GREY = ("#80848e", 0.28)  # FORBIDDEN
+READ = {"black": "#000000", "white": "#ffffff"}
+
+
+@pytest.mark.parametrize(("mode", "text"), [("light", TEXT), ("dark", TEXT_ON_DARK)])
+def test_text_lines_and_bars_of_figures(mode, text):
+    background = BACKGROUNDS[mode]
+    assert contrast(text, background) >= 4.5
+    assert contrast(text, mixed(GREY[0], background, GREY[1])) >= 4.5  # "−∞" on a masked cell
+    for colour in (ABOVE, BELOW, TOTAL, PIN, INK, ALLOWED, *SERIES):
+        assert contrast(colour, background) >= 3, colour
+
+
+def test_numbers_on_bars_and_on_allowed_cells():
+    for colour, text in zip(SERIES, text_on(SERIES), strict=True):
+        assert contrast(colour, READ[text]) >= 4.5, colour
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_text_of_pages(mode):
+    """Streamlit writes captions and placeholders with 60 % of the text's colour, and the chosen one of several buttons, while
+    the mouse is on it, in the primary colour on 20 % of it."""
+    theme = THEME | THEME[mode]
+    primary = theme["primaryColor"]
+    assert contrast(primary, mixed(primary, theme["backgroundColor"], 0.2)) >= 4.5
+    for place in ("backgroundColor", "secondaryBackgroundColor"):
+        assert contrast(mixed(theme["textColor"], theme[place], 0.6), theme[place]) >= 4.5, place
+        assert contrast(primary, theme[place]) >= 4.5, place
+
+
+@pytest.mark.parametrize(("mode", "scale"), [("light", DIVERGING), ("dark", DIVERGING_ON_DARK)])
+def test_signed_numbers_stand_out_the_more_the_farther_they_are_from_zero(mode, scale):
+    colours = [hexadecimal(colour) for colour in colours_of(np.linspace(0, 1, 41), scale)]
+    stands_out = [contrast(colour, colours[20]) for colour in colours]
+    assert contrast(colours[20], BACKGROUNDS[mode]) < 1.15
+    assert (np.diff(stands_out[20:]) > 0).all()
+    assert (np.diff(stands_out[:21]) < 0).all()
+    masked = mixed(GREY[0], BACKGROUNDS[mode], GREY[1])
+    assert contrast(masked, colours[20]) > 1.25
+
+
+@pytest.mark.parametrize(
+    ("scale", "drawn_in"), [("share", [SEQUENTIAL]), ("signed", [DIVERGING, DIVERGING_ON_DARK, DIVERGING])]
+)
+def test_numbers_in_cells_are_legible_on_every_colour_and_background(scale, drawn_in):
+    values = np.linspace(-1 if scale == "signed" else 0, 1, 144).reshape(12, 12)
+    chart = heatmap(values, Axis("query"), Axis("column"), name="n", scale=scale)
+    before = chart.figure.to_json()
+    for colours in drawn_in:
+        set_signed_colours(chart.traces, chart.layout, colours)
+        cells, printed = chart.figure.data[:2]
+        assert cells.colorscale == tuple(map(tuple, colours))
+        under = map(hexadecimal, colours_of((values - cells.zmin) / (cells.zmax - cells.zmin), colours))
+        assert min(map(contrast, under, map(READ.get, printed.textfont.color))) >= 4.5
+    assert chart.figure.to_json() == before

@@ -11,8 +11,7 @@ import streamlit as st
 from core.corpus.opened import Run
 from core.corpus.passages import CLASSES
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.plots.bars import bars
-from core.figures.plots.distribution import distribution_bars
+from core.figures.plots.bars import bars, distribution_bars
 from core.figures.theme import letters
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state

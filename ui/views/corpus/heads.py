@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from core.corpus.head_map import HeadMap
 from core.corpus.opened import Run
-from core.figures.plots.head_map import head_map
+from core.corpus.tables import HeadMap
+from core.figures.plots.dots import head_map
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
 from ui.calls import call, result

@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.corpus.opened import ListedRun, Run
-from core.exporting.about import PACKAGES
+from core.exporting.documents import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.versions import versions
 from ui import links, presenting, shown, state

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention.arrays import row_notes
 from core.attention.rowwise import Overview, Whole
 from core.capturing.weights_only import WeightsOnly
-from core.figures.heatmaps.heatmap import Axis, pooled_heatmap
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.models.model import RecordedModel
 from ui.calls import call, result
 from ui.components import pin
@@ -68,5 +68,5 @@ def _draw(tokens: Tokens, cell: tuple[int, int], name: str, title: str, height: 
     cells = drawn.first
     sides = zip(("query", "key"), tokens, cells.start, cells.shape, cell, strict=True)
     axes = [Axis(side, of[first : first + count], at - first, start=first) for side, of, first, count, at in sides]
-    chart = pooled_heatmap(cells, *axes, name="weight", scale="share", height=height, width=520)
+    chart = heatmap(cells, *axes, name="weight", scale="share", height=height, width=520)
     show_heatmap(chart, name, f"{title}: heatmap of queries by keys.", title=title)

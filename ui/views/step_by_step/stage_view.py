@@ -11,7 +11,7 @@ from core.attention.rowwise import Overview
 from core.attention.stages import BY_KEY, Stage, number
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH
-from core.figures.heatmaps.stages import colour_limit, stage_heatmap
+from core.figures.heatmaps.views import colour_limit, stage_heatmap
 from core.figures.plots.waterfall import passed_on, waterfall
 from core.heads.pairs import pair_ranges
 from core.notebook.figures import stage_figure

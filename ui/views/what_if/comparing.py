@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core import InputError, Model
 from core.attention.pooling import Pooled
 from core.attention.rowwise import Overview
-from core.figures.heatmaps.compared import ComparedAxis, Part, compared_heatmaps, strongest_colours
+from core.figures.heatmaps.views import ComparedAxis, Part, compared_heatmaps, strongest_colours
 from core.heads.aligning import Alignment, Labels, align
 from core.heads.comparing import HeadPair, compare, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS

@@ -11,10 +11,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture
 from core.capturing.sampling import most_probable
+from core.figures.chart import written
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.figures.plots.dots import dots_against
-from core.figures.values import written
 from core.heads.effects import probability_after, rank_correlation
 from core.heads.metrics import largest
 from core.notebook.figures import heads_figure

@@ -13,7 +13,7 @@ from core.figures.heatmaps.heatmap import WIDTH, Axis, Scale, heatmap
 from core.figures.labels import escaped, visible
 from core.figures.palette import ABOVE, BELOW
 from core.figures.plots.bars import bars
-from core.figures.plots.path import Node, path_chart
+from core.figures.plots.diagrams import Node, path_chart
 from core.heads.attribution import Grid, as_grid, main_reason, strongest, strongest_pairs
 from core.heads.lens import POSITIONS, ranks_first_after
 from core.heads.paths import Stop

