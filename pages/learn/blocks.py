@@ -15,9 +15,8 @@ from ui.calls import call, result
 from ui.controls.fields import token_picker, whole_number
 from ui.controls.pinned import Tokens
 from ui.markdown import quoted
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import numbers, show_chart, table
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs, sentence_knob
-from ui.views.tables import numbers, table
 
 lesson = Lesson("In blocks", "Attention can read the keys in blocks, a few at a time. The output is the same.")
 
@@ -98,7 +97,7 @@ def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
         name="output",
         height=min(70 + 28 * len(steps), 420),
     )
-    show_heatmap(chart, "steps", "The output after each block. The last row is computed directly.", compact=True)
+    show_chart(chart, "steps", "The output after each block. The last row is computed directly.", tools=False)
 
 
 lesson.show()

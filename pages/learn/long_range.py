@@ -14,7 +14,7 @@ from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
 from ui.requests import KindRequest
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import show_chart
 from ui.views.lesson import results
 from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
 from ui.views.sources.text_fields import choose_text
@@ -52,8 +52,8 @@ def steps_and_operations(picture: DeltaGenerator, knobs: DeltaGenerator) -> None
         crossing = {"dash": "dot", "width": 1.5, "color": INK}
         operations.layout["shapes"] = [full_height(cost.crossing, cost.crossing, line=crossing)]
         show_beside(
-            ("Sequential steps", show_chart, steps, "steps", "Sequential steps, by the length of the text."),
-            ("Multiplications", show_chart, operations, "operations", "Multiplications, by the length of the text."),
+            ("Sequential steps", steps, "steps", "Sequential steps, by the length of the text."),
+            ("Multiplications", operations, "operations", "Multiplications, by the length of the text."),
         )
         st.markdown(f"Both need the same number of multiplications at n = d = **{cost.crossing:,}** tokens.")
 
@@ -113,7 +113,7 @@ def in_a_model(experiment: Experiment) -> None:
     even = even_distance(capture.trace(0, 0, kind), without_first=without_first)
     with picture:
         chart = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
-        show_heatmap(chart, "distances", "How many tokens away each head looks on average.")
+        show_chart(chart, "distances", "How many tokens away each head looks on average.")
         st.markdown(
             f"The heads look **{distances.min():.1f}** to **{distances.max():.1f}** tokens away on average. Attention spread "
             f"evenly would look **{even:.1f}** tokens away."

@@ -1,7 +1,5 @@
 """Many heads: a layer splits its width among several heads and joins them again; its output is a sum over heads."""
 
-from functools import partial
-
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
@@ -21,12 +19,11 @@ from ui.calls import attribute, call, result
 from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import show_chart, table
 from ui.views.lesson import results
 from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
 from ui.views.sources.heads import opening_head
 from ui.views.sources.text_fields import SENTENCE, choose_text
-from ui.views.tables import table
 
 lesson = Lesson(
     "Many heads", "A layer attends several times at once, each time with a piece of its queries, keys and values."
@@ -78,7 +75,7 @@ def split_and_join(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
             across=ACROSS[many.heads],
             line_height=205 if many.heads <= 4 else 118,
         )
-        show_heatmap(chart, "weights of heads", "The weights of every head.", compact=True)
+        show_chart(chart, "weights of heads", "The weights of every head.", tools=False)
         show_joined(words, many)
     with knobs:
         of_heads = f"{many.heads} × {queries} × {many.d_head}"
@@ -98,15 +95,16 @@ def split_and_join(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
 
 def show_joined(words: tuple[str, ...], many: ManyHeads) -> None:
     """Show the heads' outputs side by side, and the output of the layer."""
-    axes, show = (Axis("query", words), Axis("column")), partial(show_heatmap, compact=True)
+    axes = Axis("query", words), Axis("column")
     joined, output = (
         heatmap(values, *axes, name="output", height=230, compact=True) for values in (many.joined, many.output)
     )
     borders = range(many.d_head, many.joined.shape[1], many.d_head)
     with_borders(joined, columns=borders, names=[str(head) for head in range(many.heads)])
     show_beside(
-        ("Outputs side by side", show, joined, "joined", "The heads' outputs side by side."),
-        ("Times W_O", show, with_borders(output), "output", "The output of the layer."),
+        ("Outputs side by side", joined, "joined", "The heads' outputs side by side."),
+        ("Times W_O", with_borders(output), "output", "The output of the layer."),
+        tools=False,
     )
 
 
@@ -133,7 +131,7 @@ def sum_of_heads(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
             marked=word,
             line_height=205 if many.heads <= 4 else 118,
         )
-        show_heatmap(chart, "contributions", "What every head adds, and the sum.", compact=True)
+        show_chart(chart, "contributions", "What every head adds, and the sum.", tools=False)
         show_lengths(length, along, word, f"At {quoted(words[word])}", many.difference)
 
 
@@ -180,7 +178,7 @@ def why_several(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
             chart = heatmap(
                 brought, Axis("sentence", PAIR), columns, name="share of the word", scale="share", limit=1.0, height=200
             )
-            show_heatmap(with_borders(chart, columns=borders, names=heads), title, title)
+            show_chart(with_borders(chart, columns=borders, names=heads), title, title)
         st.markdown(
             f"Largest difference between the two sentences: one head **{fetched.apart(fetched.one_head):.1f}**, "
             f"two heads **{fetched.apart(fetched.two_heads):.1f}**."
@@ -226,7 +224,7 @@ def in_a_model(experiment: Experiment) -> None:
             marked=word,
             line_height=216,
         )
-        show_heatmap(chart, "weights of heads", "The weights of every head of the layer.", compact=True)
+        show_chart(chart, "weights of heads", "The weights of every head of the layer.", tools=False)
 
 
 lesson.show()

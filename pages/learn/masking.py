@@ -21,9 +21,8 @@ from ui.controls.fields import menu, slider, token_picker
 from ui.controls.mask_choice import pick_mask
 from ui.controls.pinned import Tokens
 from ui.markdown import plain, quoted
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import numbers, show_chart, table
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, sentence_knob, weights_chart
-from ui.views.tables import numbers, table
 
 lesson = Lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.")
 
@@ -163,7 +162,7 @@ def weights_of(trace: AttentionTrace, tokens: Tokens, **size: int) -> Chart:
 def show(chart: Chart, name: str, alt: str) -> None:
     """Show a picture with the same room above as the others in its line, and without zooming, which a click could start."""
     chart.layout["dragmode"], chart.layout["margin"]["t"] = False, enlarged(TOP)
-    show_heatmap(chart, name, alt, compact=True)
+    show_chart(chart, name, alt, tools=False)
 
 
 lesson.show()

@@ -29,9 +29,8 @@ from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import menu, slider, token_picker
 from ui.markdown import plain, quoted
-from ui.views.charts import show_chart
+from ui.views.charts import numbers, show_chart, table
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs
-from ui.views.tables import numbers, table
 
 lesson = Lesson(
     "Query, key, value",

@@ -30,10 +30,9 @@ from ui import state
 from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import show_chart, table
 from ui.views.lesson import results
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs
-from ui.views.tables import table
 
 lesson = Lesson(
     "Why 1/√d_k", "Dot products spread by √d_k. Dividing by √d_k keeps softmax from giving all its weight to one key."
@@ -150,7 +149,7 @@ def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         chart = heatmap(
             result(call(softmax_jacobian, weights)), *axis, name="∂ weight / ∂ score", limit=0.25, height=400
         )
-        show_heatmap(chart, "jacobian", "The derivative of each weight with respect to each score: diag(p) − p pᵀ.")
+        show_chart(chart, "jacobian", "The derivative of each weight with respect to each score: diag(p) − p pᵀ.")
         st.markdown(
             f"Norm of J: **{jacobian_norm(weights):.4f}**. By automatic differentiation: "
             f"{autograd_norm(scores):.4f}. Largest weight: {weights.max():.3f}."

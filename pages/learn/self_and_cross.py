@@ -29,7 +29,7 @@ from ui.calls import attribute, call, expression, result, result_of, written
 from ui.controls.fields import head_picker, menu, number_picker, text_line
 from ui.markdown import quoted
 from ui.requests import GeneratedTarget, HeadRequest, ModelChoice, TextRequest
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import show_chart
 from ui.views.lesson.frame import IN_A_MODEL, Lesson, weights_chart
 from ui.views.sources import passes
 
@@ -60,7 +60,7 @@ def text_written() -> str:
 def show_weights(crossed: Crossing, name: str, height: int) -> None:
     axes = Axis("query", crossed.query_tokens), Axis("key", crossed.key_tokens)
     chart = weights_chart(crossed.trace, *axes, limit=1.0, height=height)
-    show_heatmap(with_borders(chart), name, "The weights: rows are queries, columns are keys.")
+    show_chart(with_borders(chart), name, "The weights: rows are queries, columns are keys.")
 
 
 def size(matrix: NDArray[np.floating]) -> str:
@@ -149,7 +149,7 @@ def a_date(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
             limit=1.0,
             width=presenting.width(WIDTH, 0.9),
         )
-        show_heatmap(chart, "alignment", "The weights: rows are what the model writes, columns are what it reads.")
+        show_chart(chart, "alignment", "The weights: rows are what the model writes, columns are what it reads.")
         writes = quoted(look.writes)
         sentences = (
             f"The model writes {quoted(''.join(queries[1:]))}. The row of {quoted(queries[place])} writes {writes} and "
@@ -194,7 +194,7 @@ def in_a_model(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         chart = heatmap(
             weights, Axis("query", tokens), Axis("key", tokens), name="weight", scale="share", height=420, width=520
         )
-        show_heatmap(with_borders(chart, columns=starts, rows=starts), "pair", "The head's weights.")
+        show_chart(with_borders(chart, columns=starts, rows=starts), "pair", "The head's weights.")
     with knobs:
         first_share, second_share = ([share.own, share.other, share.special] for share in shares)
         chart = bars(
@@ -221,7 +221,7 @@ def show_crossing(shares: NDArray[np.floating], layer: int, head: int) -> None:
         height=230,
         printed=0,
     )
-    show_heatmap(chart, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
+    show_chart(chart, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
 
 
 lesson.show()

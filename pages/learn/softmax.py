@@ -25,9 +25,8 @@ from core.units import small_number
 from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import slider, switch, text_line
-from ui.views.charts import show_chart
+from ui.views.charts import numbers, show_chart, table
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead
-from ui.views.tables import numbers, table
 
 lesson = Lesson("Softmax", "Softmax turns a row of scores into weights. No weight is negative, and they add up to 1.")
 

@@ -28,7 +28,7 @@ from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, text_line, whole_number
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import show_chart
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs, show_beside, weights_chart
 
 lesson = Lesson(
@@ -69,8 +69,8 @@ def shuffled(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         )
         alt = "Attention weights of the sentence"
         show_beside(
-            ("Weights, as typed", show_heatmap, before, "weights as typed", f"{alt} as typed."),
-            ("Weights, shuffled", show_heatmap, after, "weights shuffled", f"{alt} shuffled."),
+            ("Weights, as typed", before, "weights as typed", f"{alt} as typed."),
+            ("Weights, shuffled", after, "weights shuffled", f"{alt} shuffled."),
         )
         st.markdown(
             f"Largest difference between a word's outputs in the two orders: **{small_number(read.difference)}**"
@@ -96,8 +96,8 @@ def sinusoids(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         products = heatmap(scores, position, position, name="dot product", height=380)
         of_pairs = "Dot products of the rows of all pairs of positions."
         show_beside(
-            ("Added to each token", show_heatmap, added, "sinusoids", "Sines and cosines of 64 positions."),
-            ("Dot products", show_heatmap, products, "products", of_pairs),
+            ("Added to each token", added, "sinusoids", "Sines and cosines of 64 positions."),
+            ("Dot products", products, "products", of_pairs),
         )
         spread = small_number(diagonal_spread(scores))
         st.markdown(f"Largest difference between dot products at the same distance: **{spread}**")
@@ -122,8 +122,8 @@ def shift_by_k(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         row = lines(curves, x="dimension", y="entry")
         moves = "The matrix that moves every position forward by k."
         show_beside(
-            ("The matrix", show_heatmap, matrix, "shift matrix", moves),
-            ("Position p, moved", show_chart, row, "moved row", "The moved row and the row of p + k."),
+            ("The matrix", matrix, "shift matrix", moves),
+            ("Position p, moved", row, "moved row", "The moved row and the row of p + k."),
         )
         residual = small_number(moved.residual)
         st.markdown(f"Largest difference over positions 0 to 999, all with this matrix: **{residual}**")
@@ -175,8 +175,8 @@ def alibi(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         weights = weights_chart(trace, *axes, height=380)
         follow = "The weights that follow from the bias alone."
         show_beside(
-            ("Bias", show_heatmap, bias, "bias", "The bias of one ALiBi head."),
-            ("Weights if all scores are 0", show_heatmap, weights, "bias weights", follow),
+            ("Bias", bias, "bias", "The bias of one ALiBi head."),
+            ("Weights if all scores are 0", weights, "bias weights", follow),
         )
         slopes = ", ".join(
             f"**{slope:.4g}**" if at == head else f"{slope:.4g}" for at, slope in enumerate(alibi_slopes(heads))
@@ -193,8 +193,8 @@ def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
         curve = Series("bucket", offsets, t5_buckets(offsets, bidirectional=bidirectional))
         by_distance = lines([curve], x="key position − query position", y="bucket")
         show_beside(
-            ("Bucket of each pair", show_heatmap, grid, "buckets", "The bucket number of every pair."),
-            ("Bucket by distance", show_chart, by_distance, "bucket curve", "The bucket number at each distance."),
+            ("Bucket of each pair", grid, "buckets", "The bucket number of every pair."),
+            ("Bucket by distance", by_distance, "bucket curve", "The bucket number at each distance."),
         )
         st.markdown("The numbers name buckets. Each head learns one bias for each bucket.")
 
@@ -233,8 +233,8 @@ def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
             "The score these two tokens would have at other distances.",
         )
         show_beside(
-            ("Contribution of each band", show_chart, parts, "bands", alts[0]),
-            ("The same two tokens at other distances", show_chart, elsewhere, "score by distance", alts[1]),
+            ("Contribution of each band", parts, "bands", alts[0]),
+            ("The same two tokens at other distances", elsewhere, "score by distance", alts[1]),
         )
         words = scene.tokens[0][query], scene.tokens[1][key]
         st.markdown(
@@ -261,7 +261,7 @@ def without_rotation(scene: TracedHead) -> None:
     if learned is not None:
         with picture:
             chart = heatmap(cosines(learned[:POSITIONS]), Axis("position"), Axis("position"), name="cosine", limit=1.0)
-            show_heatmap(chart, "learned positions", "Cosines of the learned position vectors.")
+            show_chart(chart, "learned positions", "Cosines of the learned position vectors.")
 
 
 lesson.show()

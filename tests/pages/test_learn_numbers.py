@@ -27,10 +27,10 @@ from tests.core.lessons.test_query_key_value import scores_at, weights_at
 from tests.pages.lessons import open_lesson, rows, said
 from ui import state
 from ui.controls import mask_choice
+from ui.views.charts import numbers
 from ui.views.lesson.frame import IN_A_MODEL
 from ui.views.sources.heads import opening_head
 from ui.views.sources.text_fields import SENTENCE
-from ui.views.tables import numbers
 
 MINILM, SMOLLM = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
 SCORES = (1, 0.5, 2.5, -0.1)

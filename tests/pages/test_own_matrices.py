@@ -21,7 +21,7 @@ def app() -> AppTest:
     def page() -> None:
         import streamlit as st
 
-        from ui.views.step_by_step.own_matrices import own_matrices
+        from ui.views.step_by_step.scenes import own_matrices
 
         trace = own_matrices()
         st.text("nothing" if trace is None else f"{trace.output.shape}")

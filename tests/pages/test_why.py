@@ -14,7 +14,7 @@ from core.heads.paths import Hop, follow, read_hops
 from tests.browser.driver import array
 from tests.pages.app import FRANCE, MINILM, SMOLLM, opened, picture, ran, words
 from ui import state
-from ui.views.why.drawing import _ranks_first
+from ui.views.why.page import _ranks_first
 
 OPEN = {state.MODEL: SMOLLM, state.ANSWER: " Paris", state.RATHER_THAN: " Rome"}
 

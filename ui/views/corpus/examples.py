@@ -20,7 +20,7 @@ from ui.components.shaded_text import shade_legend, shaded_text
 from ui.controls.fields import menu, page_of, part_of
 from ui.markdown import plain, show_error
 from ui.requests import HeadRequest, ModelChoice, TextRequest
-from ui.views.corpus.head import with_unit
+from ui.views.corpus.heads import with_unit
 from ui.views.head_links import link_to_heads
 
 KEPT = {"strongest": "Strongest", "spread": "From a random sample"}
@@ -75,7 +75,6 @@ def _quantiles() -> tuple[float, float]:
 
 
 def _first(count: int, pages: DeltaGenerator) -> int:
-    """The rank of the first example that is shown."""
     batches = max(-(-count // BATCH), 1)
     if batches == 1 or presenting.is_on():
         return 0

@@ -19,6 +19,7 @@ from ui.controls.fields import menu, text_line
 from ui.lessons import after
 from ui.markdown import errors_shown
 from ui.presenting import show_heading
+from ui.views.charts import show_chart
 from ui.views.lesson import results
 from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.text_fields import choose_text
@@ -131,12 +132,12 @@ def picture_and_knobs(experiment: Experiment) -> tuple[DeltaGenerator, DeltaGene
     return picture, knobs
 
 
-def show_beside(*pictures: tuple[str, Callable[..., None], Chart, str, str]) -> None:
-    """Show pictures side by side: of each its heading, `show_chart` or `show_heatmap`, and what that takes."""
-    for column, (heading, show, *picture) in zip(st.columns(len(pictures)), pictures, strict=True):
+def show_beside(*pictures: tuple[str, Chart, str, str], **look: Any) -> None:
+    """Show pictures side by side: of each its heading, and what `show_chart` takes; `look` is that of all."""
+    for column, (heading, chart, name, alt) in zip(st.columns(len(pictures)), pictures, strict=True):
         with column:
             st.markdown(f"**{heading}**")
-            show(*picture)
+            show_chart(chart, name, alt, **look)
 
 
 def weights_chart(trace: AttentionTrace, queries: Axis, keys: Axis, **look: Any) -> Chart:

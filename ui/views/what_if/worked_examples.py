@@ -31,8 +31,8 @@ from ui.calls import result
 from ui.controls.fields import menu
 from ui.markdown import quoted
 from ui.progress import run
+from ui.views.charts import numbers, table
 from ui.views.sources import models
-from ui.views.tables import numbers, table
 from ui.views.what_if import results
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"

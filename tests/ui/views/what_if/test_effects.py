@@ -44,8 +44,7 @@ def page(text: str, model: str, view: str) -> None:
     from ui.requests import ModelChoice, TextRequest
     from ui.views.sources import passes
     from ui.views.sources.heads import choose_head
-    from ui.views.what_if.effects import show_effects
-    from ui.views.what_if.patching import show_patching
+    from ui.views.what_if.effects import show_effects, show_patching
 
     shown.begin("", "what_if")
     request = TextRequest(ModelChoice(model), text)
