@@ -6,7 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import InputError
 from core.heads.contributions import head_contributions, lengths
 from core.lessons.many_heads import (
     LayerWeights,
@@ -88,20 +87,6 @@ def test_the_pieces_of_a_split_are_its_columns(heads, rows):
     pieces = split(x, heads)
     np.testing.assert_array_equal(np.hstack([*pieces]), x)
     np.testing.assert_array_equal(pieces, np.split(x, heads, axis=1))
-
-
-@pytest.mark.parametrize(
-    ("call", "field", "words"),
-    [(lambda: fetch(1.5), "share", "share is 1.5"), (lambda: fetch(-0.1), "share", "share is -0.1")]
-    + [
-        (lambda n=n: split(np.ones((2, 24)), n), "heads", f"24 columns cannot be split into {n} heads")
-        for n in (0, -1, 5, 48)
-    ],
-)
-def test_what_cannot_be_is_named(call, field, words):
-    with pytest.raises(InputError, match=words) as caught:
-        call()
-    assert caught.value.field == field
 
 
 def test_lengths_along_the_sum_add_up_to_its_length():
