@@ -233,10 +233,6 @@ def test_layers_rotate_as_read_from_them(name, rotated):
     assert check_on_one_token_repeated(load_model(tiny(name))) == rotated
 
 
-def test_neighbouring_pairs():
-    assert rotary_of(capture(load_model(tiny("Cohere")), input_ids=[1, 2]), 0).pairs[1].tolist() == [2, 3]
-
-
 def test_part_of_a_head():
     passed = capture(load_model(tiny("GPT-NeoX")), input_ids=[3, 1, 4, 1, 5])
     rotary = rotary_of(passed, 1)
@@ -246,12 +242,6 @@ def test_part_of_a_head():
     assert found.unrotated != 0
     assert found.score == pytest.approx(trace.raw[4, 1], abs=1e-5)
     assert found.score_at([3])[0] == pytest.approx(found.score)
-
-
-def test_layers_with_their_own_rotation():
-    passed = capture(load_model(tiny("Gemma 3")), input_ids=[1, 2, 3])
-    near, far = rotary_of(passed, 0), rotary_of(passed, 1)
-    assert far.wavelengths[-1] > 10 * near.wavelengths[-1]
 
 
 def test_layers_of_a_hybrid_with_their_own_rotation():
