@@ -41,17 +41,8 @@ FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
 ENCODER, OPENING_HEAD = "all-MiniLM-L6-v2", (1, 1)
 
 
-def block_picker() -> Place:
-    names: dict[Place, str] = {place: block.name for place, block in BLOCKS.items()}
-    return menu("Block", state.BLOCK, names, opening="cross", look="buttons")
-
-
 def text_read() -> str:
     return text_line("Text read", state.READ, READ, max_chars=400)
-
-
-def text_instead() -> str:
-    return text_line("Another text to read", state.READ_INSTEAD, INSTEAD, max_chars=400)
 
 
 def text_written() -> str:
@@ -75,7 +66,8 @@ def size(matrix: NDArray[np.floating]) -> str:
     "query. Only the decoder's first block may not look ahead. The weights are untrained.",
 )
 def three_blocks() -> Iterator[None]:
-    place = block_picker()
+    names: dict[Place, str] = {place: block.name for place, block in BLOCKS.items()}
+    place = menu("Block", state.BLOCK, names, opening="cross", look="buttons")
     read, written = text_read(), text_written()
     crossed = result(call(crossing, place, read, written))
     trace, block = crossed.trace, crossed.block
@@ -99,7 +91,9 @@ def three_blocks() -> Iterator[None]:
     "The output keeps its number of rows.",
 )
 def other_texts() -> Iterator[None]:
-    others = result(call(other_keys, text_read(), text_instead(), text_written()))
+    read = text_read()
+    instead = text_line("Another text to read", state.READ_INSTEAD, INSTEAD, max_chars=400)
+    others = result(call(other_keys, read, instead, text_written()))
     yield
     for column, crossed, name in zip(st.columns(2), (others.before, others.after), ("before", "after"), strict=True):
         with column:

@@ -12,6 +12,8 @@ from streamlit.testing.v1 import AppTest
 
 from core import Edits, Place, capture
 from core.capturing.edits.edits import every
+from core.capturing.edits.forms import Choice
+from core.capturing.edits.kinds import EDIT_KINDS
 from core.capturing.edits.lines import edits_of
 from core.capturing.generation.generating import generate
 from core.figures.labels import escaped
@@ -124,6 +126,13 @@ FIELDS = {
     "paint": "paint 3>1=0.5 3>0=0.5 at 2.3",
     "cut": "cut embedding from the query of 2.3",
 }
+
+
+def test_every_field_of_a_form_has_a_key() -> None:
+    fields = [field for kind in EDIT_KINDS for field in kind.fields]
+    fields += [further for field in fields if isinstance(field, Choice) for further in field.then.values()]
+    assert {field.name for field in fields if hasattr(field, "name")} == set(state.NEW_FIELDS)
+    assert set(state.NEW_FIELDS.values()) <= state.IN_ADDRESS
 
 
 def test_every_change_that_is_offered_can_be_made() -> None:

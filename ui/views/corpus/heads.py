@@ -1,16 +1,19 @@
-"""The heads of a run over a corpus: all of them by the mean of a metric or on a map, and one with what it looks at."""
+"""The heads of a run over a corpus: all of them by a mean or on a map, one with what it looks at, and examples of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
+from core import InputError
 from core.corpus.head_map import HeadMap
-from core.corpus.opened import Run
+from core.corpus.opened import Example, Run, spread_over_quantiles
 from core.corpus.passages import CLASSES
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.bars import bars
@@ -18,13 +21,19 @@ from core.figures.plots.distribution import distribution_bars
 from core.figures.plots.head_map import head_map
 from core.figures.theme import letters
 from core.heads.metrics import Metric, in_words
+from core.models.devices import devices
+from core.models.modules import Kind
 from ui import presenting, shown, state
+from ui.allowed import places_of
 from ui.calls import call, result, result_of
-from ui.controls.fields import menu
+from ui.components.shaded_text import shade_legend, shaded_text
+from ui.controls.fields import menu, page_of, part_of
 from ui.controls.heads_by import metric_menu
-from ui.markdown import plain
+from ui.markdown import plain, show_error
+from ui.requests import HeadRequest, ModelChoice, TextRequest
 from ui.views.charts import show_chart
 from ui.views.grid_of_heads import HEIGHT, choose, listen_for_heads, show_grid_of_heads, walk_through_heads
+from ui.views.head_links import link_to_heads
 from ui.views.numbers import of_heads, of_table
 
 DRAWN_AS = {"grid": "Grid", "map": "Map"}
@@ -34,6 +43,10 @@ QUARTERS = (0.25, 0.5, 0.75)
 LOOKS = {"kind": "By kind of token", "distance": "By distance", "relation": "By relation"}
 AGAINST = {"share": "Attention", "chance": "More than chance"}
 ONE_HEIGHT = 330
+KEPT = {"strongest": "Strongest", "spread": "From a random sample"}
+BATCH = 10
+TOKENS = 256  # the maximum shown of a passage: those around the query
+TOLD = 1, 40  # examples while presenting, and tokens of each
 
 
 def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Metric], opening: str) -> Metric:
@@ -228,3 +241,92 @@ def _show_relations(relations: pd.DataFrame) -> None:
     along, values = relations["relation"] + " " + relations["direction"], relations[[*shares]].to_numpy(float)
     numbers = of_table("relations", "Relations", values, ("relation", [*along]), ("number", [*shares]))
     shown.now().lists["Relations"] = numbers
+
+
+def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
+    has_strongest = metric.name in run.about.examples_of
+    offered = {word: name for word, name in KEPT.items() if word != "strongest" or has_strongest}
+    st.subheader(f"Examples by {metric.label.lower()}", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        kept = menu("Examples", state.KEPT, offered, look="buttons", label_visibility="collapsed")
+        low, high = _quantiles() if kept == "spread" else (0.0, 1.0)
+        pages = st.container(width="content")
+    try:
+        if kept == "strongest":
+            count = run.count_strongest(layer, head, metric.name)
+            first = _first(count, pages)
+            examples = run.strongest(layer, head, metric.name, first, first + BATCH)
+            result_of(run.strongest, layer, head, metric.name, first, first + BATCH)
+        else:
+            sample = call(run.sample, layer, head)
+            places = call(spread_over_quantiles, call(sample.ordered, metric.name, low, high))
+            count = len(places)
+            first = _first(count, pages)
+            examples = sample.examples(places[first : first + BATCH], metric.name)
+            result_of(sample.examples, places, metric.name)
+    except InputError as error:
+        show_error(error)
+        return
+    if not count:
+        words = "There are no such queries. Widen the quantiles, or choose another metric."
+        st.info(words, icon=":material/filter_alt:")
+        return
+    ranks = f"{first + 1} to {first + len(examples)} of"
+    words = f"{ranks} the {count} queries of the corpus with the largest values of this head."
+    if kept == "spread":
+        words = (
+            f"{ranks} {count}, most first: one from each of as many equal parts of {run.about.sample} queries drawn at "
+            "random, the same for all heads."
+        )
+    st.caption(words if has_strongest else f"{words} Of this metric the run kept no strongest queries.")
+    _show(run, layer, head, metric, examples, first)
+
+
+def _quantiles() -> tuple[float, float]:
+    words = "0 to 25: the quarter of the queries that have least of it; 50 is the median."
+    low, high = part_of("Quantiles of the sample, in %", state.QUANTILES, 0, 100, width=360, help=words)
+    return low / 100, high / 100
+
+
+def _first(count: int, pages: DeltaGenerator) -> int:
+    batches = max(-(-count // BATCH), 1)
+    if batches == 1 or presenting.is_on():
+        return 0
+    with pages:
+        return BATCH * (page_of(state.BATCH, batches, "Which ten examples") - 1)
+
+
+def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Example], first: int) -> None:
+    limit = max(float(np.max(example.weights, initial=0)) for example in examples)
+    about, opens, presents = run.about, _opens(run), presenting.is_on()
+    model = ModelChoice(about.model, about.dtype, about.device if about.device in devices() else "cpu")
+    with presenting.told():
+        shade_legend(limit, key=state.SHADES)
+    for number, example in enumerate(examples[: TOLD[0] if presents else None]):
+        with presenting.told():
+            score = with_unit(example.score, metric)
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.markdown(f"**{first + number + 1}. {metric.label} {score}**", width="content")
+                st.caption(f"{plain(example.file)}, row {example.row}", width="content")
+                if opens and not presents:
+                    of = HeadRequest(TextRequest(model, example.text), cast(Kind, about.kind), layer, head)
+                    cell = (example.query, int(np.argmax(example.weights)))
+                    link_to_heads(of, cell, "Open live", ":material/open_in_new:")
+            # The part of a long passage that is around the query.
+            most = TOLD[1] if presents else TOKENS
+            start = max(0, min(example.query - most // 2, len(example.tokens) - most))
+            tokens, weights = example.tokens[start : start + most], example.weights[start : start + most]
+            shaded_text(
+                tokens, weights, example.query - start, start=start, limit=limit, key=state.one_of(state.SHADED, number)
+            )
+    if not opens:
+        st.caption(f"This host does not load {plain(about.model)}: examples cannot be opened live.")
+
+
+def _opens(run: Run) -> bool:
+    """Return whether this host loads the model of a run."""
+    try:
+        places_of(run.about.model)
+    except InputError:
+        return False
+    return True

@@ -18,8 +18,7 @@ from ui.controls.fields import KEPT, head_picker, menu, upload, uploaded_file
 from ui.markdown import errors_shown, plain
 from ui.requests import ModelChoice, RunRequest
 from ui.views.corpus import results
-from ui.views.corpus.examples import show_examples
-from ui.views.corpus.heads import show_corpus_head, show_corpus_heads, with_unit
+from ui.views.corpus.heads import show_corpus_head, show_corpus_heads, show_examples, with_unit
 from ui.views.sources import models
 from ui.views.sources.model_fields import choose_model, read_model
 
@@ -177,16 +176,14 @@ def _begin() -> None:
     if file is None:
         request = RunRequest(model, PASTED, st.session_state[state.OWN_TEXT].encode("utf-8", "surrogatepass"))
     else:
-        request = RunRequest(model, _as_file(file.name), file.getvalue())
+        name = file.name.encode(
+            "utf-8", "replace"
+        ).decode()  # with characters that every system takes in the name of a file
+        request = RunRequest(model, re.sub(r'[\x00-\x1f/\\<>:"|?*]', "_", name)[-60:], file.getvalue())
     st.session_state[state.OWN_RUN] = request
     links.put(state.RUN, state.RUN_OWN)
     st.session_state[state.OWN_FIELDS] = False  # closed
     links.forget(state.LAYER, state.HEAD, state.METRIC)  # it opens on what stands out in it
-
-
-def _as_file(name: str) -> str:
-    """The name of an uploaded file as a name that every system takes."""
-    return re.sub(r'[\x00-\x1f/\\<>:"|?*]', "_", name.encode("utf-8", "replace").decode())[-60:]
 
 
 def run_own_text(request: RunRequest) -> Run | None:

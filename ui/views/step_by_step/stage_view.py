@@ -40,21 +40,22 @@ SHARES = {(False, False): (7, 5), (False, True): (3, 2), (True, False): (3, 1), 
 KEYS, DIMENSIONS = 8, 4  # of the output's sum: keys, and numbers of each, that are shown one by one
 ORDER = tuple(TERMS)
 NAMES = {key: BY_KEY[key].name for key in ORDER}
+OPEN_STAGE = Choice(NAMES, {"Q, K, V": "query", "inputs": "query"})
 EXPORTED = 50  # next tokens
 ONE_OF_FOUR = 190  # pixels: how wide each picture is in a window 1024 wide
 
 
 def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     """Show the head of a scene, and beside it the same head with another scale or mask. Return the chosen pair, explained."""
-    current = changed or scene
-    if scene.real is None:
+    current, real = changed or scene, scene.real
+    if real is None:
         shown.now().head = scene.to_keep
-    stage = BY_KEY[opened_stage()]
+    stage = BY_KEY[links.field(state.STAGE, OPEN_STAGE, "weights", "Stage")]
     answer = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
     line = st.container(gap=None)  # the listener takes no room
     with line:
         # Before the pictures: whoever sees one may click at once.
-        pin.listen(lambda cell: _chose_patch(scene, cell) or clicked(cell))
+        pin.listen(lambda cell: (real is not None and choose_clicked_patch(cell, real)) or clicked(cell))
     with answer:
         presenting.title(plain(scene.origin.removesuffix(".")))
     shares = SHARES[presenting.is_on(), changed is not None]
@@ -71,9 +72,9 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         _show_stage(scene, changed, stage, ledger)
         if not presenting.is_on() and stage.columns == "key":
             _show_magnified(current, stage, cell)
-        if scene.real is not None and stage.key == "weights" and scene.real.capture.image_grids(scene.real.kind):
+        if real is not None and stage.key == "weights" and real.capture.image_grids(real.kind):
             row = weights.exact(range(ledger.query, ledger.query + 1), range(current.head.shape[1]))[0]
-            show_patches(scene.real, row, ledger.query)
+            show_patches(real, row, ledger.query)
         if not presenting.is_on() and stage.key == "output":
             _show_sum(current, current.head.sum_of(ledger.query, KEYS))
         if scene.certificate is not None:
@@ -93,10 +94,6 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     if not presenting.is_on():
         _show_bars(ledger)
     return ledger
-
-
-def _chose_patch(scene: Scene, cell: pin.Cell) -> bool:
-    return scene.real is not None and choose_clicked_patch(cell, scene.real)
 
 
 def _tokens(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -192,10 +189,6 @@ def _show_bars(cell: Ledger) -> None:
 
 
 # --- the equation
-
-
-def opened_stage() -> str:
-    return links.field(state.STAGE, Choice(NAMES, {"Q, K, V": "query", "inputs": "query"}), "weights", "Stage")
 
 
 def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
