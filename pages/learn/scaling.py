@@ -65,10 +65,10 @@ def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y
 )
 def dot_products() -> Iterator[None]:
     n = slider("Dimensions n", state.TERMS, 6, 1, 8, 1)
-    grown = result(call(growing_product, n))
+    terms, totals = result(call(growing_product, n))
     yield
     names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
-    groups = {"term": grown.terms, "sum so far": grown.totals}
+    groups = {"term": terms, "sum so far": totals}
     chart = bars(names, groups, x="entry of q × entry of k", y="q · k", printed=False, height=400)
     for trace in chart.traces:
         trace |= {"texttemplate": "%{y:d}", "textposition": "outside", "cliponaxis": False}

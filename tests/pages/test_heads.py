@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -31,25 +31,21 @@ from ui.views.sources.passes import captured, probe
 MODEL = pages.MINILM
 
 
-class Passes:
-    """How often the network has run since the last time somebody asked."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def tell(self, *_) -> None:
-        self.count += 1
-
-    def __call__(self) -> int:
-        count, self.count = self.count, 0
-        return count
+Passes = Callable[[], int]
 
 
 @pytest.fixture
 def passes() -> Iterator[Passes]:
-    counter = Passes()
-    handle = models.load(MODEL).network.register_forward_pre_hook(counter.tell)
-    yield counter
+    """Tells how often the network has run since the last time somebody asked."""
+    seen = []
+
+    def count() -> int:
+        found = len(seen)
+        seen.clear()
+        return found
+
+    handle = models.load(MODEL).network.register_forward_pre_hook(lambda *_: seen.append(1))
+    yield count
     handle.remove()
 
 

@@ -17,6 +17,7 @@ from core.lessons.long_range import (
     reach,
     rnn,
 )
+from tests.conftest import eager_attentions
 from tests.core.tiny_models import tiny
 
 TEXT = "The animal didn't cross the street because it was too tired."
@@ -129,8 +130,6 @@ def test_looking_evenly(n):
 
 
 def test_every_head_of_a_model(smollm):
-    from tests.conftest import eager_attentions
-
     passed = capture(smollm, TEXT)
     found = mean_distances(passed)
     assert found.shape == (30, 9)

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import capture
 from core.heads.contributions import head_contributions, lengths
 from core.lessons.many_heads import (
     LayerWeights,
@@ -104,20 +105,20 @@ def test_lengths_of_heads_that_cancel():
     np.testing.assert_array_equal(along, 0)
 
 
-class TestWhySeveral:
-    def test_one_head_cannot_tell_who_bites(self):
-        fetched = fetch(0.5)
-        np.testing.assert_allclose(fetched.one_head, [[0.5, 0, 0.5]] * 2)
-        assert fetched.apart(fetched.one_head) == 0
-        assert fetched.apart(fetched.two_heads) == 1
+def test_one_head_cannot_tell_who_bites():
+    fetched = fetch(0.5)
+    np.testing.assert_allclose(fetched.one_head, [[0.5, 0, 0.5]] * 2)
+    assert fetched.apart(fetched.one_head) == 0
+    assert fetched.apart(fetched.two_heads) == 1
 
-    @given(st.floats(0, 1))
-    def test_leaning_to_one_word_loses_the_other(self, share):
-        fetched = fetch(share)
-        np.testing.assert_allclose(fetched.one_head.sum(axis=1), 1)
-        assert fetched.apart(fetched.one_head) == pytest.approx(abs(2 * share - 1), abs=1e-9)
-        assert fetched.one_head[0].max() <= max(share, 1 - share) + 1e-9
-        np.testing.assert_array_equal(fetched.two_heads, [[1, 0, 0, 0, 0, 1], [0, 0, 1, 1, 0, 0]])
+
+@given(st.floats(0, 1))
+def test_leaning_to_one_word_loses_the_other(share):
+    fetched = fetch(share)
+    np.testing.assert_allclose(fetched.one_head.sum(axis=1), 1)
+    assert fetched.apart(fetched.one_head) == pytest.approx(abs(2 * share - 1), abs=1e-9)
+    assert fetched.one_head[0].max() <= max(share, 1 - share) + 1e-9
+    np.testing.assert_array_equal(fetched.two_heads, [[1, 0, 0, 0, 0, 1], [0, 0, 1, 1, 0, 0]])
 
 
 class TestRealLayers:
@@ -132,8 +133,6 @@ class TestRealLayers:
         self.check(smollm, {layer: layers[layer].self_attn.o_proj for layer in (0, 13, 29)}, most=2e-5)
 
     def check(self, model, modules, most):
-        from core import capture
-
         returned = {}
         hooks = [
             module.register_forward_hook(lambda *of, layer=layer: returned.update({layer: of[-1][0].numpy()}))
@@ -154,8 +153,6 @@ class TestRealLayers:
 
     def test_head_5_11_adds_most_at_animal(self, minilm):
         """The head that looks from "it" back to "animal" is also the one that adds most there."""
-        from core import capture
-
         passed = capture(minilm, SENTENCE)
         found = head_contributions(passed, 5)
         animal = passed.tokens()[0].index("animal")

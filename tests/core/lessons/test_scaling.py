@@ -37,11 +37,11 @@ SCORES = arrays(np.float64, st.integers(1, 20), elements=st.integers(-2000, 2000
 
 
 def test_dot_products_grow():
-    grown = growing_product(64)
-    assert [grown.totals[n - 1] for n in (2, 4, 6)] == [11, 50, 133]
+    terms, totals = growing_product(64)
+    assert [totals[n - 1] for n in (2, 4, 6)] == [11, 50, 133]
     n = np.arange(1, 65)
-    np.testing.assert_array_equal(grown.totals, n * (n + 1) * (2 * n + 7) / 6)
-    np.testing.assert_array_equal(grown.totals, np.cumsum(grown.terms))
+    np.testing.assert_array_equal(totals, n * (n + 1) * (2 * n + 7) / 6)
+    np.testing.assert_array_equal(totals, np.cumsum(terms))
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from core import capture
 from core.attention.trace import attend, softmax
 from core.lessons.softmax import (
     LARGEST_RAW_SCORE,
@@ -60,8 +61,6 @@ def test_where_the_exponential_overflows(dtype, limit):
 
 
 def test_a_real_head_in_three_precisions(smollm):
-    from core import capture
-
     trace = capture(smollm, "The animal didn't cross the street because it was too tired.").trace(13, 8)
     half, single, double = precisions(trace)
     assert double.weight_error == 0
@@ -112,8 +111,6 @@ def test_a_row_of_minus_infinity():
 
 
 def test_the_largest_scores_of_smollm2(smollm):
-    from core import capture
-
     done = capture(smollm, "The animal didn't cross the street because it was too tired.")
     traces = [done.trace(layer, head) for layer in range(done.layers()) for head in range(done.heads())]
     largest = [float(trace.raw[trace.mask].max()) for trace in traces]

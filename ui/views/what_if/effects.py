@@ -73,7 +73,7 @@ OF_VECTORS = (
 )
 
 
-class NextToken(NamedTuple):
+class OfferedToken(NamedTuple):
     number: int
     text: str
     share: float
@@ -96,17 +96,17 @@ def show_effects(real: RealHead) -> None:
         st.caption(f"{WORDS[taken_away]} {unit.format(real.capture.model.sentence.in_words)}")
 
 
-def _choose_token(capture: Capture) -> NextToken:
+def _choose_token(capture: Capture) -> OfferedToken:
     assert capture.logits is not None
     numbers = most_probable(capture.logits, OFFERED)
-    tokens = [NextToken(number, *token) for number, token in zip(numbers, capture.next_tokens(OFFERED), strict=True)]
+    tokens = [OfferedToken(number, *token) for number, token in zip(numbers, capture.next_tokens(OFFERED), strict=True)]
     words = {str(number): f"{visible(text)}  {share:.1%}" for number, text, share in tokens}
     chosen = menu("Next token", state.NEXT_TOKEN, words, width=240)
     return next(token for token in tokens if str(token.number) == chosen)
 
 
 def _show_heads(
-    real: RealHead, request: EffectRequest, label: str, token: NextToken | None, finding: DeltaGenerator
+    real: RealHead, request: EffectRequest, label: str, token: OfferedToken | None, finding: DeltaGenerator
 ) -> None:
     presenting.title(f"Which heads of {plain(str(real.request.model))} matter: {plain(label)}")
     growing, signed = results.effects(request), token is not None
@@ -125,7 +125,7 @@ def _show_heads(
             _show_direct(real, direct, values, label, OF_LOGIT if token else OF_COSINE)
 
 
-def _say_largest(growing: Growing, names: Sequence[str], unit: str, token: NextToken | None) -> None:
+def _say_largest(growing: Growing, names: Sequence[str], unit: str, token: OfferedToken | None) -> None:
     """Say what matters most of all that is measured so far. names: of each number, at the beginning of a sentence"""
     if (place := largest(np.abs(growing.values))) is None:
         return
@@ -135,7 +135,7 @@ def _say_largest(growing: Growing, names: Sequence[str], unit: str, token: NextT
     presenting.finding(f"{name} matters most{among}: without it {without}.", level=4)
 
 
-def _after(effect: float, token: NextToken | None) -> str:
+def _after(effect: float, token: OfferedToken | None) -> str:
     if token is None:
         return f"the sentence vector turns by **{distance_in_words(effect)}** (1 − cosine)"
     before, after = (f"{share:.1%}" for share in (token.share, probability_after(token.share, effect)))
@@ -144,7 +144,7 @@ def _after(effect: float, token: NextToken | None) -> str:
     return f"{quoted(token.text)} goes from {before} to **{after}**"
 
 
-def _in_words(real: RealHead, effects: Grid, direct: Grid | None, token: NextToken | None) -> str:
+def _in_words(real: RealHead, effects: Grid, direct: Grid | None, token: OfferedToken | None) -> str:
     """What the chosen head does, and which head adds most by itself; "" while neither is known."""
     words, most = [], largest(np.abs(effects))
     if most != real.place and np.isfinite(effects[real.place]):
@@ -158,7 +158,7 @@ def _in_words(real: RealHead, effects: Grid, direct: Grid | None, token: NextTok
 
 
 def _show_bars(
-    real: RealHead, request: EffectRequest, label: str, token: NextToken | None, finding: DeltaGenerator
+    real: RealHead, request: EffectRequest, label: str, token: OfferedToken | None, finding: DeltaGenerator
 ) -> None:
     growing = result(results.effects(request))
     if request.taken_away == "tokens":
