@@ -6,9 +6,8 @@ from ui.controls.what_if import choose_change
 from ui.presenting import show_heading
 from ui.views.head_links import link_to_changing, link_to_why
 from ui.views.sources.heads import show_key_sharing
-from ui.views.step_by_step.head_notes import show_head_weights, show_layer_number, show_next_tokens
 from ui.views.step_by_step.scenes import pick_source
-from ui.views.step_by_step.stage_view import show_stages
+from ui.views.step_by_step.stage_view import show_head_weights, show_layer_number, show_next_tokens, show_stages
 from ui.views.step_by_step.tour import show_tour, show_tour_button
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

@@ -10,8 +10,7 @@ from ui.views.sources.heads import choose_head
 from ui.views.sources.text_fields import choose_text
 from ui.views.what_if.changing import show_changing
 from ui.views.what_if.comparing import show_comparison
-from ui.views.what_if.effects import show_effects
-from ui.views.what_if.patching import show_patching
+from ui.views.what_if.effects import show_effects, show_patching
 from ui.views.what_if.worked_examples import show_examples
 
 VIEWS = {

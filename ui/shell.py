@@ -18,7 +18,6 @@ from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.turns import TURNS  # noqa: E402
 from ui.views import talking  # noqa: E402
 from ui.views.sources import model_fields  # noqa: E402
-from ui.views.top_buttons import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 
 embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on another site's page
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
@@ -38,7 +37,7 @@ st.html(
     ".js-plotly-plot .plotly .modebar { top: auto; bottom: 2px; }"
     f"[class*=st-key-{state.one_of(state.ALIKE, '')}] p {{ text-align: start; }}"  # a list: on a phone its entries wrap
     f".stMain .st-key-{state.FINDINGS} {{ row-gap: 0; }}"  # on a phone each has a line
-    f"{progress.STYLE}{STYLE}{IN_A_FRAME if embedded else ''}</style>"
+    f"{progress.STYLE}{talking.STYLE}{talking.IN_A_FRAME if embedded else ''}</style>"
 )
 visitors.admit()
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
@@ -79,7 +78,7 @@ if presentation is None:
     with keys:
         presenting_keys.await_keys()
 notes = st.empty()
-wants_to_share = show_actions(
+wants_to_share = talking.show_actions(
     page.url_path,
     [other.url_path for other in PAGES],
     can_present=not is_for_the_desk,

@@ -30,21 +30,17 @@ POWERS_OF_TWO = tuple(2**power for power in range(13))  # 1 to 4,096
 NEARLY_ALL = 0.99  # a row with a weight above this looks at one key only
 
 
-@dataclass(frozen=True, eq=False)
-class GrowingProduct:
-    """(1, 2 ... n) · (3, 4 ... n + 2), one term after the other."""
+def growing_product(n: int) -> tuple[Array, Array]:
+    """How (1, 2 ... n) · (3, 4 ... n + 2) grows with the number of its terms, n from 1 to 64.
 
-    terms: Array  # [n] the product of each pair of entries
-    totals: Array  # [n] the dot product of the first 1, 2 ... n entries: 11, 50 and 133 for n = 2, 4 and 6
-
-
-def growing_product(n: int) -> GrowingProduct:
-    """The worked example of how a dot product grows with the number of its terms, n from 1 to 64."""
+    Returns the product of each pair of entries, [n], and the dot product of the first 1, 2 ... n entries, [n]: 11, 50 and 133
+    for n = 2, 4 and 6.
+    """
     if not 1 <= n <= 64:
         raise InputError(f"The number of dimensions is {n}; it has to be from 1 to 64.", field="n")
     query, key = np.arange(1.0, n + 1), np.arange(3.0, n + 3)
     totals = [attend(query[None, :m], key[None, :m], [[1.0]]).raw[0, 0] for m in range(1, n + 1)]
-    return GrowingProduct(query * key, np.array(totals))
+    return query * key, np.array(totals)
 
 
 class RowStatistics(NamedTuple):

@@ -1,8 +1,9 @@
 """In blocks: attention over a few keys at a time gives the same output."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, attend
 from core.figures.heatmaps.heatmap import Axis, heatmap
@@ -15,9 +16,8 @@ from ui.calls import call, result
 from ui.controls.fields import token_picker, whole_number
 from ui.controls.pinned import Tokens
 from ui.markdown import quoted
-from ui.views.charts import show_chart, show_heatmap
-from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs, sentence_knob
-from ui.views.tables import numbers, table
+from ui.views.charts import numbers, show_chart, table
+from ui.views.lesson.frame import Experiment, Lesson, TracedHead, lay_out, sentence_knob
 
 lesson = Lesson("In blocks", "Attention can read the keys in blocks, a few at a time. The output is the same.")
 
@@ -32,45 +32,36 @@ SENTENCE = "Blocks of keys give the very same result as all keys."
     "sum of e^(score − m) and the output so far. When m grows, multiply the old sum by e^(old m − new m). Every row of the "
     "lower picture is exact attention over the keys so far. FlashAttention works this way: it never stores all scores.",
 )
-def a_sentence(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        words = sentence_knob(SENTENCE, d_head=6)
-        trace = call(attend, words.query, words.key, words.value)
-    show_blocks(trace, (words.query_tokens, words.key_tokens), picture, knobs, opening=6)
+def a_sentence() -> Iterator[None]:
+    words = sentence_knob(SENTENCE, d_head=6)
+    trace = call(attend, words.query, words.key, words.value)
+    yield from show_blocks(trace, (words.query_tokens, words.key_tokens), opening=6)
 
 
 @lesson.in_a_model("A head of the model, computed in blocks. Masked keys add nothing.")
 def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
-    picture, knobs = picture_and_knobs(experiment)
-    show_blocks(scene.trace, scene.tokens, picture, knobs, opening=len(scene.tokens[0]) - 1)
+    lay_out(experiment, show_blocks(scene.trace, scene.tokens, opening=len(scene.tokens[0]) - 1))
 
 
-def show_blocks(
-    trace: AttentionTrace, tokens: Tokens, picture: DeltaGenerator, knobs: DeltaGenerator, *, opening: int
-) -> None:
+def show_blocks(trace: AttentionTrace, tokens: Tokens, *, opening: int) -> Iterator[None]:
     query_tokens, key_tokens = tokens
-    with knobs:
-        left, right = st.columns(2, wrap=False, gap="xxsmall")
-        with left:
-            block_size = whole_number("Keys in a block", state.BLOCK_SIZE, 3, 1, 512)
-        with right:
-            query = token_picker("Query", state.ROW, query_tokens, opening)
-        row = call(trace.rows, range(query, query + 1))
-        blocks = result(call(in_blocks, row, block_size))
-        show_steps(blocks)
-        errors = ", ".join(
-            f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items()
-        )
-        st.markdown(
-            f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output: {errors}."
-        )
-    with picture:
-        show_chart(
-            running(row.masked[0], key_tokens, blocks.ends.tolist(), blocks.maximum[:, 0]),
-            "running",
-            "The scores of one query, block by block, with the largest so far.",
-        )
-        show_outputs(blocks, row)
+    left, right = st.columns(2, wrap=False, gap="xxsmall")
+    with left:
+        block_size = whole_number("Keys in a block", state.BLOCK_SIZE, 3, 1, 512)
+    with right:
+        query = token_picker("Query", state.ROW, query_tokens, opening)
+    row = call(trace.rows, range(query, query + 1))
+    blocks = result(call(in_blocks, row, block_size))
+    show_steps(blocks)
+    errors = ", ".join(f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items())
+    st.markdown(f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output: {errors}.")
+    yield
+    show_chart(
+        running(row.masked[0], key_tokens, blocks.ends.tolist(), blocks.maximum[:, 0]),
+        "running",
+        "The scores of one query, block by block, with the largest so far.",
+    )
+    show_outputs(blocks, row)
 
 
 def show_steps(blocks: Blocks) -> None:
@@ -98,7 +89,7 @@ def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
         name="output",
         height=min(70 + 28 * len(steps), 420),
     )
-    show_heatmap(chart, "steps", "The output after each block. The last row is computed directly.", compact=True)
+    show_chart(chart, "steps", "The output after each block. The last row is computed directly.", tools=False)
 
 
 lesson.show()

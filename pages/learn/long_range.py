@@ -1,8 +1,9 @@
 """Long range: the steps and operations that a recurrent layer and attention need, and how far their gradients reach."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import INK
@@ -14,7 +15,7 @@ from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
 from ui.requests import KindRequest
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import show_chart
 from ui.views.lesson import results
 from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
 from ui.views.sources.text_fields import choose_text
@@ -34,28 +35,27 @@ LENGTHS = np.unique(np.geomspace(1, 8192, 40).round().astype(int))
     "A recurrent layer reads one token after another: n steps from the first to the last. Attention connects any two in "
     "one step. It needs n²d multiplications instead of nd²: more if the text has more tokens than a vector has numbers.",
 )
-def steps_and_operations(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        width = menu("Numbers in a vector (d)", state.VECTOR_SIZE, VECTOR_SIZES, opening=576, look="line")
+def steps_and_operations() -> Iterator[None]:
+    width = menu("Numbers in a vector (d)", state.VECTOR_SIZE, VECTOR_SIZES, opening=576, look="line")
     cost = result(call(costs, LENGTHS, width))
-    with picture:
-        sequential = [
-            Series("recurrent", cost.lengths, cost.recurrent_sequential),
-            Series("attention", cost.lengths, cost.attention_sequential),
-        ]
-        multiplied = [
-            Series("recurrent nd²", cost.lengths, cost.recurrent_operations),
-            Series("attention n²d", cost.lengths, cost.attention_operations),
-        ]
-        steps = lines(sequential, x="tokens n", y="steps", log_x=True, log_y=True)
-        operations = lines(multiplied, x="tokens n", y="up to a constant factor", log_x=True, log_y=True)
-        crossing = {"dash": "dot", "width": 1.5, "color": INK}
-        operations.layout["shapes"] = [full_height(cost.crossing, cost.crossing, line=crossing)]
-        show_beside(
-            ("Sequential steps", show_chart, steps, "steps", "Sequential steps, by the length of the text."),
-            ("Multiplications", show_chart, operations, "operations", "Multiplications, by the length of the text."),
-        )
-        st.markdown(f"Both need the same number of multiplications at n = d = **{cost.crossing:,}** tokens.")
+    yield
+    sequential = [
+        Series("recurrent", cost.lengths, cost.recurrent_sequential),
+        Series("attention", cost.lengths, cost.attention_sequential),
+    ]
+    multiplied = [
+        Series("recurrent nd²", cost.lengths, cost.recurrent_operations),
+        Series("attention n²d", cost.lengths, cost.attention_operations),
+    ]
+    steps = lines(sequential, x="tokens n", y="steps", log_x=True, log_y=True)
+    operations = lines(multiplied, x="tokens n", y="up to a constant factor", log_x=True, log_y=True)
+    crossing = {"dash": "dot", "width": 1.5, "color": INK}
+    operations.layout["shapes"] = [full_height(cost.crossing, cost.crossing, line=crossing)]
+    show_beside(
+        ("Sequential steps", steps, "steps", "Sequential steps, by the length of the text."),
+        ("Multiplications", operations, "operations", "Multiplications, by the length of the text."),
+    )
+    st.markdown(f"Both need the same number of multiplications at n = d = **{cost.crossing:,}** tokens.")
 
 
 @lesson.experiment(
@@ -64,27 +64,26 @@ def steps_and_operations(picture: DeltaGenerator, knobs: DeltaGenerator) -> None
     "How strongly the last output depends on each earlier token, in untrained layers. A recurrent layer multiplies the "
     "gradient at every step: factors below 1 make it vanish, factors above 1 explode. Attention needs one step.",
 )
-def gradients(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        length = slider("Tokens", state.LENGTH, 64, 16, 128, 16)
-        gain = slider("RNN: recurrent weights ×", state.GAIN, 1.0, 0.5, 4.0, 0.5)
-        forget = slider("LSTM: added to the forget gate", state.FORGET, 0.0, 0.0, 5.0, 0.5)
-        measured = result(results.gradient_reach(length, gain, forget))
-    with picture:
-        curves = [
-            Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
-            for name, reach in measured.items()
-        ]
-        chart = lines(
-            curves, x="distance to the last token (tokens)", y="size of the gradient", powers_of_ten=True, height=400
-        )
-        show_chart(chart, "gradients", "Size of the gradient by distance, for an RNN, an LSTM and attention.")
-        ends = ", ".join(f"{name} $10^{{{reach.log10[-1]:.1f}}}$" for name, reach in measured.items())
-        st.markdown(
-            f"{length - 1} tokens back: {ends}. Each point is the mean of the exponent over 5 seeds, with one standard error. "
-            f"Each model is one layer with vectors of 32 numbers. The weights start as PyTorch initialises them, unless you "
-            f"change them here."
-        )
+def gradients() -> Iterator[None]:
+    length = slider("Tokens", state.LENGTH, 64, 16, 128, 16)
+    gain = slider("RNN: recurrent weights ×", state.GAIN, 1.0, 0.5, 4.0, 0.5)
+    forget = slider("LSTM: added to the forget gate", state.FORGET, 0.0, 0.0, 5.0, 0.5)
+    measured = result(results.gradient_reach(length, gain, forget))
+    yield
+    curves = [
+        Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
+        for name, reach in measured.items()
+    ]
+    chart = lines(
+        curves, x="distance to the last token (tokens)", y="size of the gradient", powers_of_ten=True, height=400
+    )
+    show_chart(chart, "gradients", "Size of the gradient by distance, for an RNN, an LSTM and attention.")
+    ends = ", ".join(f"{name} $10^{{{reach.log10[-1]:.1f}}}$" for name, reach in measured.items())
+    st.markdown(
+        f"{length - 1} tokens back: {ends}. Each point is the mean of the exponent over 5 seeds, with one standard error. "
+        f"Each model is one layer with vectors of 32 numbers. The weights start as PyTorch initialises them, unless you "
+        f"change them here."
+    )
 
 
 @lesson.free_experiment(
@@ -113,7 +112,7 @@ def in_a_model(experiment: Experiment) -> None:
     even = even_distance(capture.trace(0, 0, kind), without_first=without_first)
     with picture:
         chart = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
-        show_heatmap(chart, "distances", "How many tokens away each head looks on average.")
+        show_chart(chart, "distances", "How many tokens away each head looks on average.")
         st.markdown(
             f"The heads look **{distances.min():.1f}** to **{distances.max():.1f}** tokens away on average. Attention spread "
             f"evenly would look **{even:.1f}** tokens away."

@@ -1,11 +1,10 @@
 """Many heads: a layer splits its width among several heads and joins them again; its output is a sum over heads."""
 
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
-from streamlit.delta_generator import DeltaGenerator
 
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import Axis, heatmap
@@ -21,12 +20,11 @@ from ui.calls import attribute, call, result
 from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import show_chart, table
 from ui.views.lesson import results
 from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
 from ui.views.sources.heads import opening_head
 from ui.views.sources.text_fields import SENTENCE, choose_text
-from ui.views.tables import table
 
 lesson = Lesson(
     "Many heads", "A layer attends several times at once, each time with a piece of its queries, keys and values."
@@ -63,50 +61,50 @@ def names(count: int) -> list[str]:
     "Queries, keys and values are split into h pieces. Each head attends with its own piece; the outputs are put side by "
     "side and multiplied by W_O. More heads are narrower heads: the number of parameters stays 4 · d_model².",
 )
-def split_and_join(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        words, many = sentence_and_heads()
+def split_and_join() -> Iterator[None]:
+    words, many = sentence_and_heads()
     result(attribute(many, "joined"))
     queries, width = result(attribute(many, "output")).shape
-    with picture:
-        st.markdown("**Weights of each head**")
-        chart = side_by_side(
-            [small(trace.weights, trace.mask) for trace in many.traces],
-            names(many.heads),
-            words,
-            words,
-            across=ACROSS[many.heads],
-            line_height=205 if many.heads <= 4 else 118,
-        )
-        show_heatmap(chart, "weights of heads", "The weights of every head.", compact=True)
-        show_joined(words, many)
-    with knobs:
-        of_heads = f"{many.heads} × {queries} × {many.d_head}"
-        table(
-            ["array", "size"],
-            [
-                ["words", f"{queries} × {width}"],
-                ["Q, K, V", of_heads],
-                ["weights", f"{many.heads} × {queries} × {queries}"],
-                ["outputs", of_heads],
-                ["side by side", f"{queries} × {width}"],
-                ["times W_O", f"{queries} × {width}"],
-                ["parameters", f"{many.parameters:,}"],
-            ],
-        )
+    yield
+    st.markdown("**Weights of each head**")
+    chart = side_by_side(
+        [small(trace.weights, trace.mask) for trace in many.traces],
+        names(many.heads),
+        words,
+        words,
+        across=ACROSS[many.heads],
+        line_height=205 if many.heads <= 4 else 118,
+    )
+    show_chart(chart, "weights of heads", "The weights of every head.", tools=False)
+    show_joined(words, many)
+    yield
+    of_heads = f"{many.heads} × {queries} × {many.d_head}"
+    table(
+        ["array", "size"],
+        [
+            ["words", f"{queries} × {width}"],
+            ["Q, K, V", of_heads],
+            ["weights", f"{many.heads} × {queries} × {queries}"],
+            ["outputs", of_heads],
+            ["side by side", f"{queries} × {width}"],
+            ["times W_O", f"{queries} × {width}"],
+            ["parameters", f"{many.parameters:,}"],
+        ],
+    )
 
 
 def show_joined(words: tuple[str, ...], many: ManyHeads) -> None:
     """Show the heads' outputs side by side, and the output of the layer."""
-    axes, show = (Axis("query", words), Axis("column")), partial(show_heatmap, compact=True)
+    axes = Axis("query", words), Axis("column")
     joined, output = (
         heatmap(values, *axes, name="output", height=230, compact=True) for values in (many.joined, many.output)
     )
     borders = range(many.d_head, many.joined.shape[1], many.d_head)
     with_borders(joined, columns=borders, names=[str(head) for head in range(many.heads)])
     show_beside(
-        ("Outputs side by side", show, joined, "joined", "The heads' outputs side by side."),
-        ("Times W_O", show, with_borders(output), "output", "The output of the layer."),
+        ("Outputs side by side", joined, "joined", "The heads' outputs side by side."),
+        ("Times W_O", with_borders(output), "output", "The output of the layer."),
+        tools=False,
     )
 
 
@@ -115,26 +113,25 @@ def show_joined(words: tuple[str, ...], many: ManyHeads) -> None:
     "A sum of heads",
     "W_O can be split by rows, some for each head. So the output is a sum: each head adds its own contribution.",
 )
-def sum_of_heads(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        words, many = sentence_and_heads()
-        length, along = lengths(result(attribute(many, "contributions")))
-        word = word_picker(words, strongest_word(length))
+def sum_of_heads() -> Iterator[None]:
+    words, many = sentence_and_heads()
+    length, along = lengths(result(attribute(many, "contributions")))
+    word = word_picker(words, strongest_word(length))
     columns = [str(column) for column in range(many.weights.d_model)]
-    with picture:
-        chart = side_by_side(
-            [small(contribution) for contribution in (*many.contributions, many.total)],
-            [*names(many.heads), "sum"],
-            words,
-            columns,
-            across=min(many.heads + 1, 5) if many.heads <= 4 else 7,
-            what="adds",
-            scale="signed",
-            marked=word,
-            line_height=205 if many.heads <= 4 else 118,
-        )
-        show_heatmap(chart, "contributions", "What every head adds, and the sum.", compact=True)
-        show_lengths(length, along, word, f"At {quoted(words[word])}", many.difference)
+    yield
+    chart = side_by_side(
+        [small(contribution) for contribution in (*many.contributions, many.total)],
+        [*names(many.heads), "sum"],
+        words,
+        columns,
+        across=min(many.heads + 1, 5) if many.heads <= 4 else 7,
+        what="adds",
+        scale="signed",
+        marked=word,
+        line_height=205 if many.heads <= 4 else 118,
+    )
+    show_chart(chart, "contributions", "What every head adds, and the sum.", tools=False)
+    show_lengths(length, along, word, f"At {quoted(words[word])}", many.difference)
 
 
 def show_lengths(
@@ -161,30 +158,29 @@ def show_lengths(
     "A row of weights adds up to 1. One head that needs two words gets a blend: at one half, both sentences look the "
     "same. Two heads get both words whole.",
 )
-def why_several(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        share = slider("One head: its weight on the left word", state.HEAD_SHARE, 0.5, 0.0, 1.0, 0.1)
-        fetched = result(call(fetch, share))
-    with picture:
-        for title, brought, borders, heads in (
-            ("What **bites** gets from one head", fetched.one_head, (), ()),
-            (
-                "What it gets from two heads: one looks left, one looks right",
-                fetched.two_heads,
-                (3,),
-                ("head 0", "head 1"),
-            ),
-        ):
-            st.markdown(title)
-            columns = Axis("word", PAIR_WORDS * (brought.shape[1] // 3))
-            chart = heatmap(
-                brought, Axis("sentence", PAIR), columns, name="share of the word", scale="share", limit=1.0, height=200
-            )
-            show_heatmap(with_borders(chart, columns=borders, names=heads), title, title)
-        st.markdown(
-            f"Largest difference between the two sentences: one head **{fetched.apart(fetched.one_head):.1f}**, "
-            f"two heads **{fetched.apart(fetched.two_heads):.1f}**."
+def why_several() -> Iterator[None]:
+    share = slider("One head: its weight on the left word", state.HEAD_SHARE, 0.5, 0.0, 1.0, 0.1)
+    fetched = result(call(fetch, share))
+    yield
+    for title, brought, borders, heads in (
+        ("What **bites** gets from one head", fetched.one_head, (), ()),
+        (
+            "What it gets from two heads: one looks left, one looks right",
+            fetched.two_heads,
+            (3,),
+            ("head 0", "head 1"),
+        ),
+    ):
+        st.markdown(title)
+        columns = Axis("word", PAIR_WORDS * (brought.shape[1] // 3))
+        chart = heatmap(
+            brought, Axis("sentence", PAIR), columns, name="share of the word", scale="share", limit=1.0, height=200
         )
+        show_chart(with_borders(chart, columns=borders, names=heads), title, title)
+    st.markdown(
+        f"Largest difference between the two sentences: one head **{fetched.apart(fetched.one_head):.1f}**, "
+        f"two heads **{fetched.apart(fetched.two_heads):.1f}**."
+    )
 
 
 @lesson.free_experiment(
@@ -226,7 +222,7 @@ def in_a_model(experiment: Experiment) -> None:
             marked=word,
             line_height=216,
         )
-        show_heatmap(chart, "weights of heads", "The weights of every head of the layer.", compact=True)
+        show_chart(chart, "weights of heads", "The weights of every head of the layer.", tools=False)
 
 
 lesson.show()

@@ -1,9 +1,10 @@
 """Masks: which keys a query may look at, and what that does to the weights."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
-from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, attend
 from core.attention import masks as m
@@ -21,9 +22,8 @@ from ui.controls.fields import menu, slider, token_picker
 from ui.controls.mask_choice import pick_mask
 from ui.controls.pinned import Tokens
 from ui.markdown import plain, quoted
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import numbers, show_chart, table
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, sentence_knob, weights_chart
-from ui.views.tables import numbers, table
 
 lesson = Lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.")
 
@@ -68,27 +68,24 @@ def patterns(experiment: Experiment) -> None:
     "0 is a score like any other: e^0 = 1. Forbidden keys with a score of 0 keep a share and take it from the others. "
     "Only −∞ gives a weight of exactly 0.",
 )
-def why_not_0(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        words = sentence_knob(SENTENCE)
-        count = len(words.query_tokens)
-        query = token_picker("Query (causal mask)", state.ROW, words.query_tokens, 2)
-        score = menu("Score of forbidden keys", state.FILL, FILLS, look="line")
+def why_not_0() -> Iterator[None]:
+    words = sentence_knob(SENTENCE)
+    count = len(words.query_tokens)
+    query = token_picker("Query (causal mask)", state.ROW, words.query_tokens, 2)
+    score = menu("Score of forbidden keys", state.FILL, FILLS, look="line")
     trace = toy(words, call(m.grid, m.causal, count, count))
     leak = result(call(fill, trace, float(score)))
-    with picture:
-        panels = {
-            "Forbidden keys get <b>−∞</b>: the weights": trace.weights[query],
-            f"Forbidden keys get <b>{FILLS[score]}</b>: {leak.leaked[query]:.2g} leaks to them": leak.weights[query],
-        }
-        chart = bar_panels(words.key_tokens, panels, x="key", panel=190)
-        show_chart(
-            chart, "leak", "The weights of one query with minus infinity and with another score for forbidden keys."
-        )
-        st.markdown(
-            f"Query {query}, {quoted(words.query_tokens[query])}, may look at keys 0 to {query}. "
-            f"On average over all queries, **{leak.leaked.mean():.2g}** of the weight leaks."
-        )
+    yield
+    panels = {
+        "Forbidden keys get <b>−∞</b>: the weights": trace.weights[query],
+        f"Forbidden keys get <b>{FILLS[score]}</b>: {leak.leaked[query]:.2g} leaks to them": leak.weights[query],
+    }
+    chart = bar_panels(words.key_tokens, panels, x="key", panel=190)
+    show_chart(chart, "leak", "The weights of one query with minus infinity and with another score for forbidden keys.")
+    st.markdown(
+        f"Query {query}, {quoted(words.query_tokens[query])}, may look at keys 0 to {query}. "
+        f"On average over all queries, **{leak.leaked.mean():.2g}** of the weight leaks."
+    )
 
 
 @lesson.experiment(
@@ -97,11 +94,10 @@ def why_not_0(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "With padding before the text and a causal mask, the first queries may look at nothing. Headlight makes their weights "
     "0. Elsewhere −∞ − (−∞) is NaN, or the lowest number instead of −∞ gives a uniform row: an average of padding.",
 )
-def nothing_left(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        words = sentence_knob(SENTENCE)
-        count = len(words.key_tokens)
-        padded = slider("Padded at the start", state.PADDED, 2, 1, 8, 1)
+def nothing_left() -> Iterator[None]:
+    words = sentence_knob(SENTENCE)
+    count = len(words.key_tokens)
+    padded = slider("Padded at the start", state.PADDED, 2, 1, 8, 1)
     kept = call(m.padding, np.arange(count) >= padded)
     mask = call(m.grid, call(m.both, m.causal, kept), count, count)
     trace = result(toy(words, mask))
@@ -111,13 +107,13 @@ def nothing_left(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
         "plain −∞": result(call(without_care, attribute(trace, "masked"))),
         "lowest number": result(call(lowest_number, trace)),
     }
-    with picture:
-        show(weights_of(trace, (tokens, tokens), height=270), "weights left", OF_WEIGHTS)
-        st.markdown("The weights of query 0, which may look at nothing:")
-        table(
-            ["way", *map(plain, tokens), "sum"],
-            [[way, *numbers(weights[0]), *numbers([weights[0].sum()])] for way, weights in ways.items()],
-        )
+    yield
+    show(weights_of(trace, (tokens, tokens), height=270), "weights left", OF_WEIGHTS)
+    st.markdown("The weights of query 0, which may look at nothing:")
+    table(
+        ["way", *map(plain, tokens), "sum"],
+        [[way, *numbers(weights[0]), *numbers([weights[0].sum()])] for way, weights in ways.items()],
+    )
 
 
 @lesson.in_a_model("The mask that the model used in this layer.")
@@ -163,7 +159,7 @@ def weights_of(trace: AttentionTrace, tokens: Tokens, **size: int) -> Chart:
 def show(chart: Chart, name: str, alt: str) -> None:
     """Show a picture with the same room above as the others in its line, and without zooming, which a click could start."""
     chart.layout["dragmode"], chart.layout["margin"]["t"] = False, enlarged(TOP)
-    show_heatmap(chart, name, alt, compact=True)
+    show_chart(chart, name, alt, tools=False)
 
 
 lesson.show()

@@ -1,11 +1,10 @@
 """Query, key, value: a query that can be turned, the keys that it meets, and the values that they pass on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import streamlit as st
 from numpy.typing import ArrayLike, NDArray
-from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace
 from core.attention.stages import number
@@ -29,9 +28,8 @@ from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import menu, slider, token_picker
 from ui.markdown import plain, quoted
-from ui.views.charts import show_chart
+from ui.views.charts import numbers, show_chart, table
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs
-from ui.views.tables import numbers, table
 
 lesson = Lesson(
     "Query, key, value",
@@ -88,18 +86,17 @@ def show_scores(aligned: KeyAngles, names: Sequence[str]) -> None:
     "them. Softmax makes weights of the scores. The output is the mean of the values with these weights, so it stays "
     "among them.",
 )
-def turn(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        trace = result(turned())
+def turn() -> Iterator[None]:
+    trace = result(turned())
     best = int(trace.weights[0].argmax())
-    with picture:
-        presenting.finding(
-            f"The query of {quoted(QUERY)} fits the key of {quoted(TOKENS[best])} best: "
-            f"weight **{trace.weights[0, best]:.0%}**.",
-            level=4,
-        )
-        show(plane_of(trace, {"output": trace.output[0]}), TOKENS, {"weight": trace.weights[0]})
-        show_scores(alignment(trace), TOKENS)
+    yield
+    presenting.finding(
+        f"The query of {quoted(QUERY)} fits the key of {quoted(TOKENS[best])} best: "
+        f"weight **{trace.weights[0, best]:.0%}**.",
+        level=4,
+    )
+    show(plane_of(trace, {"output": trace.output[0]}), TOKENS, {"weight": trace.weights[0]})
+    show_scores(alignment(trace), TOKENS)
 
 
 @lesson.experiment(
@@ -107,19 +104,18 @@ def turn(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "A longer key",
     "A key twice as long has twice the score: more weight if the query points its way, less if it points away.",
 )
-def lengthen(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        factor = slider(f"Length of the key of {quoted(TOKENS[STREET])}, times", state.KEY_LENGTH, 2.0, 0.5, 4.0, 0.5)
-        change = result(call(longer_key, turned(), STREET, factor))
+def lengthen() -> Iterator[None]:
+    factor = slider(f"Length of the key of {quoted(TOKENS[STREET])}, times", state.KEY_LENGTH, 2.0, 0.5, 4.0, 0.5)
+    change = result(call(longer_key, turned(), STREET, factor))
     before, after = change.before.weights[0, STREET], change.after.weights[0, STREET]
-    with picture:
-        presenting.finding(
-            f"A key {factor:g} times as long: the weight of {quoted(TOKENS[STREET])} goes from {before:.0%} to "
-            f"**{after:.0%}**.",
-            level=4,
-        )
-        show_change(change)
-        show_scores(alignment(change.after), TOKENS)
+    yield
+    presenting.finding(
+        f"A key {factor:g} times as long: the weight of {quoted(TOKENS[STREET])} goes from {before:.0%} to "
+        f"**{after:.0%}**.",
+        level=4,
+    )
+    show_change(change)
+    show_scores(alignment(change.after), TOKENS)
 
 
 @lesson.experiment(
@@ -127,18 +123,17 @@ def lengthen(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "Swap two values",
     "Weights come from queries and keys alone. A value is what a token passes on: swap two, and only the output changes.",
 )
-def swap(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        others = {token: token for place, token in enumerate(TOKENS) if place != ANIMAL}
-        words = f"Swap the value of {quoted(TOKENS[ANIMAL])} with that of"
-        other = menu(words, state.SWAP, others, opening="tired", look="buttons")
-        change = result(call(swapped_values, turned(), ANIMAL, TOKENS.index(other)))
-    with picture:
-        presenting.finding(
-            f"The weights change by {number(change.of_weights)}, the output moves by **{change.of_output:.2f}**.",
-            level=4,
-        )
-        show_change(change)
+def swap() -> Iterator[None]:
+    others = {token: token for place, token in enumerate(TOKENS) if place != ANIMAL}
+    words = f"Swap the value of {quoted(TOKENS[ANIMAL])} with that of"
+    other = menu(words, state.SWAP, others, opening="tired", look="buttons")
+    change = result(call(swapped_values, turned(), ANIMAL, TOKENS.index(other)))
+    yield
+    presenting.finding(
+        f"The weights change by {number(change.of_weights)}, the output moves by **{change.of_output:.2f}**.",
+        level=4,
+    )
+    show_change(change)
 
 
 def plane_of(trace: AttentionTrace, outputs: Mapping[str, NDArray[np.floating]]) -> Chart:

@@ -1,9 +1,8 @@
 """Why 1/√d_k: how the spread of dot products grows, and what that does to weights and gradients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core import softmax
 from core.attention.sources import DISTRIBUTIONS
@@ -30,10 +29,9 @@ from ui import state
 from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import show_chart, table
 from ui.views.lesson import results
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs
-from ui.views.tables import table
 
 lesson = Lesson(
     "Why 1/√d_k", "Dot products spread by √d_k. Dividing by √d_k keeps softmax from giving all its weight to one key."
@@ -65,17 +63,16 @@ def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y
 @lesson.experiment(
     "products", "Dot products", "Each dimension adds a term. With 2, 4 and 6 dimensions, the sum is 11, 50 and 133."
 )
-def dot_products(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        n = slider("Dimensions n", state.TERMS, 6, 1, 8, 1)
-        grown = result(call(growing_product, n))
-    with picture:
-        names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
-        groups = {"term": grown.terms, "sum so far": grown.totals}
-        chart = bars(names, groups, x="entry of q × entry of k", y="q · k", printed=False, height=400)
-        for trace in chart.traces:
-            trace |= {"texttemplate": "%{y:d}", "textposition": "outside", "cliponaxis": False}
-        show_chart(chart, "terms", "Each term of the dot product and the sum so far.")
+def dot_products() -> Iterator[None]:
+    n = slider("Dimensions n", state.TERMS, 6, 1, 8, 1)
+    terms, totals = result(call(growing_product, n))
+    yield
+    names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
+    groups = {"term": terms, "sum so far": totals}
+    chart = bars(names, groups, x="entry of q × entry of k", y="q · k", printed=False, height=400)
+    for trace in chart.traces:
+        trace |= {"texttemplate": "%{y:d}", "textposition": "outside", "cliponaxis": False}
+    show_chart(chart, "terms", "Each term of the dot product and the sum so far.")
 
 
 @lesson.experiment(
@@ -84,47 +81,43 @@ def dot_products(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "Entries have mean 0 and variance 1 and are independent, so q · k has variance d_k. Divided by √d_k, it has variance "
     "1.",
 )
-def spread(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        distribution = menu("Entries of q and k", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
-        deviation = slider("Their standard deviation", state.DEVIATION, 1.0, 0.5, 2.0, 0.5)
-    with picture:
-        sweep = result(results.scaling_sweep(64, distribution, deviation))
-        theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
-        show_against_d_k(
-            [*curves(sweep, "spread"), theory],
-            "spread",
-            "standard deviation of q · k",
-            "The standard deviation of scores against d_k, measured and in theory.",
-            log_y=True,
-        )
+def spread() -> Iterator[None]:
+    distribution = menu("Entries of q and k", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
+    deviation = slider("Their standard deviation", state.DEVIATION, 1.0, 0.5, 2.0, 0.5)
+    yield
+    sweep = result(results.scaling_sweep(64, distribution, deviation))
+    theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
+    show_against_d_k(
+        [*curves(sweep, "spread"), theory],
+        "spread",
+        "standard deviation of q · k",
+        "The standard deviation of scores against d_k, measured and in theory.",
+        log_y=True,
+    )
 
 
 @lesson.experiment(
     "saturation", "Saturation", "Unscaled, one key gets nearly all the weight; the entropy approaches 0."
 )
-def saturation(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        keys = menu("Keys", state.KEY_COUNT, KEY_COUNTS, opening=64, look="buttons")
-        divisor = slider("Divide the scores 14 and 10 by", state.DIVISOR, 2.0, 1.0, 8.0, 0.5)
-        example = result(call(divided, (14, 10), divisor))
-        groups = {"undivided": example.weights, "divided": example.divided_weights}
-        names = [
-            f"{before:g} → {after:.3g}" for before, after in zip(example.scores, example.divided_scores, strict=True)
-        ]
-        show_chart(
-            bars(names, groups, y="weight", limits=(0, 1.15), height=230), "two_scores", "The weights of two scores."
-        )
-    with picture:
-        sweep = result(results.scaling_sweep(keys, "normal", 1.0))
-        for place, (name, label) in zip(
-            st.columns(2),
-            {"entropy": "entropy of a row (nats)", "largest": "largest weight of a row"}.items(),
-            strict=True,
-        ):
-            with place:
-                alt = f"The {label} against d_k, averaged over rows, unscaled and scaled."
-                show_against_d_k(curves(sweep, name), name, label, alt)
+def saturation() -> Iterator[None]:
+    keys = menu("Keys", state.KEY_COUNT, KEY_COUNTS, opening=64, look="buttons")
+    divisor = slider("Divide the scores 14 and 10 by", state.DIVISOR, 2.0, 1.0, 8.0, 0.5)
+    example = result(call(divided, (14, 10), divisor))
+    groups = {"undivided": example.weights, "divided": example.divided_weights}
+    names = [f"{before:g} → {after:.3g}" for before, after in zip(example.scores, example.divided_scores, strict=True)]
+    show_chart(
+        bars(names, groups, y="weight", limits=(0, 1.15), height=230), "two_scores", "The weights of two scores."
+    )
+    yield
+    sweep = result(results.scaling_sweep(keys, "normal", 1.0))
+    for place, (name, label) in zip(
+        st.columns(2),
+        {"entropy": "entropy of a row (nats)", "largest": "largest weight of a row"}.items(),
+        strict=True,
+    ):
+        with place:
+            alt = f"The {label} against d_k, averaged over rows, unscaled and scaled."
+            show_against_d_k(curves(sweep, name), name, label, alt)
 
 
 @lesson.experiment(
@@ -133,50 +126,46 @@ def saturation(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "J is the derivative of weights with respect to scores. Unscaled, its norm rises, then falls. The median gradient fades, "
     "the mean stays large.",
 )
-def gradient(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        shown = menu("Gradient", state.GRADIENT_OF, GRADIENT_OF, look="buttons")
-    GRADIENTS[shown](picture, knobs)
+def gradient() -> Iterator[None]:
+    shown = menu("Gradient", state.GRADIENT_OF, GRADIENT_OF, look="buttons")
+    yield from GRADIENTS[shown]()
 
 
-def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        d_k = menu("d_k", state.HEAD_SIZE, HEAD_SIZES, opening=64, look="line")
-        scaled = switch("Scaled by 1/√d_k", state.SCALED)
+def jacobian() -> Iterator[None]:
+    d_k = menu("d_k", state.HEAD_SIZE, HEAD_SIZES, opening=64, look="line")
+    scaled = switch("Scaled by 1/√d_k", state.SCALED)
     scores = call(example_row, d_k, scaled=scaled)
     weights = call(softmax, scores)
-    with picture:
-        axis = Axis("weight of key"), Axis("score of key")
-        chart = heatmap(
-            result(call(softmax_jacobian, weights)), *axis, name="∂ weight / ∂ score", limit=0.25, height=400
-        )
-        show_heatmap(chart, "jacobian", "The derivative of each weight with respect to each score: diag(p) − p pᵀ.")
-        st.markdown(
-            f"Norm of J: **{jacobian_norm(weights):.4f}**. By automatic differentiation: "
-            f"{autograd_norm(scores):.4f}. Largest weight: {weights.max():.3f}."
-        )
+    yield
+    axis = Axis("weight of key"), Axis("score of key")
+    chart = heatmap(result(call(softmax_jacobian, weights)), *axis, name="∂ weight / ∂ score", limit=0.25, height=400)
+    show_chart(chart, "jacobian", "The derivative of each weight with respect to each score: diag(p) − p pᵀ.")
+    st.markdown(
+        f"Norm of J: **{jacobian_norm(weights):.4f}**. By automatic differentiation: "
+        f"{autograd_norm(scores):.4f}. Largest weight: {weights.max():.3f}."
+    )
 
 
-def norm_of_jacobian(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
+def norm_of_jacobian() -> Iterator[None]:
     sweep = result(results.scaling_sweep(64, "normal", 1.0))
-    with picture:
-        alt = "The norm of the softmax's derivative against d_k, unscaled and scaled."
-        show_against_d_k(curves(sweep, "jacobian"), "jacobian_norm", "Frobenius norm of J, 64 keys", alt)
+    yield
+    alt = "The norm of the softmax's derivative against d_k, unscaled and scaled."
+    show_against_d_k(curves(sweep, "jacobian"), "jacobian_norm", "Frobenius norm of J, 64 keys", alt)
 
 
-def reaching(name: str, lines_of: dict[str, str]) -> Callable[[DeltaGenerator, DeltaGenerator], None]:
+def reaching(name: str, lines_of: dict[str, str]) -> Callable[[], Iterator[None]]:
     """Return a function that draws the gradient of q, k or W_Q. lines_of: field of the measurements -> suffix in the legend."""
 
-    def draw(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
+    def draw() -> Iterator[None]:
         sweep = result(results.gradient_sweep())
         series = [
             Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(lengths, field)), kind="measured")
             for field, suffix in lines_of.items()
             for label, lengths in ((UNSCALED, sweep.unscaled), ("scaled", sweep.scaled))
         ]
-        with picture:
-            alt = f"The length of the gradient of {name} against d_k, unscaled and scaled."
-            show_against_d_k(series, "reaching", f"length of the gradient of {name}", alt, log_y=True)
+        yield
+        alt = f"The length of the gradient of {name} against d_k, unscaled and scaled."
+        show_against_d_k(series, "reaching", f"length of the gradient of {name}", alt, log_y=True)
 
     return draw
 
@@ -205,31 +194,30 @@ SETUPS = {
     "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without it, "
     "W_Q of later layers gets none, scaled or not.",
 )
-def depth(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        layers = slider("Layers", state.DEPTH, MAX_LAYERS, 1, MAX_LAYERS, 1)
-        around = menu("Around each attention", state.AROUND, AROUND, opening="before")
-        st.caption(SETUPS[around])
-        width = menu("d_k = width", state.STACK_WIDTH, STACK_WIDTHS, opening=64, look="buttons")
+def depth() -> Iterator[None]:
+    layers = slider("Layers", state.DEPTH, MAX_LAYERS, 1, MAX_LAYERS, 1)
+    around = menu("Around each attention", state.AROUND, AROUND, opening="before")
+    st.caption(SETUPS[around])
+    width = menu("d_k = width", state.STACK_WIDTH, STACK_WIDTHS, opening=64, look="buttons")
     unscaled, scaled = map(result, results.gradients_in_stack(layers, width, AROUND[around]))
-    with picture:
-        for place, (name, label) in zip(
-            st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of its input"}.items(), strict=True
-        ):
-            with place:
-                series = [
-                    Series(text, range(layers), *log_mean_and_error(getattr(lengths, name)), kind="measured")
-                    for text, lengths in ((UNSCALED, unscaled), ("scaled", scaled))
-                ]
-                chart = lines(series, x="layer", y=f"length of the {label}", powers_of_ten=True, height=400)
-                chart.layout["xaxis"]["tickvals"] = list(range(0, layers, 1 if layers <= 8 else 4))
-                for trace in chart.traces:
-                    trace["hovertemplate"] = "10<sup>%{y:.2f}</sup>"
-                show_chart(chart, name, f"The length of the {label} in every layer, unscaled and scaled.")
-        st.caption(
-            "Measured on 8 random stacks with 32 tokens. The gradient at the output has length 1. Values below 10⁻¹⁶ are "
-            "rounding errors."
-        )
+    yield
+    for place, (name, label) in zip(
+        st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of its input"}.items(), strict=True
+    ):
+        with place:
+            series = [
+                Series(text, range(layers), *log_mean_and_error(getattr(lengths, name)), kind="measured")
+                for text, lengths in ((UNSCALED, unscaled), ("scaled", scaled))
+            ]
+            chart = lines(series, x="layer", y=f"length of the {label}", powers_of_ten=True, height=400)
+            chart.layout["xaxis"]["tickvals"] = list(range(0, layers, 1 if layers <= 8 else 4))
+            for trace in chart.traces:
+                trace["hovertemplate"] = "10<sup>%{y:.2f}</sup>"
+            show_chart(chart, name, f"The length of the {label} in every layer, unscaled and scaled.")
+    st.caption(
+        "Measured on 8 random stacks with 32 tokens. The gradient at the output has length 1. Values below 10⁻¹⁶ are "
+        "rounding errors."
+    )
 
 
 MEASURES = {"spread": "Spread", "entropy": "Entropy", "near-one": "Weights above 0.99"}

@@ -1,9 +1,10 @@
 """Self and cross: the same stages, with queries from one text, and keys and values from the same or another."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
-from streamlit.delta_generator import DeltaGenerator
 
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
@@ -29,7 +30,7 @@ from ui.calls import attribute, call, expression, result, result_of, written
 from ui.controls.fields import head_picker, menu, number_picker, text_line
 from ui.markdown import quoted
 from ui.requests import GeneratedTarget, HeadRequest, ModelChoice, TextRequest
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import show_chart
 from ui.views.lesson.frame import IN_A_MODEL, Lesson, weights_chart
 from ui.views.sources import passes
 
@@ -40,17 +41,8 @@ FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
 ENCODER, OPENING_HEAD = "all-MiniLM-L6-v2", (1, 1)
 
 
-def block_picker() -> Place:
-    names: dict[Place, str] = {place: block.name for place, block in BLOCKS.items()}
-    return menu("Block", state.BLOCK, names, opening="cross", look="buttons")
-
-
 def text_read() -> str:
     return text_line("Text read", state.READ, READ, max_chars=400)
-
-
-def text_instead() -> str:
-    return text_line("Another text to read", state.READ_INSTEAD, INSTEAD, max_chars=400)
 
 
 def text_written() -> str:
@@ -60,7 +52,7 @@ def text_written() -> str:
 def show_weights(crossed: Crossing, name: str, height: int) -> None:
     axes = Axis("query", crossed.query_tokens), Axis("key", crossed.key_tokens)
     chart = weights_chart(crossed.trace, *axes, limit=1.0, height=height)
-    show_heatmap(with_borders(chart), name, "The weights: rows are queries, columns are keys.")
+    show_chart(with_borders(chart), name, "The weights: rows are queries, columns are keys.")
 
 
 def size(matrix: NDArray[np.floating]) -> str:
@@ -73,23 +65,23 @@ def size(matrix: NDArray[np.floating]) -> str:
     "An encoder reads a text, a decoder writes one. Queries are rows, keys are columns. The output has a row for each "
     "query. Only the decoder's first block may not look ahead. The weights are untrained.",
 )
-def three_blocks(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        place = block_picker()
-        read, written = text_read(), text_written()
-        crossed = result(call(crossing, place, read, written))
+def three_blocks() -> Iterator[None]:
+    names: dict[Place, str] = {place: block.name for place, block in BLOCKS.items()}
+    place = menu("Block", state.BLOCK, names, opening="cross", look="buttons")
+    read, written = text_read(), text_written()
+    crossed = result(call(crossing, place, read, written))
     trace, block = crossed.trace, crossed.block
-    with picture:
-        show_chart(
-            wiring(block.query_text, block.key_text, causal=block.causal),
-            "wiring",
-            f"Queries come from the text {block.query_text}, keys and values from the text {block.key_text}.",
-        )
-        show_weights(crossed, "weights", 330)
-        st.markdown(
-            f"Q {size(trace.query)}, K {size(trace.key)}, V {size(trace.value)} give weights **{size(trace.weights)}** and "
-            f"an output of **{size(trace.output)}**."
-        )
+    yield
+    show_chart(
+        wiring(block.query_text, block.key_text, causal=block.causal),
+        "wiring",
+        f"Queries come from the text {block.query_text}, keys and values from the text {block.key_text}.",
+    )
+    show_weights(crossed, "weights", 330)
+    st.markdown(
+        f"Q {size(trace.query)}, K {size(trace.key)}, V {size(trace.value)} give weights **{size(trace.weights)}** and "
+        f"an output of **{size(trace.output)}**."
+    )
 
 
 @lesson.experiment(
@@ -98,21 +90,20 @@ def three_blocks(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "The queries come from the written text alone. Another text to read changes keys, values and weights, but no query. "
     "The output keeps its number of rows.",
 )
-def other_texts(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        others = result(call(other_keys, text_read(), text_instead(), text_written()))
-    with picture:
-        for column, crossed, name in zip(
-            st.columns(2), (others.before, others.after), ("before", "after"), strict=True
-        ):
-            with column:
-                st.markdown(f"**Weights {name}**")
-                show_weights(crossed, name, 360)
-                st.markdown(f"Weights **{size(crossed.trace.weights)}**, output **{size(crossed.trace.output)}**")
-        st.markdown(
-            f"Largest change of any number: in the queries **{others.query_change:g}**, "
-            f"in the output **{others.output_change:.2f}**."
-        )
+def other_texts() -> Iterator[None]:
+    read = text_read()
+    instead = text_line("Another text to read", state.READ_INSTEAD, INSTEAD, max_chars=400)
+    others = result(call(other_keys, read, instead, text_written()))
+    yield
+    for column, crossed, name in zip(st.columns(2), (others.before, others.after), ("before", "after"), strict=True):
+        with column:
+            st.markdown(f"**Weights {name}**")
+            show_weights(crossed, name, 360)
+            st.markdown(f"Weights **{size(crossed.trace.weights)}**, output **{size(crossed.trace.output)}**")
+    st.markdown(
+        f"Largest change of any number: in the queries **{others.query_change:g}**, "
+        f"in the output **{others.output_change:.2f}**."
+    )
 
 
 @lesson.experiment(
@@ -121,46 +112,43 @@ def other_texts(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "A trained model reads a date and writes it as YYYY-MM-DD, character by character. The row before a character "
     "decides it. Nobody told this head where to look.",
 )
-def a_date(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
+def a_date() -> Iterator[None]:
     layer, opening = ALIGNING_HEAD
-    with knobs:
-        date = text_line("Date", state.DATE, DATE, max_chars=400)
-        st.caption("The model was trained only on dates. It answers any other text with a date as well.")
-        request = TextRequest(ModelChoice(DATES_MODEL), date, target=GeneratedTarget())
-        capture = passes.captured(request)
-        head = number_picker("Head", state.HEAD, capture.heads("cross"), opening)
-        queries, keys = capture.tokens("cross")
-        weights = attribute(call(capture.trace, layer=layer, head=head, kind="cross"), "weights")
-        all_looks = looks(weights, queries, keys)
-        place = place_picker(all_looks)
+    date = text_line("Date", state.DATE, DATE, max_chars=400)
+    st.caption("The model was trained only on dates. It answers any other text with a date as well.")
+    request = TextRequest(ModelChoice(DATES_MODEL), date, target=GeneratedTarget())
+    capture = passes.captured(request)
+    head = number_picker("Head", state.HEAD, capture.heads("cross"), opening)
+    queries, keys = capture.tokens("cross")
+    weights = attribute(call(capture.trace, layer=layer, head=head, kind="cross"), "weights")
+    all_looks = looks(weights, queries, keys)
+    place = place_picker(all_looks)
     shown.now().of = HeadRequest(request, "cross", layer, head)
     result(written(weights).part("[:-1]"))
     result_of(looks, weights, *(expression(capture.tokens, "cross").part(f"[{side}]") for side in (0, 1)))
     look = all_looks[place]
-    with picture:
-        chart = heatmap(
-            weights[: len(all_looks)],
-            Axis(
-                "query", [f"{query} → {other.writes}" for query, other in zip(queries, all_looks, strict=False)], place
-            ),
-            Axis("key", keys, look.key),
-            name="weight",
-            scale="share",
-            limit=1.0,
-            width=presenting.width(WIDTH, 0.9),
-        )
-        show_heatmap(chart, "alignment", "The weights: rows are what the model writes, columns are what it reads.")
-        writes = quoted(look.writes)
-        sentences = (
-            f"The model writes {quoted(''.join(queries[1:]))}. The row of {quoted(queries[place])} writes {writes} and "
-        )
-        sentences += f"looks most at {quoted(keys[look.key])}: **{look.weight:.1%}**."
-        if look.origin is not None:
-            origin = quoted("".join(keys[slice(*look.origin)]))
-            sentences += f" This {writes} comes from {origin}, which gets **{look.share:.1%}**."
-        if (mean := mean_share(all_looks)) is not None:
-            sentences += f" On average, a character's origin gets **{mean:.1%}**."
-        st.markdown(sentences)
+    yield
+    chart = heatmap(
+        weights[: len(all_looks)],
+        Axis("query", [f"{query} → {other.writes}" for query, other in zip(queries, all_looks, strict=False)], place),
+        Axis("key", keys, look.key),
+        name="weight",
+        scale="share",
+        limit=1.0,
+        width=presenting.width(WIDTH, 0.9),
+    )
+    show_chart(chart, "alignment", "The weights: rows are what the model writes, columns are what it reads.")
+    writes = quoted(look.writes)
+    sentences = (
+        f"The model writes {quoted(''.join(queries[1:]))}. The row of {quoted(queries[place])} writes {writes} and "
+    )
+    sentences += f"looks most at {quoted(keys[look.key])}: **{look.weight:.1%}**."
+    if look.origin is not None:
+        origin = quoted("".join(keys[slice(*look.origin)]))
+        sentences += f" This {writes} comes from {origin}, which gets **{look.share:.1%}**."
+    if (mean := mean_share(all_looks)) is not None:
+        sentences += f" On average, a character's origin gets **{mean:.1%}**."
+    st.markdown(sentences)
 
 
 def place_picker(all_looks: tuple[Look, ...]) -> int:
@@ -177,36 +165,35 @@ def place_picker(all_looks: tuple[Look, ...]) -> int:
     IN_A_MODEL,
     "An encoder that reads two texts together needs no second block: it crosses in the off-diagonal parts of its weights.",
 )
-def in_a_model(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        first = text_line("First text", state.FIRST_TEXT, FIRST, max_chars=400)
-        second = text_line("Second text", state.SECOND_TEXT, SECOND, max_chars=400)
-        capture = passes.captured(TextRequest(ModelChoice(ENCODER), first, second))
-        sides = call(pair_sides, capture)
-        shape, names = (capture.layers(), capture.heads()), (state.LAYER, state.HEAD)
-        layer, head = head_picker(state.HEAD_BOX, names, shape, OPENING_HEAD)
+def in_a_model() -> Iterator[None]:
+    first = text_line("First text", state.FIRST_TEXT, FIRST, max_chars=400)
+    second = text_line("Second text", state.SECOND_TEXT, SECOND, max_chars=400)
+    capture = passes.captured(TextRequest(ModelChoice(ENCODER), first, second))
+    sides = call(pair_sides, capture)
+    shape, names = (capture.layers(), capture.heads()), (state.LAYER, state.HEAD)
+    layer, head = head_picker(state.HEAD_BOX, names, shape, OPENING_HEAD)
     weights = result(attribute(call(capture.trace, layer=layer, head=head), "weights"))
     shares = result(call(pair_shares, weights, sides))
     tokens, _ = capture.tokens()
     starts = [place for place in range(1, len(sides)) if sides[place] != sides[place - 1]]
-    with picture:
-        st.markdown(f"**Head {layer}.{head} of {ENCODER}**")
-        chart = heatmap(
-            weights, Axis("query", tokens), Axis("key", tokens), name="weight", scale="share", height=420, width=520
-        )
-        show_heatmap(with_borders(chart, columns=starts, rows=starts), "pair", "The head's weights.")
-    with knobs:
-        first_share, second_share = ([share.own, share.other, share.special] for share in shares)
-        chart = bars(
-            ["own text", "other text", "special tokens"],
-            {"first": first_share, "second": second_share},
-            y="share of weight",
-            limits=(0, 1),
-            height=210,
-        )
-        show_chart(chart, "shares", "Where the weight of each text goes.")
-    with picture:
-        show_crossing(crossing_shares(capture, sides), layer, head)
+    yield
+    st.markdown(f"**Head {layer}.{head} of {ENCODER}**")
+    chart = heatmap(
+        weights, Axis("query", tokens), Axis("key", tokens), name="weight", scale="share", height=420, width=520
+    )
+    show_chart(with_borders(chart, columns=starts, rows=starts), "pair", "The head's weights.")
+    yield
+    first_share, second_share = ([share.own, share.other, share.special] for share in shares)
+    chart = bars(
+        ["own text", "other text", "special tokens"],
+        {"first": first_share, "second": second_share},
+        y="share of weight",
+        limits=(0, 1),
+        height=210,
+    )
+    show_chart(chart, "shares", "Where the weight of each text goes.")
+    yield
+    show_crossing(crossing_shares(capture, sides), layer, head)
 
 
 def show_crossing(shares: NDArray[np.floating], layer: int, head: int) -> None:
@@ -221,7 +208,7 @@ def show_crossing(shares: NDArray[np.floating], layer: int, head: int) -> None:
         height=230,
         printed=0,
     )
-    show_heatmap(chart, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
+    show_chart(chart, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
 
 
 lesson.show()

@@ -1,9 +1,10 @@
 """Softmax: from a row of scores to weights, other ways to normalise, and where floating point breaks it."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
-from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
 from core.attention.matrix_files import read_matrix
@@ -25,9 +26,8 @@ from core.units import small_number
 from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import slider, switch, text_line
-from ui.views.charts import show_chart
+from ui.views.charts import numbers, show_chart, table
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead
-from ui.views.tables import numbers, table
 
 lesson = Lesson("Softmax", "Softmax turns a row of scores into weights. No weight is negative, and they add up to 1.")
 
@@ -49,37 +49,34 @@ def scores_knob() -> NDArray[np.floating]:
     "Raise e to each score, then divide by the sum. The weights are never negative and add up to 1. Their order is that of "
     "the scores. Adding a constant changes nothing: it multiplies every exponential, and their sum, by the same factor.",
 )
-def scores_to_weights(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        row = scores_knob()
-        temperature = slider("Temperature", state.TEMPERATURE, 1.0, 0.1, 5.0, 0.1)
-        shift = slider("Add to every score", state.SHIFT, 0.0, -5.0, 5.0, 0.5)
-        steps = result(call(softmax_steps, row, temperature=temperature, shift=shift))
-        before = softmax_steps(row, temperature=temperature)
+def scores_to_weights() -> Iterator[None]:
+    row = scores_knob()
+    temperature = slider("Temperature", state.TEMPERATURE, 1.0, 0.1, 5.0, 0.1)
+    shift = slider("Add to every score", state.SHIFT, 0.0, -5.0, 5.0, 0.5)
+    steps = result(call(softmax_steps, row, temperature=temperature, shift=shift))
+    before = softmax_steps(row, temperature=temperature)
     names = _names(row)
     printed = len(names) <= MAX_PRINTED
-    with picture:
-        left, right = st.columns(2)
-        with left:
-            exponentials = bars(
-                names, {"e^score": steps.exponentials}, x="score", y="e^score", printed=printed, height=270
-            )
-            show_chart(exponentials, "exponentials", "Exponentials.")
-        with right:
-            weights = bars(
-                names, {"weight": steps.weights}, x="score", y="weight", limits=(0, 1.12), printed=printed, height=270
-            )
-            show_chart(weights, "weights", "Weights: the exponentials divided by their sum.")
-        table(
-            ["score", *names, "sum"],
-            [
-                ["e^score", *numbers(steps.exponentials), f"**{steps.total:,.3f}**"],
-                ["weight", *numbers(steps.weights), f"**{steps.weights.sum():.3f}**"],
-                ["weight, nothing added", *numbers(before.weights), f"**{before.weights.sum():.3f}**"],
-                ["rank of the score", *map(str, ranks(steps.scores)), ""],
-                ["rank of the weight", *map(str, ranks(steps.weights)), ""],
-            ],
+    yield
+    left, right = st.columns(2)
+    with left:
+        exponentials = bars(names, {"e^score": steps.exponentials}, x="score", y="e^score", printed=printed, height=270)
+        show_chart(exponentials, "exponentials", "Exponentials.")
+    with right:
+        weights = bars(
+            names, {"weight": steps.weights}, x="score", y="weight", limits=(0, 1.12), printed=printed, height=270
         )
+        show_chart(weights, "weights", "Weights: the exponentials divided by their sum.")
+    table(
+        ["score", *names, "sum"],
+        [
+            ["e^score", *numbers(steps.exponentials), f"**{steps.total:,.3f}**"],
+            ["weight", *numbers(steps.weights), f"**{steps.weights.sum():.3f}**"],
+            ["weight, nothing added", *numbers(before.weights), f"**{before.weights.sum():.3f}**"],
+            ["rank of the score", *map(str, ranks(steps.scores)), ""],
+            ["rank of the weight", *map(str, ranks(steps.weights)), ""],
+        ],
+    )
 
 
 @lesson.experiment(
@@ -87,29 +84,28 @@ def scores_to_weights(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "Not the same",
     "RMS and Euclidean length divide every score by one number. The signs stay, and the results do not add up to 1.",
 )
-def not_the_same(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        row = scores_knob()
-        results = result(call(normalised, row))
-        table(
-            ["way", "adds up to", "length", "smallest"],
-            [
-                [result.name, f"**{result.total:.3f}**", *numbers([result.length, result.values.min()])]
-                for result in results
-            ],
-        )
-    formulas = {"Softmax": "e^s / Σ e^s", "RMS": "s / √(mean of s²)", "Euclidean": "s / √(Σ s²)"}
-    with picture:
-        panels = {
-            f"<b>{result.name}</b>: {formulas[result.name]}, adds up to {result.total:.3f}": result.values
+def not_the_same() -> Iterator[None]:
+    row = scores_knob()
+    results = result(call(normalised, row))
+    table(
+        ["way", "adds up to", "length", "smallest"],
+        [
+            [result.name, f"**{result.total:.3f}**", *numbers([result.length, result.values.min()])]
             for result in results
-        }
-        names = _names(row)
-        show_chart(
-            bar_panels(names, panels, x="score s", printed=len(names) <= MAX_PRINTED),
-            "norms",
-            "The same scores by softmax, by RMS and by Euclidean length, on one scale.",
-        )
+        ],
+    )
+    formulas = {"Softmax": "e^s / Σ e^s", "RMS": "s / √(mean of s²)", "Euclidean": "s / √(Σ s²)"}
+    yield
+    panels = {
+        f"<b>{result.name}</b>: {formulas[result.name]}, adds up to {result.total:.3f}": result.values
+        for result in results
+    }
+    names = _names(row)
+    show_chart(
+        bar_panels(names, panels, x="score s", printed=len(names) <= MAX_PRINTED),
+        "norms",
+        "The same scores by softmax, by RMS and by Euclidean length, on one scale.",
+    )
 
 
 @lesson.experiment(
@@ -118,27 +114,24 @@ def not_the_same(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "e^x soon leaves the range of a number format. Infinity divided by infinity is NaN, not a number. Subtracting the "
     "row's maximum first makes the largest exponential 1 and changes no weight.",
 )
-def overflow(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        row = scores_knob()
-        factor = slider("Multiply the scores by", state.FACTOR, 40, 1, 320, 1)
-        nothing = switch("Every score −∞ (all masked)", state.NOTHING)
-        scores = np.full_like(row, -np.inf) if nothing else row * factor
-        formats = result(call(in_formats, scores))
-    with picture:
-        show_chart(_reaches(formats, scores.max()), "overflow", "How far e^x reaches in three number formats.")
-        table(
-            ["format", *_names(scores), "sum"],
-            [
-                [f"{format_.dtype}, {way}", *numbers(weights), *numbers([weights.sum()])]
-                for format_ in formats
-                for way, weights in (("plain", format_.naive), ("minus maximum", format_.careful))
-            ],
-        )
-        if nothing:
-            st.markdown(
-                "There is nothing to attend to. Headlight makes every weight 0, so the row adds up to 0, not 1."
-            )
+def overflow() -> Iterator[None]:
+    row = scores_knob()
+    factor = slider("Multiply the scores by", state.FACTOR, 40, 1, 320, 1)
+    nothing = switch("Every score −∞ (all masked)", state.NOTHING)
+    scores = np.full_like(row, -np.inf) if nothing else row * factor
+    formats = result(call(in_formats, scores))
+    yield
+    show_chart(_reaches(formats, scores.max()), "overflow", "How far e^x reaches in three number formats.")
+    table(
+        ["format", *_names(scores), "sum"],
+        [
+            [f"{format_.dtype}, {way}", *numbers(weights), *numbers([weights.sum()])]
+            for format_ in formats
+            for way, weights in (("plain", format_.naive), ("minus maximum", format_.careful))
+        ],
+    )
+    if nothing:
+        st.markdown("There is nothing to attend to. Headlight makes every weight 0, so the row adds up to 0, not 1.")
 
 
 def _reaches(formats: list[InFormat], largest: float) -> Chart:

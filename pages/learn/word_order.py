@@ -1,8 +1,9 @@
 """Word order: attention alone cannot see it, and the ways to add it."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.lines import Series, lines
@@ -28,7 +29,7 @@ from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, text_line, whole_number
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
-from ui.views.charts import show_chart, show_heatmap
+from ui.views.charts import show_chart
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs, show_beside, weights_chart
 
 lesson = Lesson(
@@ -56,25 +57,22 @@ BIASES = {"alibi": "ALiBi", "t5-encoder": "T5, encoder", "t5-decoder": "T5, deco
     "The same words in another order. Without positions, each output moves with its word and does not change. With any "
     "other choice, order matters.",
 )
-def shuffled(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        sentence = text_line("Sentence", state.ORDER_TEXT, "the dog bites the man")
-        source = menu("Order comes from", state.ORDER_FROM, ORDER_FROM)
-        seed = whole_number("Shuffle", state.ORDER_SEED, 29, 0, 9999)
-        read = call(shuffle, sentence, ORDER_FROM[source], seed=seed)
-    with picture:
-        before, after = (
-            weights_chart(trace, Axis("query", of), Axis("key", of), limit=read.largest_weight, height=340, printed=5)
-            for trace, of in ((result(read.before), read.tokens), (result(read.after), read.shuffled_tokens))
-        )
-        alt = "Attention weights of the sentence"
-        show_beside(
-            ("Weights, as typed", show_heatmap, before, "weights as typed", f"{alt} as typed."),
-            ("Weights, shuffled", show_heatmap, after, "weights shuffled", f"{alt} shuffled."),
-        )
-        st.markdown(
-            f"Largest difference between a word's outputs in the two orders: **{small_number(read.difference)}**"
-        )
+def shuffled() -> Iterator[None]:
+    sentence = text_line("Sentence", state.ORDER_TEXT, "the dog bites the man")
+    source = menu("Order comes from", state.ORDER_FROM, ORDER_FROM)
+    seed = whole_number("Shuffle", state.ORDER_SEED, 29, 0, 9999)
+    read = call(shuffle, sentence, ORDER_FROM[source], seed=seed)
+    yield
+    before, after = (
+        weights_chart(trace, Axis("query", of), Axis("key", of), limit=read.largest_weight, height=340, printed=5)
+        for trace, of in ((result(read.before), read.tokens), (result(read.after), read.shuffled_tokens))
+    )
+    alt = "Attention weights of the sentence"
+    show_beside(
+        ("Weights, as typed", before, "weights as typed", f"{alt} as typed."),
+        ("Weights, shuffled", after, "weights shuffled", f"{alt} shuffled."),
+    )
+    st.markdown(f"Largest difference between a word's outputs in the two orders: **{small_number(read.difference)}**")
 
 
 def width_knob() -> int:
@@ -86,47 +84,45 @@ def width_knob() -> int:
     "Sinusoids",
     "Each position adds its own row of sines and cosines. The dot product of two rows depends only on their distance.",
 )
-def sinusoids(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        width = width_knob()
+def sinusoids() -> Iterator[None]:
+    width = width_knob()
     scores = result(call(sinusoid_scores, POSITIONS, width))
-    with picture:
-        rows, position = sinusoidal(POSITIONS, width), Axis("position")
-        added = heatmap(rows, position, Axis("dimension"), name="added", limit=1.0, height=380)
-        products = heatmap(scores, position, position, name="dot product", height=380)
-        of_pairs = "Dot products of the rows of all pairs of positions."
-        show_beside(
-            ("Added to each token", show_heatmap, added, "sinusoids", "Sines and cosines of 64 positions."),
-            ("Dot products", show_heatmap, products, "products", of_pairs),
-        )
-        spread = small_number(diagonal_spread(scores))
-        st.markdown(f"Largest difference between dot products at the same distance: **{spread}**")
+    yield
+    rows, position = sinusoidal(POSITIONS, width), Axis("position")
+    added = heatmap(rows, position, Axis("dimension"), name="added", limit=1.0, height=380)
+    products = heatmap(scores, position, position, name="dot product", height=380)
+    of_pairs = "Dot products of the rows of all pairs of positions."
+    show_beside(
+        ("Added to each token", added, "sinusoids", "Sines and cosines of 64 positions."),
+        ("Dot products", products, "products", of_pairs),
+    )
+    spread = small_number(diagonal_spread(scores))
+    st.markdown(f"Largest difference between dot products at the same distance: **{spread}**")
 
 
 @lesson.experiment(
     "shift", "Shift", "One matrix moves every position forward by k. It rotates each pair of dimensions."
 )
-def shift_by_k(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        k = slider("Tokens forward (k)", state.ONWARD, 5, 0, 100, 1)
-        position = slider("From position p", state.PE_FROM, 10, 0, 100, 1)
-        width = width_knob()
+def shift_by_k() -> Iterator[None]:
+    k = slider("Tokens forward (k)", state.ONWARD, 5, 0, 100, 1)
+    position = slider("From position p", state.PE_FROM, 10, 0, 100, 1)
+    width = width_knob()
     moved = result(call(shift, position, k, width))
-    with picture:
-        axes = Axis("to dimension"), Axis("from dimension")
-        matrix = heatmap(moved.matrix, *axes, name="entry", limit=1.0, height=380, printed=8)
-        curves = [
-            Series("row of p + k", np.arange(width), moved.target, kind="measured"),
-            Series("matrix × row of p", np.arange(width), moved.moved, kind="theory"),
-        ]
-        row = lines(curves, x="dimension", y="entry")
-        moves = "The matrix that moves every position forward by k."
-        show_beside(
-            ("The matrix", show_heatmap, matrix, "shift matrix", moves),
-            ("Position p, moved", show_chart, row, "moved row", "The moved row and the row of p + k."),
-        )
-        residual = small_number(moved.residual)
-        st.markdown(f"Largest difference over positions 0 to 999, all with this matrix: **{residual}**")
+    yield
+    axes = Axis("to dimension"), Axis("from dimension")
+    matrix = heatmap(moved.matrix, *axes, name="entry", limit=1.0, height=380, printed=8)
+    curves = [
+        Series("row of p + k", np.arange(width), moved.target, kind="measured"),
+        Series("matrix × row of p", np.arange(width), moved.moved, kind="theory"),
+    ]
+    row = lines(curves, x="dimension", y="entry")
+    moves = "The matrix that moves every position forward by k."
+    show_beside(
+        ("The matrix", matrix, "shift matrix", moves),
+        ("Position p, moved", row, "moved row", "The moved row and the row of p + k."),
+    )
+    residual = small_number(moved.residual)
+    st.markdown(f"Largest difference over positions 0 to 999, all with this matrix: **{residual}**")
 
 
 @lesson.experiment(
@@ -134,20 +130,19 @@ def shift_by_k(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "Rotary",
     "Queries and keys rotate with their position. Move both: the score stays. Only their distance matters.",
 )
-def rotary(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        both = slider("Move both by (tokens)", state.BOTH_LATER, 500, 0, 2000, 50)
-        base = menu("Base", state.ROTARY_BASE, BASES, opening=10_000, look="line")
+def rotary() -> Iterator[None]:
+    both = slider("Move both by (tokens)", state.BOTH_LATER, 500, 0, 2000, 50)
+    base = menu("Base", state.ROTARY_BASE, BASES, opening=10_000, look="line")
     scores = call(rotary_scores, width=64, count=POSITIONS, shift=both, base=base)
     result(scores)
-    with picture:
-        curves = [
-            Series("at their own positions", scores.distances, scores.here, kind="measured"),
-            Series(f"both {both} later", scores.distances, scores.shifted, kind="theory"),
-        ]
-        chart = lines(curves, x="tokens from query back to key", y="raw score", height=420)
-        show_chart(chart, "rotary", "A query's score with a similar key at each distance, at two positions in a text.")
-        st.markdown(f"Largest difference between the curves: **{small_number(scores.difference)}**")
+    yield
+    curves = [
+        Series("at their own positions", scores.distances, scores.here, kind="measured"),
+        Series(f"both {both} later", scores.distances, scores.shifted, kind="theory"),
+    ]
+    chart = lines(curves, x="tokens from query back to key", y="raw score", height=420)
+    show_chart(chart, "rotary", "A query's score with a similar key at each distance, at two positions in a text.")
+    st.markdown(f"Largest difference between the curves: **{small_number(scores.difference)}**")
 
 
 @lesson.experiment(
@@ -155,48 +150,43 @@ def rotary(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     "Biases",
     "A number per distance is added to the score: fixed in ALiBi, learned for each bucket (range of distances) in T5.",
 )
-def biases(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        kind = menu("Bias", state.BIAS_KIND, BIASES, look="buttons")
-    if kind == "alibi":
-        alibi(picture, knobs)
-    else:
-        t5(picture, bidirectional=kind == "t5-encoder")
+def biases() -> Iterator[None]:
+    kind = menu("Bias", state.BIAS_KIND, BIASES, look="buttons")
+    yield from alibi() if kind == "alibi" else t5(bidirectional=kind == "t5-encoder")
 
 
-def alibi(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
-    with knobs:
-        heads = slider("Heads", state.ALIBI_HEADS, 8, 1, 32, 1)
-        head = whole_number("Head", state.ALIBI_HEAD, 1, 0, 31)
-        trace = result(call(alibi_head, SHOWN_TOKENS, heads, head))
-    with picture:
-        axes = Axis("query"), Axis("key")
-        bias = heatmap(trace.masked, *axes, name="bias", forbidden=~trace.mask, height=380)
-        weights = weights_chart(trace, *axes, height=380)
-        follow = "The weights that follow from the bias alone."
-        show_beside(
-            ("Bias", show_heatmap, bias, "bias", "The bias of one ALiBi head."),
-            ("Weights if all scores are 0", show_heatmap, weights, "bias weights", follow),
-        )
-        slopes = ", ".join(
-            f"**{slope:.4g}**" if at == head else f"{slope:.4g}" for at, slope in enumerate(alibi_slopes(heads))
-        )
-        st.markdown(f"Slopes of the heads: {slopes}")
+def alibi() -> Iterator[None]:
+    heads = slider("Heads", state.ALIBI_HEADS, 8, 1, 32, 1)
+    head = whole_number("Head", state.ALIBI_HEAD, 1, 0, 31)
+    trace = result(call(alibi_head, SHOWN_TOKENS, heads, head))
+    yield
+    axes = Axis("query"), Axis("key")
+    bias = heatmap(trace.masked, *axes, name="bias", forbidden=~trace.mask, height=380)
+    weights = weights_chart(trace, *axes, height=380)
+    follow = "The weights that follow from the bias alone."
+    show_beside(
+        ("Bias", bias, "bias", "The bias of one ALiBi head."),
+        ("Weights if all scores are 0", weights, "bias weights", follow),
+    )
+    slopes = ", ".join(
+        f"**{slope:.4g}**" if at == head else f"{slope:.4g}" for at, slope in enumerate(alibi_slopes(heads))
+    )
+    st.markdown(f"Slopes of the heads: {slopes}")
 
 
-def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
+def t5(*, bidirectional: bool) -> Iterator[None]:
     buckets = result(call(t5_buckets, call(relative_positions, POSITIONS), bidirectional=bidirectional))
     offsets = np.arange(-FARTHEST_SHOWN, FARTHEST_SHOWN + 1)
-    with picture:
-        numbers = buckets.astype(float)
-        grid = heatmap(numbers, Axis("query"), Axis("key"), name="bucket", scale="share", limit=31.0, height=380)
-        curve = Series("bucket", offsets, t5_buckets(offsets, bidirectional=bidirectional))
-        by_distance = lines([curve], x="key position − query position", y="bucket")
-        show_beside(
-            ("Bucket of each pair", show_heatmap, grid, "buckets", "The bucket number of every pair."),
-            ("Bucket by distance", show_chart, by_distance, "bucket curve", "The bucket number at each distance."),
-        )
-        st.markdown("The numbers name buckets. Each head learns one bias for each bucket.")
+    yield
+    numbers = buckets.astype(float)
+    grid = heatmap(numbers, Axis("query"), Axis("key"), name="bucket", scale="share", limit=31.0, height=380)
+    curve = Series("bucket", offsets, t5_buckets(offsets, bidirectional=bidirectional))
+    by_distance = lines([curve], x="key position − query position", y="bucket")
+    show_beside(
+        ("Bucket of each pair", grid, "buckets", "The bucket number of every pair."),
+        ("Bucket by distance", by_distance, "bucket curve", "The bucket number at each distance."),
+    )
+    st.markdown("The numbers name buckets. Each head learns one bias for each bucket.")
 
 
 @lesson.in_a_model(
@@ -233,8 +223,8 @@ def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
             "The score these two tokens would have at other distances.",
         )
         show_beside(
-            ("Contribution of each band", show_chart, parts, "bands", alts[0]),
-            ("The same two tokens at other distances", show_chart, elsewhere, "score by distance", alts[1]),
+            ("Contribution of each band", parts, "bands", alts[0]),
+            ("The same two tokens at other distances", elsewhere, "score by distance", alts[1]),
         )
         words = scene.tokens[0][query], scene.tokens[1][key]
         st.markdown(
@@ -261,7 +251,7 @@ def without_rotation(scene: TracedHead) -> None:
     if learned is not None:
         with picture:
             chart = heatmap(cosines(learned[:POSITIONS]), Axis("position"), Axis("position"), name="cosine", limit=1.0)
-            show_heatmap(chart, "learned positions", "Cosines of the learned position vectors.")
+            show_chart(chart, "learned positions", "Cosines of the learned position vectors.")
 
 
 lesson.show()

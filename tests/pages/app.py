@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
+from collections.abc import Iterable
 from typing import Any
+from urllib.parse import parse_qs
 
-import numpy as np
 from numpy.typing import NDArray
 from streamlit.testing.v1 import AppTest
 
+from tests.browser.driver import Picture
 from tests.source_files import ROOT
 from ui import state
 
@@ -47,37 +48,49 @@ def choose(app: AppTest, key: str, value: object) -> AppTest:
     return ran(app)
 
 
+def fields(app: AppTest, **values: object) -> AppTest:
+    """After one field was changed after the other."""
+    for key, value in values.items():
+        choose(app, key, value)
+    return app
+
+
 def press(app: AppTest, label: str) -> AppTest:
     next(button for button in app.button if button.label == label).click()
     return ran(app)
 
 
+def texts(elements: Iterable[Any]) -> str:
+    """The texts of these elements, without the backslashes that make them safe."""
+    return "\n".join(element.value for element in elements).replace("\\", "")
+
+
 def words(app: AppTest) -> str:
-    said = "\n".join(part.value for part in (*app.markdown, *app.caption, *app.info, *app.error))
-    return said.replace("\\", "").replace(":small[]", "")
+    return texts((*app.markdown, *app.caption, *app.info, *app.error)).replace(":small[]", "")
 
 
 def address(app: AppTest, key: str = state.EDITS) -> list[str]:
     return app.session_state[state.ADDRESS].get(key, [])
 
 
-def picture(app: AppTest, name: str) -> Any:
-    (chart,) = [chart.proto for chart in app.get("plotly_chart") if chart.proto.id.endswith(state.picture(name))]
-    return chart
+def links(app: AppTest, **of: str) -> list[dict[str, list[str]]]:
+    """What the links say in their addresses that have this label, or lead to this page."""
+    found = [link.proto for link in app.get("page_link")]
+    chosen = [link for link in found if all(getattr(link, name) == value for name, value in of.items())]
+    return [parse_qs(link.query_string, keep_blank_values=True) for link in chosen]
 
 
-def drawn(app: AppTest, name: str) -> NDArray | None:
-    """The numbers of a heatmap; None where there is none."""
-    charts = [chart for chart in app.get("plotly_chart") if chart.proto.id.endswith(state.picture(name))]
-    if not charts:
-        return None
-    numbers = next(part["z"] for part in json.loads(charts[0].proto.spec)["data"] if part["type"] == "heatmap")
-    if isinstance(numbers, list):
-        return np.array(numbers, dtype=float)
-    flat = np.frombuffer(base64.b64decode(numbers["bdata"]), dtype="<" + numbers["dtype"])
-    return flat.reshape([int(size) for size in numbers["shape"].split(",")])
+def has(app: AppTest, name: str) -> bool:
+    """Whether there is a picture of this name."""
+    return any(chart.proto.id.endswith(f"-{state.picture(name)}") for chart in app.get("plotly_chart"))
 
 
-def texts(elements: Any) -> str:
-    """The texts of these elements, without the backslashes that make them safe."""
-    return "\n".join(element.value for element in elements).replace("\\", "")
+def figure(app: AppTest, name: str) -> Picture:
+    (chart,) = [one.proto for one in app.get("plotly_chart") if one.proto.id.endswith(f"-{state.picture(name)}")]
+    spec = json.loads(chart.spec)
+    return Picture(spec["data"], spec["layout"])
+
+
+def drawn(app: AppTest, name: str) -> NDArray:
+    """The numbers of a heatmap, or of bars."""
+    return figure(app, name).values

@@ -8,7 +8,6 @@ import re
 import shutil
 from pathlib import Path
 from unittest import mock
-from urllib.parse import parse_qs
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,7 @@ from core.heads.metrics import in_words
 from tests.core.corpus.damages import damages
 from tests.core.corpus.made_runs import CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
-from tests.pages.app import address, choose, opened, ran, words
+from tests.pages.app import address, choose, fields, figure, go, links, opened, press, ran, words
 from tests.ui.sharing.test_as_python import View
 from tests.ui.sharing.test_as_python import run as run_lines
 from ui import state
@@ -49,61 +48,46 @@ def page(**said: str) -> AppTest:
     return opened("corpus", **{state.RUN: "sentences"} | HERE | said)
 
 
-def figure(app: AppTest, name: str) -> dict:
-    charts = {chart.proto.id.rpartition("-")[2]: chart for chart in app.get("plotly_chart")}
-    return json.loads(charts[state.picture(name)].proto.spec)
-
-
-def live(app: AppTest) -> list:
+def live(app: AppTest) -> list[dict[str, list[str]]]:
     """The links that open examples, by what they say."""
-    links = [link.proto for link in app.get("page_link") if link.proto.label == "Open live"]
-    return [parse_qs(link.query_string, keep_blank_values=True) for link in links]
+    return links(app, label="Open live")
 
 
-def test_it_says_what_was_read_and_what_was_not():
-    said = words(page())
+def test_a_run_a_head_and_its_examples_are_told_with_their_numbers(folder):
+    app, run = page(), open_run(folder / "sentences")
+    said, found = words(app), run.distribution(2, 9, "previous")
     assert "all-MiniLM-L6-v2 has read" in said.replace("**", "")
     assert f"in {len(SENTENCES)} passages of 1 file: {FILE}" in said
     assert "somewhere" not in said  # where on this machine is nobody's business
-    assert [one.label for one in page().expander] == ["1 text could not be read"]
-
-
-def test_a_head_is_told_with_its_numbers(folder):
-    app, run = page(), open_run(folder / "sentences")
-    said, found = words(app), run.distribution(2, 9, "previous")
+    assert [one.label for one in app.expander] == ["1 text could not be read"]
     assert in_words(run.table.iloc[2 * 12 + 9].to_dict()) in said
     assert f"Mean **{found.mean:.1%}**" in said
     assert f"lie between {found.quantile(0.25):.1%} and {found.quantile(0.75):.1%}" in said
     assert f"Over {found.count} queries" in said
-    drawn = figure(app, "heads of the corpus")
-    assert drawn["layout"]["meta"]["rows"] == "layer"
-    app = choose(app, state.METRIC, "entropy")
-    assert f"Mean **{run.distribution(2, 9, 'entropy').mean:.3g} nats**" in words(app)
-    for looks in ("distance", "relation"):
-        app = choose(app, state.LOOKS_BY, looks)
-    assert any("baseline" in table.value for table in app.dataframe)
-
-
-def test_examples_are_those_of_the_run_and_open_live(folder):
-    app, found = page(), open_run(folder / "sentences").strongest(2, 9, "previous", 0, 10)
-    said = words(app)
+    assert figure(app, "heads of the corpus").layout["meta"]["rows"] == "layer"
     assert f"1 to 10 of the {STRONGEST} queries" in said
-    for number, one in enumerate(found, 1):
+    for number, one in enumerate(run.strongest(2, 9, "previous", 0, 10), 1):
         assert f"**{number}. Previous token {one.score:.1%}**" in said
         assert f"{FILE}, row {one.row}" in said
     assert len(live(app)) == 10
     assert f"11 to {STRONGEST} of the" in words(choose(app, state.BATCH, 2))
+    app = choose(app, state.METRIC, "entropy")
+    assert f"Mean **{run.distribution(2, 9, 'entropy').mean:.3g} nats**" in words(app)
+    fields(app, **{state.LOOKS_BY: "distance"})
+    fields(app, **{state.LOOKS_BY: "relation"})
+    assert any("baseline" in table.value for table in app.dataframe)
+    first = next(button for button in app.button if button.key == state.one_of(state.ALIKE, 0))
+    assert first.label.startswith("2.10")
+    press(app, first.label)
+    assert (app.session_state[state.LAYER], app.session_state[state.HEAD]) == (2, 10)
+    assert "Layer 2, head 10" in [one.value for one in app.subheader]
 
 
 def test_an_example_opens_live_whatever_text_was_read_before(folder):
     found = open_run(folder / "sentences").strongest(2, 9, "previous", 2, 3)[0]
     app = opened("heads", **{state.TEXT: "Something else.", state.LAYER: "1", state.QUERY: "1"})
-    app.switch_page("../pages/corpus.py")
-    app = choose(choose(ran(app), state.METRIC, "previous"), state.RUN, "sentences")
-    app = choose(app, state.HEAD_BOX, "2.9")
-    app.query_params.clear()
-    app.query_params.update(live(app)[2])
-    app = ran(app.switch_page("../pages/heads.py"))
+    fields(go(app, "corpus"), **{state.METRIC: "previous", state.RUN: "sentences", state.HEAD_BOX: "2.9"})
+    go(app, "heads", **live(app)[2])
     held = {
         key: app.session_state[key]
         for key in (state.TEXT, state.MODEL, state.LAYER, state.HEAD, state.QUERY, state.KEY)
@@ -138,21 +122,11 @@ def test_a_metric_without_strongest_queries_shows_the_sample():
     assert "**1. First token" in said
 
 
-def test_heads_like_it_open():
-    app = page()
-    first = next(button for button in app.button if button.key == state.one_of(state.ALIKE, 0))
-    assert first.label.startswith("2.10")
-    first.click()
-    app = ran(app)
-    assert (app.session_state[state.LAYER], app.session_state[state.HEAD]) == (2, 10)
-    assert "Layer 2, head 10" in [one.value for one in app.subheader]
-
-
 def test_the_map_shows_clusters_with_words():
     app = page(heads_as="map")
     drawn = figure(app, "heads of the corpus")
-    assert [trace["name"] for trace in drawn["data"] if trace.get("showlegend") is not False] == list(CLUSTERS)
-    assert drawn["layout"]["meta"]["map"]["places"][13][:2] == [1, 1]
+    assert [trace["name"] for trace in drawn.data if trace.get("showlegend") is not False] == list(CLUSTERS)
+    assert drawn.layout["meta"]["map"]["places"][13][:2] == [1, 1]
     alt = next(chart.proto.alt for chart in app.get("plotly_chart") if "map of all heads" in chart.proto.alt)
     assert f"argest: cluster {CLUSTERS[1]}: 48" in alt
 
@@ -179,9 +153,12 @@ def test_without_runs_it_opens_on_the_included_one_and_says_what_stands_out(plac
     assert re.search(rf"Head {chosen} gives \*\*{mean:.1%}\*\* of its attention to .*, on average over", words(app))
 
 
-def asked(app: AppTest, text: str) -> AppTest:
-    """With the text in its field, and Run pressed."""
-    app.text_area(key=state.OWN_TEXT).set_value(text)
+def asked(app: AppTest, text: str | None = None, name: str = "my.txt") -> AppTest:
+    """With the text in its field, or a file of this name, and Run pressed."""
+    if text is None:
+        app.file_uploader(key=state.OWN_FILE).set_value((name, SENTENCES[0].encode(), "text/plain"))
+    else:
+        app.text_area(key=state.OWN_TEXT).set_value(text)
     app.button(key=state.START_RUN).click()
     return ran(app)
 
@@ -202,31 +179,23 @@ def test_a_pasted_text_is_run_on_the_page(minilm):
 
 
 def test_an_uploaded_file_keeps_its_name():
-    app = page()
-    app.file_uploader(key=state.OWN_FILE).set_value(("my: *text*.txt", SENTENCES[0].encode(), "text/plain"))
-    app.button(key=state.START_RUN).click()
-    app = ran(app)
+    app = asked(page(), name="my: *text*.txt")
     assert "of 1 file: my_ _text_.txt" in words(app)
     assert app.session_state[state.OWN_RUN].contents == SENTENCES[0].encode()
 
 
 def test_a_text_of_an_earlier_visit_is_asked_for_again():
     app = page(**{state.RUN: state.RUN_OWN})
-    assert "was given in an earlier visit" in "".join(info.value for info in app.info)
+    assert "was given in an earlier visit" in words(app)
     assert address(app, state.RUN) == [state.RUN_OWN]
-    app.file_uploader(key=state.OWN_FILE).set_value(("my.txt", SENTENCES[0].encode(), "text/plain"))
-    app.button(key=state.START_RUN).click()
-    assert "of 1 file: my.txt" in words(ran(app))
+    assert "of 1 file: my.txt" in words(asked(app))
 
 
 def test_a_file_that_is_no_longer_on_the_server_is_said_to_be_gone():
     """As after a restart, which a browser with the file's name in its field outlives."""
     app = page()
-    app.file_uploader(key=state.OWN_FILE).set_value(("my.txt", SENTENCES[0].encode(), "text/plain"))
     with mock.patch.object(app, "_register_uploaded_files"):
-        app.button(key=state.START_RUN).click()
-        app = ran(app)
-    assert not app.exception
+        app = asked(app)
     assert "This file is no longer on the server." in words(app)
     assert "There is no text in it." in words(app)
 
@@ -321,7 +290,7 @@ def test_a_model_that_exposes_weights_only_has_no_chance(tmp_path):
         assert "exposes its weights only" in words(app)
         assert len(live(app)) == 10
         assert not [one for one in app.get("button_group") if one.key == state.AGAINST]
-        assert "chance" not in json.dumps(figure(choose(app, state.LOOKS_BY, "distance"), "looks")["data"])
+        assert "chance" not in json.dumps(figure(choose(app, state.LOOKS_BY, "distance"), "looks").data)
 
 
 def test_the_same_in_python(folder, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Encoder-decoders on the pages: every kind of attention, and what the decoder has written, given in each way."""
+"""Two texts on the pages: every kind of attention of encoder-decoders, targets given in each way, and pairs in an encoder."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from core import load_model
+from core import capture, load_model
 from tests.core.tiny_models import eager, number_words, tiny
 from tests.pages import app as pages
-from tests.pages.app import drawn, ran
-from tests.pages.app import texts as words
+from tests.pages.app import MINILM, choose, drawn, figure, go, has, new, ran, texts, words
 from tests.source_files import ROOT
 from ui import state
 
@@ -56,8 +55,8 @@ def test_every_kind_of_attention_over_what_the_model_writes(t5, page, kind) -> N
     expected = eager_weights(t5, kind, ALONE[:-1], 1, 2)  # its last token is what comes next
     shown = drawn(app, PAGES[page])
     np.testing.assert_allclose(np.nan_to_num(shown), expected, atol=2e-5)
-    assert "Agrees with the model" in words(app.markdown)
-    assert "The model writes “48 48”." in words(app.caption)
+    assert "Agrees with the model" in words(app)
+    assert "The model writes “48 48”." in words(app)
     assert not app.error
 
 
@@ -74,14 +73,14 @@ def test_every_kind_of_attention_over_what_the_model_writes(t5, page, kind) -> N
 def test_the_address_says_how_the_target_is_given(t5, said, written) -> None:
     app = opened("heads", t5, kind="cross", **said)
     np.testing.assert_allclose(drawn(app, "head"), eager_weights(t5, "cross", written, 0, 0), atol=2e-5)
-    assert ("The model writes" in words(app.caption)) == (written == ALONE)
+    assert ("The model writes" in words(app)) == (written == ALONE)
     assert not app.warning
 
 
 def test_a_target_beside_one_that_is_generated_is_said_not_to_be_shown(t5) -> None:
     app = opened("heads", t5, kind="cross", target_as="generated", target="9 31")
     np.testing.assert_allclose(drawn(app, "head"), eager_weights(t5, "cross", ALONE, 0, 0), atol=2e-5)
-    assert "target “9 31”, which this page does not use" in words(app.warning)
+    assert "target “9 31”, which this page does not use" in texts(app.warning)
 
 
 def page_and_link(file: str) -> None:
@@ -118,27 +117,22 @@ def test_a_link_says_what_was_read_and_how_the_target_was_given(said) -> None:
 
 
 def test_what_was_typed_stays_when_the_model_is_changed_and_what_was_not_follows_it() -> None:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
-    ran(app.switch_page("../pages/heads.py"))
-    text = app.text_area(state.TEXT)
-    assert text.value.startswith("The animal")
-    app.selectbox(state.MODEL).set_value(DATES)
-    assert ran(app).text_area(state.TEXT).value == "the 3rd of march 1987"
-    assert "dates only" in words(app.caption)
-    app.text_area(state.TEXT).set_value("no date")
-    assert "The model writes" in words(ran(app).caption)
-    app.selectbox(state.MODEL).set_value("all-MiniLM-L6-v2")
-    assert ran(app).text_area(state.TEXT).value == "no date"
+    app = go(new(), "heads")
+    assert app.text_area(state.TEXT).value.startswith("The animal")
+    choose(app, state.MODEL, DATES)
+    assert app.text_area(state.TEXT).value == "the 3rd of march 1987"
+    assert "dates only" in words(app)
+    assert "The model writes" in words(choose(app, state.TEXT, "no date"))
+    assert choose(app, state.MODEL, MINILM).text_area(state.TEXT).value == "no date"
 
 
 def test_the_way_that_is_chosen_is_that_of_the_address() -> None:
     """Also after an older link, which named none."""
     app = opened("heads", DATES, kind="cross", **{state.TARGET: "19"})
     assert app.session_state[state.ADDRESS][state.TARGET_AS] == ["text"]
-    app.selectbox(state.TARGET_AS).set_value("unfinished")
-    ran(app)
+    choose(app, state.TARGET_AS, "unfinished")
     assert state.TARGET_AS not in app.session_state[state.ADDRESS]
-    assert "The model writes" in words(app.caption)
+    assert "The model writes" in words(app)
 
 
 def test_hiding_a_token_hides_it_where_the_text_is_looked_at() -> None:
@@ -161,14 +155,14 @@ def test_hiding_a_token_hides_it_where_the_text_is_looked_at() -> None:
 )
 def test_a_target_that_cannot_be_read_is_said_to_be_wrong(t5, said, wrong) -> None:
     app = opened("heads", t5, **said)
-    assert wrong in words(app.error)
-    assert drawn(app, "head") is None
+    assert wrong in words(app)
+    assert not has(app, "head")
     field = next(one for one in app.text_input if one.key in (state.TARGET, state.TARGET_IDS))
     assert field.value == said.get(state.TARGET, said.get(state.TARGET_IDS))  # what was typed is kept
 
 
 def test_a_blank_text_is_refused_before_anything_is_written(t5) -> None:
-    assert "The text is blank" in words(opened("heads", t5, **{state.TEXT: " "}).error)
+    assert "The text is blank" in words(opened("heads", t5, **{state.TEXT: " "}))
 
 
 def test_metrics_that_compare_positions_are_offered_within_one_text_alone(t5) -> None:
@@ -180,3 +174,41 @@ def test_metrics_that_compare_positions_are_offered_within_one_text_alone(t5) ->
     assert within <= offered["encoder"] & offered["decoder"]
     assert not within & offered["cross"]
     assert {"Entropy", "First token", "Largest weight"} <= offered["cross"]
+
+
+# --- two texts in an encoder: what goes from one to the other, and a border between them
+
+FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
+PAIR = {state.TEXT: FIRST, state.PAIR: SECOND, state.LAYER: 1, state.HEAD: 1}
+
+
+def borders(app, picture: str) -> list[tuple[float, float]]:
+    """Where lines go through all of a picture: (x0, y0) of each."""
+    return [(shape["x0"], shape["y0"]) for shape in figure(app, picture).layout["shapes"] if shape["type"] == "line"]
+
+
+@pytest.mark.parametrize(
+    ("part", "at"), [("there", (slice(1, 8), slice(9, 17))), ("back", (slice(9, 17), slice(1, 8)))]
+)
+def test_what_goes_from_one_text_to_the_other(minilm, part, at) -> None:
+    app = opened("heads", MINILM, **PAIR | {state.PART_OF_PAIR: part})
+    expected = capture(minilm, FIRST, pair=SECOND).trace(1, 1).weights[at]
+    np.testing.assert_allclose(drawn(app, "head"), expected, atol=1e-6)
+    assert f"{expected.sum(axis=1).mean():.1%} of the attention of these tokens" in words(app)
+    query, key = np.unravel_index(expected.argmax(), expected.shape)
+    tokens = capture(minilm, FIRST, pair=SECOND).tokens()[0]
+    assert f"“{tokens[at[0].start + query]}” gives" in words(app)
+    assert f"to “{tokens[at[1].start + key]}”" in words(app)
+
+
+@pytest.mark.parametrize(("page", "picture"), [("heads", "head"), ("step_by_step", "As it is")])
+def test_a_border_stands_where_the_second_text_begins(page, picture) -> None:
+    assert (8.5, -0.5) in borders(opened(page, MINILM, **PAIR), picture)
+    assert (-0.5, 8.5) in borders(opened(page, MINILM, **PAIR), picture)
+    assert not borders(opened(page, MINILM, **PAIR | {state.PAIR: ""}), picture)
+
+
+def test_a_part_of_one_text_is_not_there() -> None:
+    app = opened("heads", MINILM, **PAIR | {state.PAIR: "", state.PART_OF_PAIR: "there"})
+    assert "Of the pair “there”" in texts(app.warning)
+    assert drawn(app, "head").shape == (9, 9)

@@ -9,8 +9,7 @@ from streamlit.testing.v1 import AppTest
 from core import generate, load_model
 from core.capturing.sampling import Sampling
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
-from tests.pages.app import choose, opened, words
-from tests.source_files import ROOT
+from tests.pages.app import choose, go, new, opened, words
 from tests.written_numbers import number
 from ui import state
 from ui.requests import ModelChoice, TextRequest, WritingRequest
@@ -107,10 +106,9 @@ def test_what_cannot_be_written_is_said_beside_its_field(tmp_path):
     assert "writes nothing" in words(page(model=str(tmp_path / "bert"), text="5 6"))
 
 
-@pytest.mark.parametrize("template", ["{{ 1/0 }}", "{{ range(10**9) }}", "{{ 'a'*10**9 }}"])
-def test_a_chat_template_that_fails_is_said_and_the_text_can_be_continued(tmp_path, template):
+def test_a_chat_template_that_fails_is_said_and_the_text_can_be_continued(tmp_path):
     tokenizer = number_words()
-    tokenizer.chat_template = template
+    tokenizer.chat_template = "{{ range(10**9) }}"
     for part in (randomised(tiny("GPT-2")), tokenizer):
         part.save_pretrained(tmp_path)
     said = {"model": str(tmp_path), "text": "5 6", "new": "2"}
@@ -134,10 +132,7 @@ def test_numbers_of_an_address_that_are_out_of_range_are_passed_over():
 
 @pytest.mark.usefixtures("smollm", "two_tokens")
 def test_who_comes_with_a_model_that_only_reads_finds_one_that_writes():
-    app = opened("heads", model="all-MiniLM-L6-v2", text="The capital of France is")
-    app.query_params.clear()  # as a click on the menu does
-    app = app.switch_page("../pages/generation.py").run()
-    assert not app.exception
+    app = go(opened("heads", model="all-MiniLM-L6-v2"), "generation")
     assert app.get_by_key(state.MODEL).value == "SmolLM2-135M-Instruct"
     assert "is written after" in words(app)
 
@@ -162,12 +157,9 @@ def test_the_choices_are_the_sampling():
 @pytest.mark.usefixtures("two_tokens")
 def test_it_opens_with_something_to_see_for_a_model_of_either_kind():
     """A model that writes on opens with Paris, and one that reads dates with a date."""
-    app = AppTest.from_file(str(ROOT / "ui/shell.py"))
-    app.switch_page("../pages/generation.py").run()
-    assert (
-        "“·Paris” is written after “·is”, which gives **90.3%** of its attention to “·France” in head 23.4."
-        in words(app)
-    )
+    app = go(new(), "generation")
+    found = "“·Paris” is written after “·is”, which gives **90.3%** of its attention to “·France” in head 23.4."
+    assert found in words(app)
     choose(app, state.MODEL, DATES)
     assert app.get_by_key(state.TEXT).value == DATE
     assert "“1” is written after “<s>”" in words(app)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from core.heads.probing import probe_heads
 from core.heads.views import HeadView, ViewMatrix
 from core.models import tokens
 from core.models.words import word_starts
-from tests.browser.driver import Picture
-from tests.source_files import ROOT
+from tests.pages import app as pages
+from tests.pages.app import address, drawn, fields, figure, go, has, new, ran, words
 from ui import state
 from ui.cache import Store
 from ui.memory import Memory
@@ -29,50 +28,39 @@ from ui.requests import ModelChoice, TextRequest
 from ui.views.sources import models
 from ui.views.sources.passes import captured, probe
 
-PAGES = "../pages/"
-MODEL = "all-MiniLM-L6-v2"
+MODEL = pages.MINILM
 
 
-class Passes:
-    """How often the network has run since the last time somebody asked."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def tell(self, *_) -> None:
-        self.count += 1
-
-    def __call__(self) -> int:
-        count, self.count = self.count, 0
-        return count
+Passes = Callable[[], int]
 
 
 @pytest.fixture
 def passes() -> Iterator[Passes]:
-    counter = Passes()
-    handle = models.load(MODEL).network.register_forward_pre_hook(counter.tell)
-    yield counter
+    """Tells how often the network has run since the last time somebody asked."""
+    seen = []
+
+    def count() -> int:
+        found = len(seen)
+        seen.clear()
+        return found
+
+    handle = models.load(MODEL).network.register_forward_pre_hook(lambda *_: seen.append(1))
+    yield count
     handle.remove()
 
 
 @pytest.fixture
 def atlas() -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py")).run()
-    return go(app, "heads")
-
-
-def go(app: AppTest, page: str) -> AppTest:
-    return checked(app.switch_page(f"{PAGES}{page}.py").run())
+    return go(new(), "heads")
 
 
 def checked(app: AppTest) -> AppTest:
-    assert not app.exception, app.exception
     assert not app.error, app.error
     return app
 
 
 def choose(app: AppTest, key: str, value: object) -> AppTest:
-    return checked(app.get_by_key(key).set_value(value).run())
+    return checked(pages.choose(app, key, value))
 
 
 @pytest.mark.parametrize("page", ["heads", "step_by_step"])
@@ -168,17 +156,23 @@ def test_a_pass_larger_than_all_room_for_passes_is_read_once(
     assert atlas.get("plotly_chart")
 
 
-def by_link(page: str, asked: dict[str, str | list[str]]) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "ui/shell.py")).run()
-    for name, words in asked.items():
-        app.query_params[name] = words
-    return go(app, page)
+def by_link(said: dict[str, str | list[str]]) -> AppTest:
+    return checked(go(new(), "heads", **said))
+
+
+def places(app: AppTest) -> dict[str, list[str]]:
+    return {key: address(app, key) for key in (state.QUERY, state.KEY)}
+
+
+def finding(app: AppTest) -> list[Any]:
+    """The button that names the head which gives most to the chosen key."""
+    return [button for button in app.button if "gives most" in button.label]
 
 
 def test_a_new_text_clears_the_places_of_the_old_one() -> None:
     """Of the marked tokens the old ones stood on what is now another word."""
     places = {state.QUERY: ["2"], state.KEY: ["1"], state.PINNED_TOKENS: ["3", "4"]}
-    app = by_link("heads", {**places, state.LAYER: "2"})
+    app = by_link({**places, state.LAYER: "2"})
     assert app.session_state[state.ADDRESS] == {**places, state.LAYER: ["2"]}
     text = "Another text, whose tokens stand elsewhere"
     choose(app, state.TEXT, text)
@@ -188,7 +182,7 @@ def test_a_new_text_clears_the_places_of_the_old_one() -> None:
 def test_what_cannot_be_drawn_of_a_blank_text_stays_in_the_address() -> None:
     """Not so the places of the old text."""
     stays = {state.METRIC: ["entropy"], state.LAYER: ["2"]}
-    app = by_link("heads", {**stays, state.QUERY: ["2"]})
+    app = by_link({**stays, state.QUERY: ["2"]})
     for text in (" ", "  ", "A text again"):
         app.get_by_key(state.TEXT).set_value(text).run()
         assert bool(app.error) == text.isspace()
@@ -197,7 +191,7 @@ def test_what_cannot_be_drawn_of_a_blank_text_stays_in_the_address() -> None:
 
 def test_the_address_of_a_page_opens_that_page() -> None:
     """Also of Heads without a metric; what is on another page is named."""
-    app = by_link("heads", {state.LAYER: "1", state.STAGE: "raw"})
+    app = by_link({state.LAYER: "1", state.STAGE: "raw"})
     assert state.GOING not in app.session_state
     assert app.session_state[state.ADDRESS] == {state.LAYER: ["1"]}
     assert "stage “raw”, which this page does not use" in app.warning[0].value
@@ -207,36 +201,16 @@ def test_the_address_of_a_page_opens_that_page() -> None:
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 IT_AT_ANIMAL = {state.METRIC: "pair", state.QUERY: "10", state.KEY: "2"}
-SMOLLM = {state.MODEL: "SmolLM2-135M-Instruct"}
-
-
-def is_of(chart: Any, name: str) -> bool:
-    return chart.proto.id.endswith(f"-{state.picture(name)}")
-
-
-def picture(app: AppTest, name: str) -> Picture:
-    (spec,) = [json.loads(one.proto.spec) for one in app.get("plotly_chart") if is_of(one, name)]
-    return Picture(spec["data"], spec["layout"])
-
-
-def words(app: AppTest) -> str:
-    said = [part.value for part in (*app.markdown, *app.caption, *app.info)]
-    return "\n".join([*said, *(button.label for button in app.button)]).replace("\\", "")
-
-
-def places(app: AppTest) -> dict[str, list[str]]:
-    return {key: app.session_state[state.ADDRESS].get(key, []) for key in (state.QUERY, state.KEY)}
+SMOLLM = {state.MODEL: pages.SMOLLM}
 
 
 def test_heads_are_ranked_by_what_they_contribute_to_the_next_token() -> None:
     text = "The capital of France is"
-    app = by_link(
-        "heads", SMOLLM | {state.METRIC: "contribution", state.TEXT: text, state.LAYER: "23", state.HEAD: "4"}
-    )
+    app = by_link(SMOLLM | {state.METRIC: "contribution", state.TEXT: text, state.LAYER: "23", state.HEAD: "4"})
     taken = capture(models.load(ModelChoice(SMOLLM[state.MODEL])), text, components=True)
     attribution = logit_attribution(taken, against="mean").query("role == 'head'")
     expected = attribution.pivot(index="layer", columns="head", values="contribution")
-    np.testing.assert_allclose(picture(app, "atlas").values, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(drawn(app, "atlas"), expected, rtol=1e-4, atol=1e-6)
     assert "adds to the logit of “·Paris”, the most probable next token (77.3%)" in words(app)
     assert app.dataframe[0].value.iloc[0][["layer", "head"]].tolist() == [23, 4]
     offered = choose(app, state.MODEL, MODEL).get_by_key(state.METRIC).options
@@ -245,15 +219,16 @@ def test_heads_are_ranked_by_what_they_contribute_to_the_next_token() -> None:
 
 def test_heads_are_ranked_by_the_pair_of_tokens_in_the_address() -> None:
     """Each number is the weight of that head's own trace; the finding names the largest and opens its head."""
-    app = by_link("heads", IT_AT_ANIMAL | {state.LAYER: "0", state.HEAD: "2"})
+    app = by_link(IT_AT_ANIMAL | {state.LAYER: "0", state.HEAD: "2"})
     taken = captured(TextRequest(ModelChoice(MODEL), SENTENCE))
     expected = [[taken.trace(layer, head).weights[10, 2] for head in range(12)] for layer in range(6)]
-    np.testing.assert_allclose(picture(app, "atlas").values, expected, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(drawn(app, "atlas"), expected, rtol=1e-4, atol=1e-7)
     assert "The weight that “it (10)” gives to “animal (2)” in each head." in words(app)
     assert app.dataframe[0].value.iloc[0][["layer", "head"]].tolist() == [3, 1]
-    (finding,) = [button for button in app.button if "gives most" in button.label]
-    assert finding.label == "**3.1** gives most from “it” to “animal” (67.7%)"
-    checked(finding.click().run())
+    (button,) = finding(app)
+    assert button.label == "**3.1** gives most from “it” to “animal” (67.7%)"
+    button.click()
+    checked(ran(app))
     assert app.get_by_key(state.HEAD_BOX).value == "3.1"
     assert {box.key: box.options[int(box.value)] for box in app.selectbox if box.key in (state.QUERY, state.KEY)} == {
         state.QUERY: "it (10)",
@@ -263,42 +238,39 @@ def test_heads_are_ranked_by_the_pair_of_tokens_in_the_address() -> None:
 
 def test_the_suggested_pair_stays_while_other_heads_are_opened() -> None:
     """Each head suggests another pair: without a choice, opening the best head would rank by its own pair."""
-    app = by_link("heads", {state.METRIC: "pair", state.LAYER: "0", state.HEAD: "2"})
-    first, ranked = places(app), picture(app, "atlas").values
+    app = by_link({state.METRIC: "pair", state.LAYER: "0", state.HEAD: "2"})
+    first, ranked = places(app), drawn(app, "atlas")
     assert all(first.values())
     choose(app, state.HEAD_BOX, "3.4")
     assert places(app) == first
-    np.testing.assert_array_equal(picture(app, "atlas").values, ranked)
+    np.testing.assert_array_equal(drawn(app, "atlas"), ranked)
     choose(choose(app, state.METRIC, "sink"), state.METRIC, "pair")
     assert places(app) == first
 
 
 def test_a_pair_that_is_masked_is_said_to_be_and_is_never_a_zero() -> None:
-    app = by_link("heads", IT_AT_ANIMAL | SMOLLM | {state.QUERY: "2", state.KEY: "7"})
+    app = by_link(IT_AT_ANIMAL | SMOLLM | {state.QUERY: "2", state.KEY: "7"})
     assert "may not look at" in words(app)
     assert "this pair is masked. A query of this model does not look at later tokens." in words(app)
-    assert "gives most" not in words(app)
-    atlas = picture(app, "atlas")
+    assert not finding(app)
+    atlas = figure(app, "atlas")
     assert np.isnan(atlas.values).all()
     assert atlas.forbidden.all()
     assert "masked" in {trace.get("name") for trace in atlas.data}
 
 
 def test_a_pair_is_one_of_tokens_not_of_words() -> None:
-    app = by_link("heads", IT_AT_ANIMAL | {state.BY_WORD: "true"})
+    app = by_link(IT_AT_ANIMAL | {state.BY_WORD: "true"})
     assert "Switch off “Words instead of tokens”." in words(app)
-    assert not any(is_of(one, "atlas") for one in app.get("plotly_chart"))
+    assert not has(app, "atlas")
     choose(app, state.BY_WORD, False)
-    assert "**3.1** gives most" in words(app)
+    assert finding(app)[0].label.startswith("**3.1** gives most")
 
 
-def test_the_chosen_metric_is_explained(atlas: AppTest) -> None:
+def test_what_is_chosen_is_explained(atlas: AppTest) -> None:
     for metric in METRICS[:3]:
         choose(atlas, state.METRIC, metric.name)
         assert any(caption.value.startswith(f"{metric.words} Mean over") for caption in atlas.caption)
-
-
-def test_the_rule_of_the_suggested_pair_is_explained(atlas: AppTest) -> None:
     box = atlas.selectbox(key=state.QUERY)
     assert box.proto.placeholder.endswith(", suggested")
     assert "largest weight between two different tokens" in box.help
@@ -308,17 +280,10 @@ def test_the_rule_of_the_suggested_pair_is_explained(atlas: AppTest) -> None:
 # --- what is drawn
 
 
-def fields(app: AppTest, **values: object) -> AppTest:
-    """Change one field after the other."""
-    for key, value in values.items():
-        choose(app, key, value)
-    return app
-
-
 def test_what_is_shown() -> None:
     """Only this test finds switches that are right one by one and draw wrong numbers one after the other."""
     text = "The cat saw the dog; the untangled dog saw the cat!"
-    app = by_link("heads", {state.METRIC: "sink", state.TEXT: text, state.LAYER: "3", state.HEAD: "5"})
+    app = by_link({state.METRIC: "sink", state.TEXT: text, state.LAYER: "3", state.HEAD: "5"})
     model = models.load(MODEL)
     taken = capture(model, text)
     tokens = len(taken.input_ids)
@@ -326,8 +291,8 @@ def test_what_is_shown() -> None:
 
     def shows(*notes: str, **options: Any) -> NDArray:
         expected = ViewMatrix(taken, "self", HeadView(**({"heads": ((3, 5),)} | options))).overview()
-        drawn = expected.matrices["view"].values
-        np.testing.assert_allclose(picture(app, "head").values, drawn, rtol=1e-5, atol=1e-5 * np.nanmax(np.abs(drawn)))
+        view = expected.matrices["view"].values
+        np.testing.assert_allclose(drawn(app, "head"), view, rtol=1e-5, atol=1e-5 * np.nanmax(np.abs(view)))
         assert [note for note in notes if note not in words(app)] == []
         return expected.row_numbers["removed"]
 
@@ -359,7 +324,7 @@ def test_what_is_shown() -> None:
 
 
 def test_each_kind_of_pattern_is_looked_for() -> None:
-    app = by_link("heads", {state.METRIC: "pattern"})
+    app = by_link({state.METRIC: "pattern"})
     taken = capture(models.load(MODEL), SENTENCE)
     for values, pattern in (
         ({}, diagonal(1)),
@@ -369,19 +334,20 @@ def test_each_kind_of_pattern_is_looked_for() -> None:
         ({state.LOOK_FOR: "blocks"}, blocks(4)),
         ({state.BLOCK_LENGTH: 3}, blocks(3)),
     ):
-        drawn = picture(fields(app, **values), "atlas").values
-        np.testing.assert_allclose(drawn, match_heads(taken, pattern), rtol=1e-5, err_msg=str(values))
+        np.testing.assert_allclose(
+            drawn(fields(app, **values), "atlas"), match_heads(taken, pattern), rtol=1e-5, err_msg=str(values)
+        )
 
 
 def test_metrics_on_the_text_and_on_random_tokens() -> None:
     """Only this test finds an atlas, a list and sentences that do not speak of the same measurement."""
-    app, model = by_link("heads", {state.METRIC: "distance"}), models.load(MODEL)
+    app, model = by_link({state.METRIC: "distance"}), models.load(MODEL)
     on_text, probe = head_metrics(capture(model, SENTENCE)), probe_heads(model)
 
     def shows(table: pd.DataFrame, name: str, passes: Any = True) -> NDArray[np.bool_]:
         """The expected numbers in the atlas, blank where a head does not pass; which heads these are."""
         numbers = table.pivot(index="layer", columns="head", values=name).to_numpy()
-        np.testing.assert_allclose(picture(app, "atlas").values, np.where(passes, numbers, np.nan), rtol=1e-5)
+        np.testing.assert_allclose(drawn(app, "atlas"), np.where(passes, numbers, np.nan), rtol=1e-5)
         return numbers
 
     shows(on_text, "distance")
@@ -405,14 +371,14 @@ def test_metrics_on_the_text_and_on_random_tokens() -> None:
     passes = (entropy >= bound) & np.isin(np.arange(6), (1, 2, 3))[:, None]
     assert 0 < passes.sum() < passes.size
     shows(probe, "entropy", passes)
-    np.testing.assert_array_equal(picture(app, "atlas").forbidden, ~passes)
+    np.testing.assert_array_equal(figure(app, "atlas").forbidden, ~passes)
     assert f"{passes.sum()} of 72 heads" in words(app)
     assert f"Shown here: on random tokens, read twice, at least {bound:g}, from layer 1, to layer 3." in words(app)
     fields(app, **{state.ORDER: "lowest"})
     assert app.dataframe[0].value.iloc[:, 2].tolist() == pytest.approx(sorted(entropy[passes]), abs=1e-5)
     fields(app, **{state.AT_LEAST: 99.0})
     assert "No head passes" in words(app)
-    assert picture(app, "atlas").forbidden.all()
+    assert figure(app, "atlas").forbidden.all()
     fields(app, **{state.AT_LEAST: None, state.FROM_LAYER: None, state.TO_LAYER: None})
     shows(probe, "entropy")
 
@@ -428,12 +394,12 @@ def test_an_address_nobody_would_write() -> None:
     filters = {state.AT_LEAST: "nan", state.FROM_LAYER: "-3", state.TO_LAYER: "abc", state.MEAN_OF: "99.99"}
     menus = {state.METRIC: "<b>", state.MEASURED_ON: "x", state.ORDER: "y", state.ATLAS_BY: "z", state.KIND: "cross"}
     shown = {state.SHOWN_AS: "On the picture", state.QUANTITY: "Nothing", state.LEAVE_OUT: "All", state.PAIRS: "x"}
-    app = by_link("heads", places | filters | menus | shown | {state.LOOK_FOR: "1"})
+    app = by_link(places | filters | menus | shown | {state.LOOK_FOR: "1"})
     taken = capture(models.load(MODEL), SENTENCE)
     table = head_metrics(taken)
     numbers = table.pivot(index="layer", columns="head", values=most_telling(table))
-    np.testing.assert_allclose(picture(app, "atlas").values, numbers, rtol=1e-5)
-    np.testing.assert_allclose(picture(app, "head").values, taken.trace(5, 11).weights, rtol=1e-5)
+    np.testing.assert_allclose(drawn(app, "atlas"), numbers, rtol=1e-5)
+    np.testing.assert_allclose(drawn(app, "head"), taken.trace(5, 11).weights, rtol=1e-5)
     (warning,) = app.warning
     assert "The link asks for something that is not available: Attention “cross”; Layer “999”" in warning.value.replace(
         "\\", ""

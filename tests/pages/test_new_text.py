@@ -1,4 +1,4 @@
-"""A new text drops what was chosen about the one before, and nothing else, on every page and for every field."""
+"""A new text drops what was chosen about the one before, and nothing else; and what is said of a text beside its field."""
 
 from __future__ import annotations
 
@@ -139,6 +139,10 @@ VIEWS: list[tuple[str, dict[str, str | list[str]], str]] = [
 ELSEWHERE = {state.EXAMPLE, state.QUERIES, state.KEYS, state.D_K, state.D_V, state.DISTRIBUTION, *state.OWN.values()}
 ELSEWHERE |= {state.TRUNCATE, state.DTYPE, state.DEVICE, state.OTHER_MODEL, state.UPLOADED, *state.HOW}
 PAGES = ("Why", "What if", "Step by step", "Heads", "Generation")
+TIRED = "The animal didn't cross the street because it was too tired."
+ASKED = {state.ANSWER: " Paris", state.RATHER_THAN: " Rome", state.STOP: "1", state.CUTS: "0"}
+TYPED = "[CLS] The animal didn't cross the street. [SEP]"
+LONG = "Hello world, " * 120
 
 
 @pytest.fixture(autouse=True)
@@ -173,10 +177,6 @@ def test_every_field_is_used_before_a_new_text_comes():
     tried = {name for _, said, typed in VIEWS for name in (*said, typed)}
     needed = with_text | {name for name, of in state.SPEAKS_OF.items() if of and name in state.IN_ADDRESS}
     assert needed - tried - ELSEWHERE == {state.BATCH}  # see below: nobody types the text of a corpus
-
-
-TIRED = "The animal didn't cross the street because it was too tired."
-ASKED = {state.ANSWER: " Paris", state.RATHER_THAN: " Rome", state.STOP: "1", state.CUTS: "0"}
 
 
 def typed_elsewhere(app: AppTest) -> None:
@@ -263,3 +263,47 @@ def test_what_waits_for_its_field_waits_only_for_its_text(typed, answer, is_draw
     app.session_state["ready"] = True
     assert address(ran(app)).get(state.ANSWER) == answer
     assert state.IN_VAIN not in app.session_state or not app.session_state[state.IN_VAIN]
+
+
+def opened_with_minilm(page: str, **address: str) -> AppTest:
+    return opened(page, **{state.MODEL: MINILM} | address)
+
+
+def said(app: AppTest, words: str) -> list[str]:
+    return [caption.value for caption in app.caption if words in caption.value.replace("\\", "")]
+
+
+@pytest.mark.parametrize("page", ["heads", "why", "learn/many_heads"])
+def test_a_second_beginning_is_said_and_taken_out(page):
+    app = opened_with_minilm(page, **{state.TEXT: TYPED, state.PART: "model"})
+    assert len(said(app, "begins with “[CLS]” twice and ends with “[SEP]” twice")) == 1
+    app.button(key=state.one_of(state.TAKE_OUT, state.TEXT)).click().run()
+    assert app.text_area(key=state.TEXT).value == "The animal didn't cross the street."
+    assert said(app, "begins with") == []
+    assert all(not (button.key or "").startswith(state.TAKE_OUT) for button in app.button)
+
+
+def test_what_is_compared_and_what_is_written_are_looked_at_too():
+    app = opened_with_minilm("what_if", **{state.VIEW: "compare", state.COMPARE_WITH: "text", state.OTHER_TEXT: TYPED})
+    assert len(said(app, "begins with “[CLS]” twice")) == 1
+    app.button(key=state.one_of(state.TAKE_OUT, state.OTHER_TEXT)).click().run()
+    assert app.text_area(key=state.OTHER_TEXT).value == "The animal didn't cross the street."
+    app = opened_with_minilm(
+        "generation",
+        **{state.MODEL: "SmolLM2-135M-Instruct", state.TEXT: "<|im_start|><|im_start|>Hi", state.NEW_TOKENS: "1"},
+    )
+    assert len(said(app, "begins with “<|im_start|>” twice")) == 1
+    assert all(not (button.key or "").startswith(state.TAKE_OUT) for button in app.button)  # its tokenizer adds none
+
+
+def test_a_text_beyond_what_the_model_was_made_for_can_be_cut():
+    app = opened_with_minilm("heads", **{state.TEXT: LONG})
+    assert len(said(app, "was made for at most 256")) == 1
+    (box,) = [box for box in app.checkbox if box.key == state.TRUNCATE]
+    assert (box.label, box.value) == ("Keep only the first 256 tokens", False)
+    box.check().run()
+    assert said(app, "was made for at most 256") == []
+    assert not app.error
+    longer = opened_with_minilm("heads", **{state.TEXT: LONG * 2, state.TRUNCATE: "true"})
+    assert not longer.error
+    assert [error.value for error in opened_with_minilm("heads", **{state.TEXT: LONG * 2}).error] != []

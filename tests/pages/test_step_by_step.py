@@ -1,8 +1,11 @@
-"""Step by step without a browser: what its fields draw, and what a stop of the tour says whose model is not there."""
+"""Step by step without a browser: what its fields draw, matrices that somebody enters, a precision, and the tour."""
 
-import json
+from __future__ import annotations
+
+import io
 import re
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +19,11 @@ from core.exporting.exhibit import Exhibit, write
 from core.exporting.kept_heads import KeptHead
 from core.models import loading
 from core.models.catalogue import CATALOGUE
+from core.models.devices import devices
+from core.models.model import Model
+from core.units import small_number
 from tests.browser.driver import AS_IT_IS, CHANGED, EQUATION, STAGES, Picture, difference
-from tests.pages import app as shell
-from tests.pages.app import address, ran, words
+from tests.pages.app import address, choose, fields, figure, go, links, new, ran, texts, words
 from tests.source_files import ROOT
 from ui import state
 from ui.cache import Store
@@ -26,6 +31,10 @@ from ui.memory import Memory
 from ui.views.sources import models, passes
 from ui.views.sources.text_fields import SENTENCE
 from ui.views.step_by_step import tour
+
+TALL = np.ones((5_000, 1))
+NAMES = ("query", "key", "value")
+MODEL = "all-MiniLM-L6-v2"
 
 
 @pytest.fixture
@@ -64,33 +73,13 @@ def test_a_stop_whose_model_is_not_there_says_which_and_goes_on(monkeypatch):
 # --- what is drawn
 
 
-def opened(**said):
-    app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"))
-    app.query_params.update(said)
-    return changed(app)
-
-
-def changed(app, **values):
-    """After one field was changed after the other."""
-    for key, value in values.items() or [(None, None)]:
-        if key is not None:
-            app.get_by_key(key).set_value(value)
-        app.run()
-        assert not app.exception, app.exception
-    return app
-
-
-def figure(app, name):
-    (chart,) = [
-        json.loads(one.proto.spec) for one in app.get("plotly_chart") if one.proto.id.endswith(state.picture(name))
-    ]
-    return Picture(chart["data"], chart["layout"])
+def opened(**asked):
+    return go(new(), "step_by_step", **asked)
 
 
 def said(app):
     """The words of the page, without the marks of Markdown."""
-    every = (*app.markdown, *app.caption, *app.info, *app.error)
-    return re.sub(r"[\\*]", "", "\n".join(part.value for part in every)).replace("\u00a0", " ")
+    return words(app).replace("*", "").replace("\u00a0", " ")
 
 
 def shows_trace(app, trace):
@@ -104,14 +93,14 @@ def test_every_source_and_its_knobs():
     matrices = random_matrices(6, 8, 4, 4, seed=0)
     shows_trace(app, attend(matrices.query, matrices.key, matrices.value))
     matrices = random_matrices(6, 5, 4, 4, seed=7)
-    shows_trace(changed(app, keys=5, seed=7), attend(matrices.query, matrices.key, matrices.value))
+    shows_trace(fields(app, keys=5, seed=7), attend(matrices.query, matrices.key, matrices.value))
     words = toy_sentence(SENTENCE, d_head=8, seed=7)
-    shows_trace(changed(app, source="toy"), attend(words.query, words.key, words.value))
-    assert any("Untrained" in part.value for part in (*app.markdown, *app.caption, *app.info))
+    shows_trace(fields(app, source="toy"), attend(words.query, words.key, words.value))
+    assert "Untrained" in said(app)
     own = [[2, 1], [0, -1]], [[1, 0], [0, 1], [1, 1], [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]]
-    shows_trace(changed(app, **{state.SOURCE: "own", state.OWN["query"]: "2, 1\n0, -1"}), attend(*own))
+    shows_trace(fields(app, **{state.SOURCE: "own", state.OWN["query"]: "2, 1\n0, -1"}), attend(*own))
     mask = np.array([[0, 0, 0, 0], [1, 1, 0, 1]], bool)  # a row that may look at nothing
-    changed(app, **{state.OWN["mask"]: "0,0,0,0\n1,1,0,1", state.QUERY: 0})
+    fields(app, **{state.OWN["mask"]: "0,0,0,0\n1,1,0,1", state.QUERY: 0})
     shows_trace(app, attend(*own, mask=mask))
     assert np.array_equal(figure(app, AS_IT_IS).forbidden, ~mask)
     assert "may not look at" in said(app)
@@ -120,20 +109,20 @@ def test_every_source_and_its_knobs():
 
 def test_mask_and_scaling_with_the_original_beside():
     trace = capture(models.load("all-MiniLM-L6-v2"), SENTENCE).trace(5, 11)
-    app = changed(opened(), **{state.SCALING: False})
+    app = fields(opened(), **{state.SCALING: False})
     unscaled = trace.changed(scale=1.0)
     shows_trace(app, unscaled)
     assert difference(figure(app, AS_IT_IS), trace.weights) is None
     assert difference(figure(app, CHANGED), unscaled.weights) is None
     both = trace.changed(scale=1.0, mask=grid(causal, *trace.shape))
-    shows_trace(changed(app, **{state.MASK: "causal"}), both)
+    shows_trace(fields(app, **{state.MASK: "causal"}), both)
     assert difference(figure(app, AS_IT_IS), trace.weights) is None
     assert difference(figure(app, CHANGED), np.where(both.mask, both.weights, np.nan)) is None
     assert np.array_equal(figure(app, CHANGED).forbidden, ~both.mask)
     # Both pictures have one colour range, or they could not be compared.
     ranges = [figure(app, name).data[0]["zmax"] for name in (AS_IT_IS, CHANGED)]
     assert ranges[0] == pytest.approx(ranges[1])
-    shows_trace(changed(app, **{state.SCALING: True}), trace.changed(mask=both.mask))
+    shows_trace(fields(app, **{state.SCALING: True}), trace.changed(mask=both.mask))
 
 
 def test_what_is_changed_is_told_from_what_the_model_computed():
@@ -145,7 +134,7 @@ def test_what_is_changed_is_told_from_what_the_model_computed():
         "Of the original: the change above does not reach the rest of the model.",
     ):
         assert part in said(app)
-    assert "the original" not in said(changed(app, **{state.SCALING: True}))
+    assert "the original" not in said(fields(app, **{state.SCALING: True}))
 
 
 def test_a_mask_that_does_not_fit_is_said_also_while_its_field_is_folded_away():
@@ -172,19 +161,19 @@ def test_the_output_is_said_to_be_a_sum_over_all_keys():
 
 def test_sentence_layer_head_and_model_change_what_is_drawn():
     read, writes = (models.load(name) for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"))
-    app = changed(opened(), **{state.HEAD_BOX: "0.3"})
+    app = fields(opened(), **{state.HEAD_BOX: "0.3"})
     shows_trace(app, capture(read, SENTENCE).trace(0, 3))
     twice = "the cat saw the other cat"
-    shows_trace(changed(app, **{state.TEXT: twice}), capture(read, twice).trace(0, 3))
+    shows_trace(fields(app, **{state.TEXT: twice}), capture(read, twice).trace(0, 3))
     picture = figure(app, AS_IT_IS)
     assert picture.values.shape == (8, 8)
     for axis in ("xaxis", "yaxis"):  # a word twice has two rows and two columns
         labels = [re.sub("<.*?>", "", label) for label in picture.layout[axis]["ticktext"]]
         assert (labels.count("the"), labels.count("cat")) == (2, 2)
-    shows_trace(changed(app, **{state.MODEL: writes.name}), capture(writes, twice).trace(0, 3))
-    assert any("Writes texts." in part.value for part in (*app.markdown, *app.caption))
+    shows_trace(fields(app, **{state.MODEL: writes.name}), capture(writes, twice).trace(0, 3))
+    assert "Writes texts." in said(app)
     france = "The capital of France is"
-    changed(app, **{state.TEXT: france, state.HEAD_BOX: "23.4"})  # its last query chooses the next token
+    fields(app, **{state.TEXT: france, state.HEAD_BOX: "23.4"})  # its last query chooses the next token
     shows_trace(app, capture(writes, france).trace(23, 4))
     boxes = [app.get_by_key(key) for key in (state.QUERY, state.KEY)]
     assert [(box.value, box.placeholder) for box in boxes] == [
@@ -199,10 +188,118 @@ def test_an_exhibit_of_an_earlier_visit_is_asked_for_again():
     head = Head.of(attend(made.query, made.key, made.value))
     kept = KeptHead(head=head, query_tokens=made.query_tokens, key_tokens=made.key_tokens, says="A toy")
     file = write(Exhibit(page="step_by_step", title="Steps", address={}, about={}, heads={"head": kept}))
-    app = shell.opened("step_by_step", **{state.SOURCE: "file", state.QUERY: "2", state.KEY: "1"})
+    app = opened(**{state.SOURCE: "file", state.QUERY: "2", state.KEY: "1"})
     assert "The exhibit was opened in an earlier visit" in app.info[0].value
     app.file_uploader(state.EXHIBIT_FILE).set_value(("mine.headlight", file, "application/octet-stream"))
     ran(app)
     assert not app.info
     assert {name: address(app, name) for name in (state.QUERY, state.KEY)} == {state.QUERY: ["2"], state.KEY: ["1"]}
     assert "“bites” gives" in words(app)
+
+
+@pytest.fixture
+def app() -> AppTest:
+    def page() -> None:
+        import streamlit as st
+
+        from ui.views.step_by_step.scenes import own_matrices
+
+        trace = own_matrices()
+        st.text("nothing" if trace is None else f"{trace.output.shape}")
+
+    return AppTest.from_function(page).run()
+
+
+def says(app: AppTest) -> str:
+    app.run()
+    assert not app.exception
+    assert [text.value for text in app.text] == ["nothing"]
+    (error,) = app.error
+    return error.value.replace("\\", "")
+
+
+def test_more_scores_than_can_be_computed_are_refused_in_files_and_in_fields(app: AppTest) -> None:
+    """Each matrix is small. Their 25 million scores would be computed without a question."""
+    for name in NAMES:
+        app.text_area(state.OWN[name]).set_value("1\n" * len(TALL))
+    said = says(app)
+    assert "5,000 queries and 5,000 keys make 25,000,000 scores; at most 16,777,216" in said
+    file = io.BytesIO()
+    np.savez(file, query=TALL, key=TALL, value=TALL)
+    for name in NAMES:
+        app.text_area(state.OWN[name]).set_value("1")
+    app.file_uploader(state.ARCHIVE).set_value(("a.npz", file.getvalue(), "application/zip"))
+    assert says(app) == said
+
+
+def test_a_pickle_is_never_opened(app: AppTest, tmp_path: Path) -> None:
+    class Payload:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (open, (str(tmp_path / "opened"), "w"))
+
+    file = io.BytesIO()
+    np.save(file, np.array([[Payload()]], dtype=object), allow_pickle=True)
+    app.file_uploader(state.FILES["query"]).set_value(("query.npy", file.getvalue(), "application/octet-stream"))
+    assert "ickled" in says(app)
+    assert not (tmp_path / "opened").exists()
+
+
+def test_files_of_an_earlier_visit_are_named_until_there_are_others() -> None:
+    app = opened(**{state.SOURCE: "own", state.UPLOADED: "queries.csv"})
+    assert [info.value for info in app.info] == ["queries\\.csv was uploaded in an earlier visit\\. Upload it again\\."]
+    assert address(app, state.UPLOADED) == ["queries.csv"]
+    app.file_uploader(state.FILES["query"]).set_value(("mine.csv", b"1,0\n0,1\n1,1", "text/csv"))
+    ran(app)
+    assert not app.info
+    assert address(app, state.UPLOADED) == ["mine.csv"]
+    app.file_uploader(state.FILES["query"]).set_value(None)
+    ran(app)
+    assert not app.info
+    assert address(app, state.UPLOADED) == []
+
+
+@pytest.fixture(scope="module")
+def page() -> AppTest:
+    """Step by step, as a link in bfloat16 opens it."""
+    return go(new(), "step_by_step", **{state.SOURCE: "real", state.DTYPE: "bfloat16", state.DEVICE: "cuda:7"})
+
+
+def told(app: AppTest) -> str:
+    return words(app) + texts(app.warning)
+
+
+def weight(model: Model) -> str:
+    """From "it" to "animal", as the formula of the softmax ends with it."""
+    return f"{capture(model, SENTENCE).trace(5, 11).weights[10, 2]:.4g}"
+
+
+def test_a_link_in_bfloat16_opens_in_bfloat16(page: AppTest, minilm: Model, half: dict[str, Model]) -> None:
+    text = told(page)
+    assert "model in bfloat16, traced in float32" in text
+    assert "needs 91 MB of memory in float32, 45 MB in bfloat16 or float16" in text
+    assert page.get_by_key(state.DTYPE).value == "bfloat16"
+    certificate = capture(half[MODEL], SENTENCE).certificate(5, 11)
+    assert certificate.holds
+    assert f"largest difference {small_number(certificate.difference)}" in text
+    assert small_number(capture(minilm, SENTENCE).certificate(5, 11).difference) not in text
+
+
+def test_a_device_that_is_not_there_is_said_and_the_rest_is_shown(page: AppTest) -> None:
+    assert "cuda:7" not in devices()
+    assert "The link asks for something that is not available: Device “cuda:7”" in told(page)
+
+
+def test_a_link_to_another_page_takes_the_precision_along(page: AppTest) -> None:
+    said = [link for link in links(page) if state.MODEL in link]
+    assert said
+    assert all(link[state.DTYPE] == ["bfloat16"] for link in said)
+
+
+def test_another_precision_gives_other_numbers(page: AppTest, minilm: Model, half: dict[str, Model]) -> None:
+    whole, rounded = weight(minilm), weight(half[MODEL])
+    assert whole != rounded
+    assert rounded in told(page)
+    choose(page, state.DTYPE, "float32")
+    assert whole in told(page)
+    assert rounded not in told(page)
+    assert "model in bfloat16" not in told(page)

@@ -30,10 +30,10 @@ from tests.core.tiny_models import (
 )
 from tests.core.tiny_seeing import save_seeing
 from tests.pages.app import drawn as values
+from tests.pages.app import go, new, words
 from tests.pages.app import texts as read
-from tests.source_files import ROOT
 from ui import state
-from ui.memory import MEMORY, Memory
+from ui.memory import MEMORY
 from ui.requests import ModelChoice, TextRequest
 from ui.views.patches import drawn_region
 from ui.views.sources import passes as cached_passes
@@ -79,14 +79,10 @@ def png(seed: int = 0) -> bytes:
 
 
 def opened(page: str, model: str, text: str = TEXT, image: bytes | None = None, **choices: object) -> AppTest:
-    app = AppTest.from_file(str(ROOT / f"pages/{page}.py"))
-    for key, value in ({state.MODEL: model, state.TEXT: text} | choices).items():
-        app.query_params[key] = str(value)
+    app = new()
     if image is not None:
         app.session_state[state.SHOWN_IMAGE] = ("made.png", image)
-    app.run()
-    assert not app.exception, [error.value for error in app.exception]
-    return app
+    return go(app, page, **{state.MODEL: model, state.TEXT: text} | choices)
 
 
 # --- two towers
@@ -96,8 +92,8 @@ def test_of_two_towers_the_one_that_reads_texts_is_shown(saved):
     app = opened("step_by_step", saved("clip", TWO_TOWERS["CLIP"]), layer=1, head=2)
     assert not app.error
     said = "compares texts with images or sounds. Shown is the part that reads texts."
-    assert said in read(app.caption)
-    assert "Agrees with the model" in read(app.markdown)
+    assert said in words(app)
+    assert "Agrees with the model" in words(app)
 
 
 def test_a_model_that_needs_more_than_a_text_is_refused_by_name(tmp_path):
@@ -112,7 +108,7 @@ def test_a_model_that_needs_more_than_a_text_is_refused_by_name(tmp_path):
 def test_what_a_model_leaves_out_of_its_files_is_said(saved, page):
     folder = saved("masked", lambda: t.BertForMaskedLM(t.BertConfig(**SMALL)))
     notes = load_model(folder).notes
-    said = read(opened(page, folder).caption)
+    said = words(opened(page, folder))
     assert len(notes) == 2
     assert all(note in said for note in notes)
 
@@ -128,13 +124,16 @@ def test_what_a_model_hands_out_is_shown(saved, name, page):
     assert not app.error
     (info,) = app.info
     assert read([info]) == "This model exposes only its attention weights. The stages before them cannot be shown."
-    expected = attention_weights(load_model(folder), TEXT).weights(1, 2)
+    taken = attention_weights(load_model(folder), TEXT)
+    expected = taken.weights(1, 2)
+    assert taken.nbytes == 2 * 4 * 10 * 10 * 4  # layers, heads, queries, keys, bytes
+    assert len(app.get_by_key(state.HEAD_BOX).options) == 2 * 4
     np.testing.assert_allclose(values(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
-    assert f"“9” gives **{expected[6, 2]:.1%}** of its attention to “8”." in read(app.markdown)
-    assert "No certificate: there is nothing to compare with." in read(app.caption)
-    assert "Agrees" not in read(app.markdown)
+    assert f"“9” gives **{expected[6, 2]:.1%}** of its attention to “8”." in words(app)
+    assert "No certificate: there is nothing to compare with." in words(app)
+    assert "Agrees" not in words(app)
     looks_back = bool((expected[np.triu_indices(10, 1)] == 0).all())
-    assert ("Nothing goes to later tokens." in read(app.caption)) == looks_back
+    assert ("Nothing goes to later tokens." in words(app)) == looks_back
 
 
 @pytest.mark.parametrize("name", ["GPT-J", "DeBERTa"])
@@ -157,18 +156,6 @@ def test_heads_of_which_only_weights_are_known_stand_in_the_grid_too(saved, name
     np.testing.assert_allclose(values(opening, "atlas"), table[name].to_numpy().reshape(2, 4), rtol=1e-5)
 
 
-def test_layer_and_head_are_chosen_in_a_box(saved):
-    folder = saved("GPT-J", WEIGHTS_ONLY["GPT-J"])
-    weights = attention_weights(load_model(folder), TEXT)
-    for layer, head in ((0, 0), (0, 3), (1, 0)):
-        app = opened("step_by_step", folder, layer=layer, head=head)
-        assert len(app.get_by_key(state.HEAD_BOX).options) == 2 * 4
-        np.testing.assert_allclose(values(app, SHOWN), weights.weights(layer, head), rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(
-        values(opened("step_by_step", folder), SHOWN), weights.weights(0, 0), rtol=1e-5, atol=1e-7
-    )
-
-
 def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
     passes = []
 
@@ -186,29 +173,15 @@ def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
     assert len(passes) == 2
 
 
-def test_weights_are_forgotten_by_their_size(saved):
-    weights = attention_weights(load_model(saved("MPT", WEIGHTS_ONLY["MPT"])), TEXT)
-    assert weights.nbytes == 2 * 4 * 10 * 10 * 4  # layers, heads, queries, keys, bytes
-    store = Memory(2.5 * weights.nbytes)
-    for name in "abc":
-        store.get(name, lambda: weights)
-    assert [name in store for name in "abc"] == [False, True, True]
-
-
 def test_a_text_that_is_too_long_can_be_cut(saved):
     folder = saved("GPT-J", WEIGHTS_ONLY["GPT-J"])
     text = " ".join(str(number % 60) for number in range(100))
     app = opened("step_by_step", folder, text=text)
-    assert "The text has 100 tokens; at most 64 can be read." in read(app.error)
+    assert "The text has 100 tokens; at most 64 can be read." in words(app)
     assert not app.get("plotly_chart")
     app = opened("step_by_step", folder, text=text, **{state.TRUNCATE: "true"})
     expected = attention_weights(load_model(folder), text, max_tokens=64, truncate=True).weights(0, 0)
     np.testing.assert_allclose(values(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
-
-
-def test_a_blank_text_is_said_to_be_blank(saved):
-    app = opened("heads", saved("MPNet", WEIGHTS_ONLY["MPNet"]), text="  ")
-    assert read(app.error) == "The text is blank. Type at least one word."
 
 
 def test_no_second_text_is_asked_for_where_it_would_not_be_read(saved):
@@ -226,22 +199,19 @@ def test_no_second_text_is_asked_for_where_it_would_not_be_read(saved):
 # --- not even weights
 
 
-@pytest.mark.parametrize("name", ["Mamba", "LED, windows only"])
+RESNET = {"embedding_size": 8, "hidden_sizes": [8], "depths": [1]}
+
+
+@pytest.mark.parametrize("name", ["Mamba", "LED, windows only", "ResNet"])
 def test_models_without_attention_say_so(saved, name):
+    networks = WITHOUT_WEIGHTS | {"ResNet": lambda: t.ResNetModel(t.ResNetConfig(**RESNET))}
+    reads_text = name != "ResNet"
     for page in PAGES:
-        app = opened(page, saved(name, WITHOUT_WEIGHTS[name]))
+        app = opened(page, saved(name, networks[name], reads_text=reads_text), image=None if reads_text else png())
         (error,) = app.error
         assert "Choose another model" in error.value
+        assert reads_text or "ResNetModel" in error.value
         assert not app.get("plotly_chart")
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_picture_models_without_attention_say_so(saved, page):
-    sizes = {"embedding_size": 8, "hidden_sizes": [8], "depths": [1]}
-    folder = saved("ResNet", lambda: t.ResNetModel(t.ResNetConfig(**sizes)), reads_text=False)
-    (error,) = opened(page, folder, image=png()).error
-    assert "ResNetModel" in error.value
-    assert "Choose another model" in error.value
 
 
 # --- attention in some layers
@@ -249,7 +219,7 @@ def test_picture_models_without_attention_say_so(saved, page):
 
 @pytest.mark.parametrize("page", ["step_by_step", "heads"])
 def test_layers_without_attention_are_named(hybrid, page):
-    text = read(opened(page, hybrid).caption)
+    text = words(opened(page, hybrid))
     named = "; ".join(f"layer {number}: conv (Lfm2ShortConv)" for number in (0, 2, 3))
     assert f"5 layers have no softmax attention and cannot be shown: {named}, and 2 more." in text
 
@@ -269,8 +239,8 @@ def test_where_all_layers_have_attention_nothing_is_said_of_it(saved):
     folder = saved("GPT-2", lambda: t.GPT2LMHeadModel(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64)))
     for page in ("step_by_step", "heads"):
         app = opened(page, folder, layer=1)
-        assert "softmax attention" not in read(app.caption)
-        assert "of the model" not in read(app.caption) + "".join(title.value for title in app.subheader)
+        assert "softmax attention" not in words(app)
+        assert "of the model" not in words(app) + "".join(title.value for title in app.subheader)
     assert "layer of the model" not in app.dataframe[0].value
 
 
@@ -283,7 +253,7 @@ def test_a_picture_is_asked_for_before_anything_is_shown(vit, page):
     assert not app.error
     assert not app.text_area
     assert not app.get("plotly_chart")
-    assert "This model reads images." in read(app.caption)
+    assert "This model reads images." in words(app)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -291,7 +261,7 @@ def test_patches_are_tokens(vit, page):
     app = opened(page, vit, image=png(), query=7, key=15, layer=1, head=2)
     trace = capture(load_model(vit), image=read_image(png())).trace(1, 2)
     assert trace.shape == (16, 16)
-    assert f"“patch 1,1” gives **{trace.weights[7, 15]:.1%}** of its attention to “patch 2,4”." in read(app.markdown)
+    assert f"“patch 1,1” gives **{trace.weights[7, 15]:.1%}** of its attention to “patch 2,4”." in words(app)
 
 
 def test_another_picture_is_another_pass(vit):
@@ -315,7 +285,7 @@ def test_the_first_token_is_no_patch(vit):
     np.testing.assert_allclose(values(app, "patches"), weights[1:].reshape(3, 5), rtol=1e-4, atol=1e-7)
     assert (
         f"How much the token “[CLS]” attends to each patch. Click a patch to choose it. {weights[0]:.1%} goes to [CLS]."
-        in read(app.caption)
+        in words(app)
     )
 
 
@@ -330,8 +300,8 @@ def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
     assert state.MEASURED_ON not in boxes
     assert state.BY_WORD in {toggle.key for toggle in of_text.toggle}
     assert state.BY_WORD not in {toggle.key for toggle in app.toggle}
-    assert "row by row" in read(app.caption)
-    assert "text" not in read(app.caption)
+    assert "row by row" in words(app)
+    assert "text" not in words(app)
     assert not app.dataframe[0].value["looks like"].str.contains("text").any()
 
 
@@ -344,7 +314,7 @@ def test_views_of_texts_say_what_a_model_of_images_lacks(vit, view):
 
 def test_a_head_of_an_image_is_changed_and_compared_with_heads_alone(vit):
     app = opened("what_if", vit, image=png())
-    assert "The sentence vector" not in read(app.markdown)
+    assert "The sentence vector" not in words(app)
     compared = opened("what_if", vit, image=png(), view="compare")
     (ways,) = [group for group in compared.get("button_group") if group.key == state.COMPARE_WITH]
     assert ways.options == ["Another head"]
@@ -365,9 +335,9 @@ def test_the_token_that_comes_next_has_its_number_where_the_tokenizer_has_no_nam
     best = int(capture(load_model(folder), TEXT).logits.argmax())
     assert best >= 64  # of which the tokenizer knows nothing
     token = f"‹token {best}›"
-    assert f"“{token}”" in read(opened("what_if", folder).markdown)
+    assert f"“{token}”" in words(opened("what_if", folder))
     app = opened("generation", folder, new="3", step="1")
-    assert f"“{token}” is written after" in read(app.markdown)
+    assert f"“{token}” is written after" in words(app)
 
 
 def test_an_image_with_a_text(tmp_path, monkeypatch):
@@ -381,13 +351,9 @@ def test_an_image_with_a_text(tmp_path, monkeypatch):
     row = taken.trace(1, 3).weights[query]
     for page, more in (("heads", {state.SHOWN_AS: "picture"}), ("step_by_step", {state.STAGE: "weights"})):
         app = opened(page, str(tmp_path), "5 17 8", image, **chosen, **more)
-        assert not app.exception
         np.testing.assert_allclose(np.nan_to_num(values(app, "patches")), row[grid.tokens], rtol=1e-4, atol=1e-7)
-        assert any(
-            f"{row[grid.tokens].sum():.1%} lies on what is shown of the image" in one.value for one in app.caption
-        )
+        assert f"{row[grid.tokens].sum():.1%} lies on what is shown of the image" in words(app)
     app = opened("what_if", str(tmp_path), "5 17 8", image, edit="mute 1.3")
-    assert not app.exception
     # What reading takes is known before it is read, and refused where the host has no room for it.
     tokens, needs = cached_passes.size_with_image(TextRequest(ModelChoice(str(tmp_path)), "5 17 8", image=image))
     assert tokens == len(taken.input_ids)
@@ -400,19 +366,16 @@ def test_an_image_with_a_text(tmp_path, monkeypatch):
     cell = {"patch_row": range(2, 4), "patch_column": range(4, 99)}
     assert drawn_region(cell, grid.tokens.shape) == (range(2, 4), range(4, 6))
     assert drawn_region({"patch_row": range(9, 11), "patch_column": range(1)}, grid.tokens.shape) is None
-    app = AppTest.from_file(str(ROOT / "pages/what_if.py"))
-    lines = ["block key 16-17 22-23", "block key 17-18 23-24 at vision"]
-    app.query_params.update({state.MODEL: str(tmp_path), state.TEXT: "5 17 8", state.EDITS: lines})
+    app, lines = new(), ["block key 16-17 22-23", "block key 17-18 23-24 at vision"]
     app.session_state[state.REGION_ROWS], app.session_state[state.REGION_COLUMNS] = (2, 9), (4, 5)
     app.session_state[state.SHOWN_IMAGE] = ("made.png", image)
-    app.run()
-    assert not app.exception
+    go(app, "what_if", **{state.MODEL: tmp_path, state.TEXT: "5 17 8", state.EDITS: lines})
     assert app.slider(key=state.REGION_COLUMNS).value == (4, 5)
     assert app.slider(key=state.REGION_ROWS).value == (0, 5)  # of another grid: here is no row 9
     edits = edits_without_region(taken, range(2, 4), range(4, 6))
     assert list(lines_of(edits)) == lines
     after = capture(model, "5 17 8", image=read_image(image), edits=edits).next_tokens(1)[0][1]
-    assert any(f"{after:.1%}" in one.value for one in app.markdown)
+    assert f"{after:.1%}" in words(app)
     assert np.isnan(values(app, "patches")[2:4, 4:6]).all()
     assert not any("patch" in word for word in app.pills[0].options)
     # What it writes about the image: where the query of each step looks, and what it writes without the region.
@@ -422,19 +385,15 @@ def test_an_image_with_a_text(tmp_path, monkeypatch):
     assert not app.error
     weights = plain.capture_of(1).trace(1, 3).weights[-1]
     np.testing.assert_allclose(values(app, "patches"), weights[grid.tokens], rtol=1e-4, atol=1e-7)
-    assert f"gives **{weights[chosen[state.KEY]]:.1%}** of its attention to “patch 1,1”" in read(app.markdown)
-    assert "Multiplications are counted for texts alone." in read(app.caption)
-    assert "no weight of the 3 steps differs by more than" in read(app.caption)
-    app = AppTest.from_file(str(ROOT / "pages/what_if.py"))
-    app.query_params.update(
-        {state.MODEL: str(tmp_path), state.TEXT: "5 17 8", state.EDITS: lines, state.WRITES_ON: "true"}
-    )
-    app.session_state[state.SHOWN_IMAGE] = ("made.png", image)
-    assert [one.value for one in app.run().code] == [plain.text, without.text]
+    assert f"gives **{weights[chosen[state.KEY]]:.1%}** of its attention to “patch 1,1”" in words(app)
+    assert "Multiplications are counted for texts alone." in words(app)
+    assert "no weight of the 3 steps differs by more than" in words(app)
+    app = opened("what_if", str(tmp_path), "5 17 8", image, **{state.EDITS: lines, state.WRITES_ON: "true"})
+    assert [one.value for one in app.code] == [plain.text, without.text]
     assert plain.text != without.text
     for view in ("matter", "patch"):
         app = opened("what_if", str(tmp_path), "5 17 8", image, view=view)
-        assert [one.value for one in app.info if "texts alone" in one.value]
+        assert "texts alone" in words(app)
 
 
 def test_long_weights_are_pooled_and_exact_near_the_chosen_pair(tmp_path):

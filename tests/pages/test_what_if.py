@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import re
-from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -15,11 +12,27 @@ from streamlit.testing.v1 import AppTest
 
 from core import Edits, Place, capture
 from core.capturing.edits.edits import every
+from core.capturing.edits.forms import Choice
+from core.capturing.edits.kinds import EDIT_KINDS
 from core.capturing.edits.lines import edits_of
 from core.capturing.generation.generating import generate
 from core.figures.labels import escaped
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised, tiny
-from tests.pages.app import FRANCE, MINILM, SMOLLM, address, choose, opened, picture, press, ran, words
+from tests.pages.app import (
+    FRANCE,
+    MINILM,
+    SMOLLM,
+    address,
+    choose,
+    drawn,
+    figure,
+    has,
+    links,
+    opened,
+    press,
+    ran,
+    words,
+)
 from tests.written_numbers import WRITTEN, number
 from ui import state
 from ui.controls.edit_list import HIDDEN
@@ -115,6 +128,13 @@ FIELDS = {
 }
 
 
+def test_every_field_of_a_form_has_a_key() -> None:
+    fields = [field for kind in EDIT_KINDS for field in kind.fields]
+    fields += [further for field in fields if isinstance(field, Choice) for further in field.then.values()]
+    assert {field.name for field in fields if hasattr(field, "name")} == set(state.NEW_FIELDS)
+    assert set(state.NEW_FIELDS.values()) <= state.IN_ADDRESS
+
+
 def test_every_change_that_is_offered_can_be_made() -> None:
     app = opened(layer="2", head="3", query="3", key="1")
     offered = app.get_by_key(state.NEW_EDIT).options
@@ -171,12 +191,12 @@ def test_what_comes_next_is_listed_once_while_nothing_has_moved_it() -> None:
     for edits in ([], ["scale 1"]):
         app = opened(**{state.MODEL: SMOLLM, state.EDITS: edits})
         assert "**Next tokens**, the most probable ones" in words(app)
-        (listed_once,) = json.loads(picture(app, "outcome").spec)["data"]
+        (listed_once,) = figure(app, "outcome").data
         assert listed_once["customdata"] == [escaped(token) for token, _ in likely]
         assert min(share for _, share in likely) > 0
     app = opened(**{state.MODEL: SMOLLM, state.EDITS: ["mute 23.4"]})
     assert "**Next tokens** that changed most" in words(app)
-    assert len(json.loads(picture(app, "outcome").spec)["data"]) == 2
+    assert len(figure(app, "outcome").data) == 2
 
 
 def test_hiding_a_token_says_what_taking_it_away_says() -> None:
@@ -239,15 +259,14 @@ def test_the_turned_vectors_of_an_encoder_decoder_are_those_that_it_has_written(
     number_words().save_pretrained(tmp_path)
     said = {state.MODEL: str(tmp_path), state.TEXT: "5 6 7 8 9 10", state.TARGET: "3 4", state.KIND: "cross"}
     app = opened(**said, **{state.EDITS: ["mute cross 1.2"]})
-    (turned,) = json.loads(picture(app, "outcome").spec)["data"]
+    (turned,) = figure(app, "outcome").data
     assert turned["customdata"] == ["1", "3", "4"]  # after its start token
     before, after = (
         capture(models.load(str(tmp_path)), "5 6 7 8 9 10", target="3 4", edits=edits)
         for edits in (None, Edits(mute_heads={Place(1, 2, "cross")}))
     )
     cosine = torch.nn.functional.cosine_similarity(*(torch.tensor(one.vectors).double() for one in (before, after)))
-    drawn = np.frombuffer(base64.b64decode(turned["y"]["bdata"]), turned["y"]["dtype"])
-    np.testing.assert_allclose(drawn, 1 - cosine, atol=1e-6)
+    np.testing.assert_allclose(drawn(app, "outcome"), 1 - cosine, atol=1e-6)
 
 
 def test_what_the_model_writes_on(tmp_path) -> None:
@@ -261,7 +280,7 @@ def test_what_the_model_writes_on(tmp_path) -> None:
     assert written[0] != written[1]
     assert [part.value for part in app.code] == written
     assert "it still looks there, but nothing of it arrives" in words(app)
-    assert not [chart for chart in app.get("plotly_chart") if chart.proto.id.endswith(state.picture("compared second"))]
+    assert not has(app, "compared second")
 
 
 MARKUP = 'token 3 "<b>x</b> $y$ *a* :smile: `q`"'
@@ -281,18 +300,11 @@ def test_markup_in_lines_and_tokens_is_text() -> None:
 # --- from the page Step by step
 
 
-def link_to_here(app: AppTest) -> dict[str, list[str]] | None:
-    found = [link.proto for link in app.get("page_link") if link.proto.page == "what_if"]
-    assert len(found) <= 1
-    return parse_qs(found[0].query_string) if found else None
-
-
 def test_the_switches_of_step_by_step_lead_here() -> None:
     there = {"layer": "2", "head": "3"}
-    assert link_to_here(opened("step_by_step", **there)) is None
+    assert not links(opened("step_by_step", **there), page="what_if")
     app = opened("step_by_step", scaling="false", mask="causal-window", size="2", **there)
-    said = link_to_here(app)
-    assert said is not None
+    (said,) = links(app, page="what_if")
     assert said[state.EDITS] == ["softmax unscaled at 2.3", "mask causal-window 2 at 2.3"]
     assert {name: said[name] for name in ("text", "model", "layer", "head")} == {
         "text": [FRANCE],
@@ -304,7 +316,7 @@ def test_the_switches_of_step_by_step_lead_here() -> None:
     assert listed(page) == said[state.EDITS]
     says_it_turned(page, Edits(softmax={(2, 3): "unscaled"}, mask={(2, 3): "causal-window 2"}))
     typed = opened("step_by_step", mask="own", grid="\n".join(["1,1,1,0,0,0,0"] * 7), **there)
-    assert link_to_here(typed) is None  # no line says such a mask
+    assert not links(typed, page="what_if")  # no line says such a mask
 
 
 @pytest.mark.parametrize("mask", CHOICES)

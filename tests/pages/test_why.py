@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -11,10 +9,9 @@ from core import Edits, capture, load_model, logit_lens, score_attribution
 from core.capturing.sampling import next_probabilities
 from core.heads.attribution import cosine, cosine_attribution, logit_attribution
 from core.heads.paths import Hop, follow, read_hops
-from tests.browser.driver import array
-from tests.pages.app import FRANCE, MINILM, SMOLLM, opened, picture, ran, words
+from tests.pages.app import FRANCE, MINILM, SMOLLM, drawn, go, opened, words
 from ui import state
-from ui.views.why.drawing import _ranks_first
+from ui.views.why.page import _ranks_first
 
 OPEN = {state.MODEL: SMOLLM, state.ANSWER: " Paris", state.RATHER_THAN: " Rome"}
 
@@ -110,13 +107,11 @@ def test_a_cut_can_leave_what_another_text_has(smollm):
 def test_pairs_of_components_are_those_of_the_score(smollm):
     app = opened("why", **OPEN | {"path": "23.4>3", "stop": "1", "side": "pairs"})
     table = score_attribution(capture(smollm, "The capital of France is", components=True), 23, 4, 4, 3).table
-    (drawn,) = [trace for trace in json.loads(picture(app, "pairs").spec)["data"] if trace["type"] == "heatmap"]
-    np.testing.assert_allclose(array(drawn["z"]), table.to_numpy(), atol=1e-3)
+    np.testing.assert_allclose(drawn(app, "pairs"), table.to_numpy(), atol=1e-3)
     inside = table.iloc[:-1, :-1].stack()
     of_query, of_key = (name.replace("mlp", "MLP") for name in inside.idxmax())
     assert f"{of_query} (query) × {of_key} (key) adds most, {inside.max():.2f}" in words(app)
-    bars = json.loads(picture(app, "strongest").spec)["data"][0]
-    assert array(bars["y"]).sum() == pytest.approx(table.to_numpy().sum(), abs=1e-3)
+    assert drawn(app, "strongest").sum() == pytest.approx(table.to_numpy().sum(), abs=1e-3)
 
 
 def test_an_encoder_is_asked_for_a_cosine():
@@ -124,9 +119,7 @@ def test_an_encoder_is_asked_for_a_cosine():
     app = opened("why", **{state.MODEL: MINILM, state.TEXT: text, state.LIKE_TEXT: like})
     said = words(app)
     for page in ("heads", "why"):  # where the same is compared as before
-        app.switch_page(f"../pages/{page}.py")
-        app.query_params.clear()
-        ran(app)
+        go(app, page)
     assert said == words(app)
     model = load_model(MINILM)
     one, other = (capture(model, words).vectors.mean(axis=0) for words in (text, like))

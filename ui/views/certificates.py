@@ -41,7 +41,6 @@ def check_head(of: HeadRequest, what: str = "the model") -> None:
 
 
 def verdict(holds: bool, yes: str, no: str) -> None:
-    """Say whether a check holds."""
     if holds:
         st.badge(yes, icon=":material/verified:", color="green")
     else:

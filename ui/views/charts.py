@@ -1,12 +1,13 @@
-"""Charts on a page, and the magnified window of a long text."""
+"""Charts and tables on a page, and the magnified window of a long text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import streamlit as st
+from numpy.typing import ArrayLike
 from plotly.basedatatypes import BaseFigure
 
 from core.attention.rowwise import Overview, RowwiseMatrix, around
@@ -14,7 +15,6 @@ from core.figures.chart import Chart, copied, packed
 from core.figures.palette import DIVERGING_ON_DARK, TEXT_ON_DARK, set_signed_colours
 from ui import presenting, shown, state
 from ui.markdown import plain
-from ui.views.tables import table
 
 # Plotly's own camera makes a picture without title or model: the dialog "Share" makes better ones. One zooms by drawing a
 # rectangle: with two more buttons for it, the bar would cover the name of the columns of a narrow picture.
@@ -30,19 +30,23 @@ def show_chart(
     *,
     title: str = "",
     numbers: shown.Numbers | None = None,
-    tools: bool = False,
+    tools: bool | None = None,
     fills: bool = True,
 ) -> None:
     """Draw the chart under the key `state.picture(name)`; below it, where a visitor wants tables, its strongest values.
 
+    Where one drawn cell stands for several, a sentence says so.
+
     alt      what kind of picture it is: a person who cannot see it is told this, and then the chart's description
     title    what it is called in Share; left out, its name
     numbers  the exact ones that it was drawn from, where these are more than it draws
-    tools    whether Plotly's own buttons, for zooming, appear beside it
+    tools    whether Plotly's own buttons, for zooming, appear beside it; None: beside a heatmap
     fills    whether it grows with the window while presenting
     """
     shown.now().pictures[name] = shown.Picture(name, title or name[:1].upper() + name[1:], chart, alt, numbers)
     words = f"{alt} {chart.description}".strip()
+    if tools is None:
+        tools = any(trace["type"] == "heatmap" for trace in chart.traces)
     config = _CONFIG if tools and not presenting.is_on() else {"displayModeBar": False}
     height = "stretch" if fills and presenting.is_on() else "content"
     drawing = _Drawing(chart, dark=st.context.theme.type == "dark")
@@ -50,6 +54,9 @@ def show_chart(
     if st.session_state.get(state.TABLES) and not presenting.is_on() and (strongest := chart.strongest()) is not None:
         table(list(map(plain, strongest.headings)), [list(map(plain, row)) for row in strongest.rows])
         st.caption(plain(strongest.left_out))
+    rows, columns = chart.block
+    if rows * columns > 1:
+        st.caption(f"Each drawn cell is the strongest of {rows} × {columns}.")
 
 
 class _Drawing(BaseFigure):
@@ -82,16 +89,6 @@ def _packed(entry: Any) -> Any:
     return packed(entry)
 
 
-def show_heatmap(
-    chart: Chart, name: str, alt: str, compact: bool = False, *, title: str = "", numbers: shown.Numbers | None = None
-) -> None:
-    """Draw the heatmap, and say so where one drawn cell stands for several."""
-    show_chart(chart, name, alt, title=title, numbers=numbers, tools=not compact)
-    rows, columns = chart.block
-    if rows * columns > 1:
-        st.caption(f"Each drawn cell is the strongest of {rows} × {columns}.")
-
-
 def show_magnified(
     matrix: RowwiseMatrix,
     cell: tuple[int, int],
@@ -115,3 +112,21 @@ def show_magnified(
         f"keys {columns.start} to {columns.stop - 1}"
     )
     draw(matrix.window(rows, columns))
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Show rows under headings, of which two may be equal. Cells are Markdown: escape foreign text. A wide table scrolls.
+
+    The table is Markdown, because Streamlit's own tables load a megabyte of scripts.
+    """
+    lines = [[cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in line[:1]] + list(line[1:]) for line in rows]
+    written = [list(headings), ["---"] * len(headings), *lines]
+    st.markdown("\n".join(f"| {' | '.join(line)} |" for line in written))
+
+
+def numbers(values: ArrayLike) -> list[str]:
+    """Return cells with three decimals and a real minus sign; NaN is red."""
+    return [
+        ":red[**NaN**]" if np.isnan(value) else f"{value:z,.3f}".replace("-", "−")
+        for value in np.ravel(np.asarray(values))
+    ]

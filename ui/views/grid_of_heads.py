@@ -21,7 +21,7 @@ from ui.growing import Growing
 from ui.markdown import plain
 from ui.progress import fill, run
 from ui.requests import KindRequest
-from ui.views.charts import show_heatmap
+from ui.views.charts import show_chart
 from ui.views.numbers import of_grid
 from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
@@ -67,7 +67,7 @@ def show_grid_of_heads(
     width, height = presenting.width(WIDTH, on_stage[0]), presenting.height(height, on_stage[1])
     chart = metric_grid(values, label, signed=signed, chosen=chosen, width=width, height=height, **grey)
     exact = of_grid(values.astype(np.float64), numbers or label)
-    show_heatmap(chart, name, f"{alt or title}: a grid of layers by heads.", title=title, numbers=exact)
+    show_chart(chart, name, f"{alt or title}: a grid of layers by heads.", title=title, numbers=exact)
 
 
 def walk_through_heads(chosen: tuple[int, int], shape: tuple[int, ...], name: str = NAME) -> None:

@@ -17,14 +17,12 @@ Cell = tuple[int, int] | None  # the chosen (query, key)
 
 
 def link_to_steps(head: HeadRequest, cell: Cell) -> None:
-    """Link to the head stage by stage."""
     _link("step_by_step", "All stages", ":material/steps:", head, cell, **{state.SOURCE: ["real"]})
 
 
 def link_to_heads(
     head: HeadRequest, cell: Cell, label: str = "All heads of this model", icon: str = ":material/apps:"
 ) -> None:
-    """Link to the head among all heads of its model."""
     _link("heads", label, icon, head, cell)
 
 

@@ -38,7 +38,6 @@ def of_view(matrix: ViewMatrix) -> Numbers:
 
 
 def of_weights(trace: AttentionTrace, rows: Side, columns: Side) -> Numbers:
-    """Return the weights of some rows of a head."""
     cells, about = trace.weights.size, {"stage": "weights"}
     return _table(
         "weights", "Weights", cells, lambda: np.where(trace.mask, trace.weights, np.nan), rows, columns, about
@@ -65,13 +64,11 @@ def of_heads(measured: pd.DataFrame) -> Numbers:
 
 
 def of_grid(values: Array, name: str) -> Numbers:
-    """Return one number for each head: [layers, heads]."""
     held = values.copy()  # more of them may still come
     return _table("heads", name, held.size, lambda: held, Side("layer"), Side("head"), {"numbers": name})
 
 
 def of_tokens(tokens: Sequence[str], columns: Mapping[str, Sequence[float] | Array]) -> Numbers:
-    """Return a few numbers for each of some tokens."""
     values = np.array(list(columns.values()), dtype=np.float64).T
     sides = Side("token", tuple(tokens)), Side("number", tuple(columns), start=None)
     return _table("tokens", "Tokens", values.size, lambda: values, *sides)

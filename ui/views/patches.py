@@ -12,7 +12,7 @@ from core.heads.views import SCORES, Quantity
 from ui import state
 from ui.components import pin
 from ui.markdown import plain, quoted
-from ui.views.charts import show_heatmap
+from ui.views.charts import show_chart
 from ui.views.sources.heads import RealHead
 
 NAMED = 3  # sinks that are named; the others are counted
@@ -50,7 +50,7 @@ def show_patches(
         )
         alt = "The image, each patch coloured by how much the chosen token attends to it."
         with place:
-            show_heatmap(chart, "patches" if number == 0 else f"patches {number}", alt, compact=True)
+            show_chart(chart, "patches" if number == 0 else f"patches {number}", alt, tools=False)
     _say(real, values, query, quantity, is_framed, "" if region else " Click a patch to choose it.")
 
 

@@ -1,22 +1,32 @@
-"""The talk of a session: adding, presenting and preparing its views, and the page that edits it."""
+"""The talk of a session: adding, presenting and preparing its views, and the page that edits it; the buttons of every page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
 import streamlit as st
 
 from core import InputError
-from ui import links, state
-from ui.components.browser import TalkStorage
-from ui.controls.fields import upload, uploaded_file
+from ui import links, presenting, state
+from ui.components.browser import TalkStorage, browser
+from ui.controls.fields import switch, upload, uploaded_file
 from ui.gallery.views import CARDS
 from ui.links import Number, go_to
 from ui.markdown import plain
 from ui.shown import PageContents
 from ui.talk import Talk, from_file, to_file, view_at, view_of
+
+# In the line of the menu, and out of the page's flow, so that they take no room on the page.
+STYLE = (
+    f"div:has(> .st-key-{state.ACTIONS}) {{ position: fixed; top: .65rem; right: 1rem; width: auto; z-index: 999991; }}"
+    f".st-key-{state.ACTIONS} {{ gap: .8rem; align-items: center; }}"
+    f"@media (max-width: 900px) {{ .st-key-{state.ACTIONS} button p, .st-key-{state.TABLES} .stTooltipIcon"
+    " { display: none; } }"  # icons only
+)
+# Without a menu there is no place for buttons, and the page needs no room above it.
+IN_A_FRAME = f".st-key-{state.ACTIONS} {{ display: none; }} .stMainBlockContainer {{ padding-top: 1rem; }}"
 
 
 def held() -> Talk:
@@ -274,7 +284,6 @@ def _add_cards() -> None:
 
 
 def _new_view() -> str:
-    """The key of the field for a link: another one after each view that was added."""
     return state.button(state.NEW_VIEW, st.session_state.setdefault(state.VIEWS_ADDED, 0))
 
 
@@ -306,3 +315,22 @@ def _show_prepared(talk: Talk, troubled: list[int]) -> None:
         )
     else:
         st.success(ready, icon=":material/check:")
+
+
+def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pictures: bool) -> bool:
+    """Show the buttons, and return whether somebody has pressed Share.
+
+    page, paths   the path of this page, and the paths of all pages
+    has_pictures  whether the page has pictures, below which tables can be shown
+    """
+    with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
+        browser(page, paths, storage(asks=page == "talk"))
+        if can_present:
+            words = "Shows the page without controls, in large letters. Press Esc to leave, ? for the keys."
+            pressed = {"key": state.PRESENT_PAGE, "help": words, "on_click": presenting.enter}
+            st.button("Present", icon=":material/slideshow:", type="tertiary", **pressed)
+        if has_pictures:
+            switch("Tables", state.TABLES, help="Shows a table of the strongest values below each picture.")
+            adding = {"key": state.ADD_TO_TALK, "on_click": add_to_talk, "help": "Adds this view to the talk."}
+            st.button("Add to talk", icon=":material/playlist_add:", type="tertiary", **adding)
+        return st.button("Share", key=state.SHARE, icon=":material/ios_share:", type="tertiary")

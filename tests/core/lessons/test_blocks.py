@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from core.attention.sources import toy_sentence
 from core.attention.trace import AttentionTrace, attend
-from core.errors import InputError
 from core.lessons.blocks import differences, in_blocks, last_output
 
 
@@ -75,10 +74,3 @@ def test_scores_far_beyond_what_e_to_the_x_can_hold():
     trace = attend([[1000.0]], [[-1.0], [0.5], [2.0]], [[1.0], [2.0], [3.0]], scale=1.0)
     assert in_blocks(trace, 1).maximum.ravel().tolist() == [-1000, 500, 2000]
     assert last_output(trace, 1).item() == 3
-
-
-@pytest.mark.parametrize("block_size", [0, -1, 1.5, True])
-def test_impossible_block_sizes_are_refused(block_size):
-    with pytest.raises(InputError, match="block size") as caught:
-        in_blocks(attend([[1.0]], [[1.0]], [[1.0]]), block_size)
-    assert caught.value.field == "block"

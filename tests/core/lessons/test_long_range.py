@@ -7,7 +7,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core import attend, capture, load_model
 from core.attention.masks import causal, grid
-from core.errors import InputError
 from core.lessons.long_range import (
     attention,
     compare_reach,
@@ -18,6 +17,7 @@ from core.lessons.long_range import (
     reach,
     rnn,
 )
+from tests.conftest import eager_attentions
 from tests.core.tiny_models import tiny
 
 TEXT = "The animal didn't cross the street because it was too tired."
@@ -130,8 +130,6 @@ def test_looking_evenly(n):
 
 
 def test_every_head_of_a_model(smollm):
-    from tests.conftest import eager_attentions
-
     passed = capture(smollm, TEXT)
     found = mean_distances(passed)
     assert found.shape == (30, 9)
@@ -157,18 +155,3 @@ def test_evenly_spaced_queries_stand_for_all_of_a_long_text(name, without_first)
 
 def test_a_token_alone_has_no_other_to_look_at():
     assert not mean_distances(capture(load_model(tiny("GPT-2")), input_ids=[5]), without_first=True).any()
-
-
-@pytest.mark.parametrize(
-    ("measure", "field"),
-    [
-        (lambda: reach(lambda: rnn(4), length=1, width=4, seeds=5), "length"),
-        (lambda: reach(lambda: rnn(4), length=513, width=4, seeds=5), "length"),
-        (lambda: reach(lambda: rnn(4), length=8, width=4, seeds=1), "seeds"),
-        (lambda: mean_distances(capture(load_model(tiny("T5")), input_ids=[5, 6]), "cross"), "kind"),
-    ],
-)
-def test_what_cannot_be_measured_is_named(measure, field):
-    with pytest.raises(InputError) as caught:
-        measure()
-    assert caught.value.field == field

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import core.models
 from core import generate, load_model
 from core.attention.sources import split_words
-from core.errors import InputError
 from core.lessons.many_heads import random_layer
 from core.lessons.self_and_cross import (
     ALIGNING_HEAD,
@@ -84,15 +83,6 @@ def test_another_text_to_read_changes_the_output():
     assert other_keys(READ, INSTEAD, WRITTEN).output_change > 1
 
 
-@pytest.mark.parametrize(
-    ("texts", "field"), [((" ", "a", "b"), "read"), (("a", "", "b"), "instead"), (("a", "b", "\n"), "written")]
-)
-def test_blank_texts_are_named(texts, field):
-    with pytest.raises(InputError, match="blank") as caught:
-        other_keys(*texts)
-    assert caught.value.field == field
-
-
 # --- the trained model of dates: where each character of its answer comes from, and whether a head looks there
 
 
@@ -147,11 +137,6 @@ def test_the_row_before_a_character_decides_it():
     assert (first.writes, first.key, first.weight, first.share) == ("x", 0, 0.7, None)
     assert (second.writes, second.key, second.weight, second.share) == ("y", 2, 0.6, None)
     assert mean_share((first, second)) is None
-
-
-def test_a_pass_in_which_nothing_was_written_is_named():
-    with pytest.raises(InputError, match="written nothing"):
-        looks(np.ones((1, 2)) / 2, ("<s>",), ("a", "</s>"))
 
 
 class TestTrainedOnDates:

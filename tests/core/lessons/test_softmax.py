@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from core import capture
 from core.attention.trace import attend, softmax
-from core.errors import InputError
 from core.lessons.softmax import (
     LARGEST_RAW_SCORE,
     LARGEST_SCALED_SCORE,
@@ -61,8 +61,6 @@ def test_where_the_exponential_overflows(dtype, limit):
 
 
 def test_a_real_head_in_three_precisions(smollm):
-    from core import capture
-
     trace = capture(smollm, "The animal didn't cross the street because it was too tired.").trace(13, 8)
     half, single, double = precisions(trace)
     assert double.weight_error == 0
@@ -113,8 +111,6 @@ def test_a_row_of_minus_infinity():
 
 
 def test_the_largest_scores_of_smollm2(smollm):
-    from core import capture
-
     done = capture(smollm, "The animal didn't cross the street because it was too tired.")
     traces = [done.trace(layer, head) for layer in range(done.layers()) for head in range(done.heads())]
     largest = [float(trace.raw[trace.mask].max()) for trace in traces]
@@ -123,18 +119,3 @@ def test_the_largest_scores_of_smollm2(smollm):
     assert max(float(trace.masked.max()) for trace in traces) == pytest.approx(LARGEST_SCALED_SCORE, abs=0.02)
     assert overflow_limit("float16") < LARGEST_SCALED_SCORE < overflow_limit("float32") < LARGEST_RAW_SCORE
     assert min(float(trace.raw[trace.mask].min()) for trace in traces) < -200
-
-
-@pytest.mark.parametrize(
-    ("call", "field", "words"),
-    [
-        (lambda: softmax_steps([800.0]), "scores", "float64"),
-        (lambda: softmax_steps([1.0], temperature=0), "temperature", "is 0"),
-    ]
-    + [(lambda row=row: softmax_steps(row), "scores", "finite") for row in ([], [np.nan], [[1.0]], [-np.inf])]
-    + [(lambda score=score: in_formats([score]), "scores", "65,504") for score in (1e5, -1e5, np.nan, np.inf)],
-)
-def test_scores_that_cannot_be_used_are_named(call, field, words):
-    with pytest.raises(InputError, match=words) as caught:
-        call()
-    assert caught.value.field == field

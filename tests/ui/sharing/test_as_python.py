@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import runpy
 import sys
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from streamlit.testing.v1 import AppTest
 
 from core import AttentionTrace
 from tests.browser.driver import Picture
+from tests.pages.lessons import LESSONS, parts
 from tests.source_files import ROOT
 from ui import lessons, state
 from ui.views.lesson import results as experiments
@@ -202,14 +202,7 @@ DRAWN_OTHERWISE = {
 }
 
 
-EXPERIMENTS = [
-    (lesson, part)
-    for lesson in lessons.LESSONS
-    for part in re.findall(r"Experiment\(\s*\"(\w+)\"", (ROOT / "pages" / "learn" / f"{lesson}.py").read_text("utf-8"))
-]
-
-
-@pytest.mark.parametrize(("lesson", "part"), EXPERIMENTS)
+@pytest.mark.parametrize(("lesson", "part"), [(lesson, part) for lesson in LESSONS for part in parts(lesson)])
 def test_every_experiment_of_the_lessons(lesson: str, part: str, tmp_path: Path) -> None:
     view = View(lesson, part=part)
     computed = arrays(run(view.lines, tmp_path)["results"])

@@ -1,27 +1,51 @@
-"""All heads of a run over a corpus: a grid by the mean of a metric, or a map on which near means alike."""
+"""The heads of a run over a corpus: all of them by a mean or on a map, one with what it looks at, and examples of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
+from typing import cast
 
+import numpy as np
+import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from core.corpus.opened import Run
+from core import InputError
+from core.corpus.opened import Example, Run, spread_over_quantiles
+from core.corpus.passages import CLASSES
 from core.corpus.tables import HeadMap
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.bars import bars, distribution_bars
 from core.figures.plots.dots import head_map
+from core.figures.theme import letters
 from core.heads.metrics import Metric, in_words
+from core.models.devices import devices
+from core.models.modules import Kind
 from ui import presenting, shown, state
-from ui.calls import call, result
-from ui.controls.fields import menu
+from ui.allowed import places_of
+from ui.calls import call, result, result_of
+from ui.components.shaded_text import shade_legend, shaded_text
+from ui.controls.fields import menu, page_of, part_of
 from ui.controls.heads_by import metric_menu
-from ui.markdown import plain
+from ui.markdown import plain, show_error
+from ui.requests import HeadRequest, ModelChoice, TextRequest
 from ui.views.charts import show_chart
 from ui.views.grid_of_heads import HEIGHT, choose, listen_for_heads, show_grid_of_heads, walk_through_heads
+from ui.views.head_links import link_to_heads
 from ui.views.numbers import of_heads, of_table
 
-LOOKS = {"grid": "Grid", "map": "Map"}
+DRAWN_AS = {"grid": "Grid", "map": "Map"}
 PICTURE = "heads of the corpus"
 LIKE = 5  # the number of heads that are named as being like the chosen one
+QUARTERS = (0.25, 0.5, 0.75)
+LOOKS = {"kind": "By kind of token", "distance": "By distance", "relation": "By relation"}
+AGAINST = {"share": "Attention", "chance": "More than chance"}
+ONE_HEIGHT = 330
+KEPT = {"strongest": "Strongest", "spread": "From a random sample"}
+BATCH = 10
+TOKENS = 256  # the maximum shown of a passage: those around the query
+TOLD = 1, 40  # examples while presenting, and tokens of each
 
 
 def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Metric], opening: str) -> Metric:
@@ -30,7 +54,7 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
     with st.container(horizontal=True, vertical_alignment="bottom"):
         metric = offered[metric_menu("All heads by", offered, opening, width=280)]
         if run.map is not None:
-            look = menu("Drawn as", state.HEADS_AS, LOOKS, look="buttons", label_visibility="collapsed")
+            look = menu("Drawn as", state.HEADS_AS, DRAWN_AS, look="buttons", label_visibility="collapsed")
     values, chosen = result(call(run.means, metric.name)), (layer, head)
     listen_for_heads(values.shape)
     shown.now().lists["Metrics of all heads"] = of_heads(run.table)
@@ -73,10 +97,235 @@ def _show_map(run: Run, drawn: HeadMap, chosen: tuple[int, int]) -> str:
 
 
 def _show_alike(run: Run, drawn: HeadMap, chosen: tuple[int, int]) -> None:
-    """Show the heads nearest to the chosen one, each as a button that opens it."""
     st.markdown(f"**Heads like {chosen[0]}.{chosen[1]}**")
     for number, other in enumerate(drawn.heads["alike"][run.heads.index(chosen)][:LIKE]):
         layer, head = run.heads[other]
         words = plain(in_words(run.table.iloc[other].to_dict()))
         key = state.one_of(state.ALIKE, number)
         st.button(f"{layer}.{head} · {words}", key=key, type="tertiary", on_click=choose, args=(layer, head))
+
+
+def show_corpus_head(run: Run, layer: int, head: int, metric: Metric) -> None:
+    words = in_words(run.table.iloc[run.heads.index((layer, head))].to_dict())
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.subheader(f"Layer {layer}, head {head}", anchor=False, width="content")
+        st.caption(f"{words} over the corpus", width="stretch")
+    _show_distribution(run, layer, head, metric)
+    relations = run.relations(layer, head)
+    looks = {word: name for word, name in LOOKS.items() if word != "relation" or len(relations)}
+    is_share, exposes_mask = True, run.about.captures
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        by = menu("What it looks at", state.LOOKS_BY, looks, look="buttons")
+        if by == "kind" and exposes_mask:
+            is_share = menu("Shown", state.AGAINST, AGAINST, look="buttons", label_visibility="collapsed") == "share"
+    with presenting.aside():
+        if by == "kind":
+            _show_classes(run, layer, head, is_share)
+        elif by == "distance":
+            _show_distances(run, layer, head)
+        else:
+            _show_relations(relations)
+    if not exposes_mask and by != "relation":
+        st.caption(
+            "This model exposes its weights only, not which pairs are masked: what chance would give is not known."
+        )
+
+
+def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
+    found = call(run.distribution, layer=layer, head=head, metric=metric.name)
+    if not found.count:
+        st.info("No query of the corpus has anything to measure for this metric.")
+        return
+    result_of(found.quantile, 0.5)
+    quartiles = [found.quantile(share) for share in QUARTERS]
+    chart = distribution_bars(
+        found.histogram,
+        found.high,
+        label=f"{metric.label} ({metric.unit})" if metric.unit else metric.label,
+        mean=found.mean,
+        quartiles=quartiles,
+        means=run.means(metric.name),
+        chosen=(layer, head),
+    )
+    counts = found.histogram[:, None].astype(float)
+    ends = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(found.edges)]
+    show_chart(
+        chart,
+        "distribution",
+        f"How {metric.label} of this head is distributed over the queries of the corpus, and the mean of every head.",
+        title=f"{metric.label} of head {layer}.{head} over the corpus",
+        numbers=of_table("distribution", metric.label, counts, ("range", ends), ("number", ["queries"])),
+    )
+    numbers = (found.mean, found.spread, *quartiles)
+    mean, spread, low, median, upper = (with_unit(number, metric) for number in numbers)
+    presenting.tell(f"Mean **{mean}**; half of the queries lie between {low} and {upper}, the median is {median}.")
+    st.caption(
+        f"Over {found.count:,} queries; their standard deviation is {spread}. Bars are on a logarithmic "
+        "axis. The box is the middle half, with the median; the diamond is the mean. Mean and deviation are exact, quartiles "
+        f"to within 1/{len(found.histogram)} of the metric's range."
+    )
+
+
+def with_unit(number: float, metric: Metric) -> str:
+    """A value of a metric as the page writes it: with its unit, or as a percentage."""
+    return f"{number:.3g} {metric.unit}" if metric.unit else f"{number:.1%}"
+
+
+def _show_classes(run: Run, layer: int, head: int, is_share: bool) -> None:
+    """Show the mean attention from queries of each kind to keys of each kind."""
+    table, shape = result(call(run.classes, layer=layer, head=head)), (len(CLASSES), len(CLASSES))
+    attention, chance, queries = (
+        table[name].to_numpy(float).reshape(shape) for name in ("attention", "chance", "queries")
+    )
+    there = np.flatnonzero(queries[:, 0] > 0)
+    names = [CLASSES[place] for place in there]
+    values = (attention if is_share else attention - chance)[np.ix_(there, there)]
+    chart = heatmap(
+        values,
+        Axis("looks from", names),
+        Axis("looks to", names),
+        name="attention" if is_share else "more than chance",
+        scale="share" if is_share else "signed",
+        limit=1.0 if is_share else None,
+        height=ONE_HEIGHT,
+        width=presenting.width(620, 0.5),
+    )
+    title = "Attention by kind of token" if is_share else "Attention by kind of token, beyond chance"
+    alt = "What a query of each kind gives to keys of each kind, on average over the corpus."
+    numbers = of_table("classes", title, values, ("from", names), ("to", names))
+    show_chart(chart, "looks", alt, title=title, numbers=numbers)
+    beyond = "" if is_share else " Chance: the same, had each query attended evenly to all that it may attend to."
+    st.caption(f"Each row: what queries of one kind give to keys of each kind, on average.{beyond}")
+
+
+def _show_distances(run: Run, layer: int, head: int) -> None:
+    table = result(call(run.distances, layer=layer, head=head))
+    table = table.loc[(table["attention"] > 0) | (table["chance"] > 0)]
+    ranges = table[["first", "last"]].to_numpy()
+    names = [_signed(first) if first == last else f"{_signed(first)} to {_signed(last)}" for first, last in ranges]
+    shares = ["attention", "chance"][: 1 + run.about.captures]
+    values = table[shares].to_numpy(float)
+    chart = bars(
+        names,
+        dict(zip(shares, values.T, strict=True)),
+        y="share of attention",
+        x="tokens before (−) and after the query",
+        printed=False,
+        height=ONE_HEIGHT,
+    )
+    ends = [_signed(last if last > 0 else first) for first, last in ranges]
+    chart.layout["xaxis"] |= {"ticktext": ends, "tickangle": 0, "tickfont": {"size": letters(12)}}
+    chart.layout["yaxis"]["tickformat"] = ".0%"
+    show_chart(
+        chart,
+        "looks",
+        "How much attention goes to keys at each distance, on average over the corpus, beside what even attention would give.",
+        title="Attention by distance",
+        numbers=of_table("distances", "Distances", values, ("distance", names), ("number", shares)),
+    )
+    st.caption("0 is the token itself; 8 stands for 5 to 8 tokens, 16 for 9 to 16, and so on.")
+
+
+def _signed(place: int) -> str:
+    return f"{place:+d}".replace("-", "−") if place else "0"
+
+
+def _show_relations(relations: pd.DataFrame) -> None:
+    shares = {name: st.column_config.NumberColumn(name, format="percent") for name in ("attention", "baseline")}
+    st.dataframe(relations, hide_index=True, height=ONE_HEIGHT, column_config=shares)
+    st.caption(
+        "Attention from a word along a grammatical relation, beside the baseline: what this head gives at the same distances "
+        "anyway. Those first that it follows most beyond that."
+    )
+    along, values = relations["relation"] + " " + relations["direction"], relations[[*shares]].to_numpy(float)
+    numbers = of_table("relations", "Relations", values, ("relation", [*along]), ("number", [*shares]))
+    shown.now().lists["Relations"] = numbers
+
+
+def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
+    has_strongest = metric.name in run.about.examples_of
+    offered = {word: name for word, name in KEPT.items() if word != "strongest" or has_strongest}
+    st.subheader(f"Examples by {metric.label.lower()}", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        kept = menu("Examples", state.KEPT, offered, look="buttons", label_visibility="collapsed")
+        low, high = _quantiles() if kept == "spread" else (0.0, 1.0)
+        pages = st.container(width="content")
+    try:
+        if kept == "strongest":
+            count = run.count_strongest(layer, head, metric.name)
+            first = _first(count, pages)
+            examples = run.strongest(layer, head, metric.name, first, first + BATCH)
+            result_of(run.strongest, layer, head, metric.name, first, first + BATCH)
+        else:
+            sample = call(run.sample, layer, head)
+            places = call(spread_over_quantiles, call(sample.ordered, metric.name, low, high))
+            count = len(places)
+            first = _first(count, pages)
+            examples = sample.examples(places[first : first + BATCH], metric.name)
+            result_of(sample.examples, places, metric.name)
+    except InputError as error:
+        show_error(error)
+        return
+    if not count:
+        words = "There are no such queries. Widen the quantiles, or choose another metric."
+        st.info(words, icon=":material/filter_alt:")
+        return
+    ranks = f"{first + 1} to {first + len(examples)} of"
+    words = f"{ranks} the {count} queries of the corpus with the largest values of this head."
+    if kept == "spread":
+        words = (
+            f"{ranks} {count}, most first: one from each of as many equal parts of {run.about.sample} queries drawn at "
+            "random, the same for all heads."
+        )
+    st.caption(words if has_strongest else f"{words} Of this metric the run kept no strongest queries.")
+    _show(run, layer, head, metric, examples, first)
+
+
+def _quantiles() -> tuple[float, float]:
+    words = "0 to 25: the quarter of the queries that have least of it; 50 is the median."
+    low, high = part_of("Quantiles of the sample, in %", state.QUANTILES, 0, 100, width=360, help=words)
+    return low / 100, high / 100
+
+
+def _first(count: int, pages: DeltaGenerator) -> int:
+    batches = max(-(-count // BATCH), 1)
+    if batches == 1 or presenting.is_on():
+        return 0
+    with pages:
+        return BATCH * (page_of(state.BATCH, batches, "Which ten examples") - 1)
+
+
+def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Example], first: int) -> None:
+    limit = max(float(np.max(example.weights, initial=0)) for example in examples)
+    about, opens, presents = run.about, _opens(run), presenting.is_on()
+    model = ModelChoice(about.model, about.dtype, about.device if about.device in devices() else "cpu")
+    with presenting.told():
+        shade_legend(limit, key=state.SHADES)
+    for number, example in enumerate(examples[: TOLD[0] if presents else None]):
+        with presenting.told():
+            score = with_unit(example.score, metric)
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.markdown(f"**{first + number + 1}. {metric.label} {score}**", width="content")
+                st.caption(f"{plain(example.file)}, row {example.row}", width="content")
+                if opens and not presents:
+                    of = HeadRequest(TextRequest(model, example.text), cast(Kind, about.kind), layer, head)
+                    cell = (example.query, int(np.argmax(example.weights)))
+                    link_to_heads(of, cell, "Open live", ":material/open_in_new:")
+            # The part of a long passage that is around the query.
+            most = TOLD[1] if presents else TOKENS
+            start = max(0, min(example.query - most // 2, len(example.tokens) - most))
+            tokens, weights = example.tokens[start : start + most], example.weights[start : start + most]
+            shaded_text(
+                tokens, weights, example.query - start, start=start, limit=limit, key=state.one_of(state.SHADED, number)
+            )
+    if not opens:
+        st.caption(f"This host does not load {plain(about.model)}: examples cannot be opened live.")
+
+
+def _opens(run: Run) -> bool:
+    """Return whether this host loads the model of a run."""
+    try:
+        places_of(run.about.model)
+    except InputError:
+        return False
+    return True

@@ -1,7 +1,8 @@
-"""A run over a corpus: which one, what it read, all of its heads beside the chosen one, and examples."""
+"""A run over a corpus: which one, what it read, its heads and examples; and a run over a text of one's own."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -12,14 +13,17 @@ from core.corpus.opened import ListedRun, Run
 from core.exporting.documents import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.versions import versions
-from ui import links, presenting, shown, state
-from ui.controls.fields import head_picker, menu
+from ui import links, presenting, progress, shown, state
+from ui.controls.fields import KEPT, head_picker, menu, upload, uploaded_file
 from ui.markdown import errors_shown, plain
-from ui.requests import RunRequest
-from ui.views.corpus import own, results
-from ui.views.corpus.examples import show_examples
-from ui.views.corpus.head import show_corpus_head, with_unit
-from ui.views.corpus.heads import show_corpus_heads
+from ui.requests import ModelChoice, RunRequest
+from ui.views.corpus import results
+from ui.views.corpus.heads import show_corpus_head, show_corpus_heads, show_examples, with_unit
+from ui.views.sources import models
+from ui.views.sources.model_fields import choose_model, read_model
+
+PASTED = "pasted.txt"
+ENDINGS = ["txt", "md", "text"]
 
 
 def show_corpus() -> None:
@@ -31,7 +35,7 @@ def show_corpus() -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         chosen = _choose_run(listed)
         head_place = st.container(width=125)
-        own.offer_own_text(opened=chosen is None)
+        offer_own_text(opened=chosen is None)
         said_place = st.container(width="stretch")
     if broken := [run.problem for run in listed if run.problem]:
         with st.expander(f"{_counted(len(broken), 'folder')} beside the runs cannot be opened"):
@@ -42,7 +46,7 @@ def show_corpus() -> None:
         st.info(words, icon=":material/upload_file:")
         return
     with errors_shown():  # rows that are read on demand are checked only then
-        run = own.run_own_text(chosen) if isinstance(chosen, RunRequest) else results.corpus_run(chosen)
+        run = run_own_text(chosen) if isinstance(chosen, RunRequest) else results.corpus_run(chosen)
         if run is not None:
             _show_reading(run, said_place)
             _show(run, head_place, answer)
@@ -51,7 +55,7 @@ def show_corpus() -> None:
 def _choose_run(listed: list[ListedRun]) -> Path | RunRequest | None:
     """Show the menu of all runs. Returns the folder of the chosen one, or what was asked for with a text of one's own; None if
     that text was given in an earlier visit."""
-    folder, request = results.corpora() or Path(), own.held()
+    folder, request = results.corpora() or Path(), _held()
     there: dict[str, Path | RunRequest | None] = {
         run.name: folder / run.name for run in listed if run.about is not None
     }
@@ -65,7 +69,6 @@ def _choose_run(listed: list[ListedRun]) -> Path | RunRequest | None:
 
 
 def _show_reading(run: Run, place: DeltaGenerator) -> None:
-    """Show what the run has read, and what it could not read."""
     about, unread = run.about, run.about.unread
     place.markdown(
         f"**{plain(about.model)}** has read **{about.tokens:,} tokens** in {_counted(about.passages, 'passage')} of "
@@ -141,3 +144,59 @@ def _describe(run: Run, layer: int, head: int, metric: Metric) -> None:
         **{f"version of {name}, when it ran": version for name, version in about.versions.items()},
         **{f"version of {name}": version for name, version in versions(*PACKAGES).items()},
     }
+
+
+def _held() -> RunRequest | None:
+    """The run over a text of one's own that was last asked for in this session."""
+    return st.session_state.get(state.OWN_RUN)
+
+
+def offer_own_text(*, opened: bool) -> None:
+    """Show the popover with the fields for a text and a model, and the button that begins the run.
+
+    opened  whether it opens by itself
+    """
+    st.session_state.setdefault(state.OWN_FIELDS, opened)
+    most = models.longest_text(results.MOST_TOKENS)
+    with st.popover("Your own text", icon=":material/upload_file:", key=state.OWN_FIELDS, on_change="rerun"):
+        has_file = uploaded_file(state.OWN_FILE) is not None
+        label = "Text (file in use)" if has_file else "Text"
+        st.text_area(label, key=state.OWN_TEXT, height=140, disabled=has_file, **KEPT)
+        upload("Or a file of text", state.OWN_FILE, ENDINGS)
+        choose_model(st.container())
+        st.button("Run", key=state.START_RUN, type="primary", on_click=_begin)
+        st.caption(
+            f"Up to {most:,} tokens. Only visitors who give the same text see the run, and the host drops it after a while. "
+            "The command `python -m core.corpus run` keeps its runs, and reads any number of tokens."
+        )
+
+
+def _begin() -> None:
+    file, model = uploaded_file(state.OWN_FILE), ModelChoice(st.session_state[state.MODEL])
+    if file is None:
+        request = RunRequest(model, PASTED, st.session_state[state.OWN_TEXT].encode("utf-8", "surrogatepass"))
+    else:
+        name = file.name.encode(
+            "utf-8", "replace"
+        ).decode()  # with characters that every system takes in the name of a file
+        request = RunRequest(model, re.sub(r'[\x00-\x1f/\\<>:"|?*]', "_", name)[-60:], file.getvalue())
+    st.session_state[state.OWN_RUN] = request
+    links.put(state.RUN, state.RUN_OWN)
+    st.session_state[state.OWN_FIELDS] = False  # closed
+    links.forget(state.LAYER, state.HEAD, state.METRIC)  # it opens on what stands out in it
+
+
+def run_own_text(request: RunRequest) -> Run | None:
+    """The finished run; None as long as it is at work or stopped, after saying so. Raises InputError as `own_run` does."""
+    place, problem = st.empty(), st.container()
+    model = read_model(request.model, place, problem, problem)
+    if model is None:
+        return None
+    counted = results.own_run.task(request)
+    run = progress.run(counted, "Counting the tokens", len(request.contents), unit="character")
+    if run is None:
+        return None
+    name = plain(request.name)
+    words = {"unit": "passage", "done": f"passages of {name} read"}
+    progress.fill(run, request, f"Reading {name}", lambda _last: None, **words)
+    return None if run.about is None else results.corpus_run(run.folder)

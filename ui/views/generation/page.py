@@ -2,44 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
 from core import Generation, Model, generate
-from core.capturing.sampling import Sampling
+from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
+from core.exporting.tables import Side
+from core.figures.chart import Chart
+from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
+from core.figures.labels import escaped, visible
+from core.figures.plots.bars import share_bars
+from core.figures.plots.lines import Series, lines
+from core.heads.one_query import one_query
 from core.models.images import read_image
+from core.models.inputs import image_token
+from core.models.modules import Kind
+from core.models.words import special_ids
 from core.notebook.figures import stage_figure
 from core.units import small_number
 from ui import presenting, shown, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.arrows import arrow_keys
-from ui.controls.fields import menu, number, switch, whole_number
+from ui.components.token_view import IN_TEXT, part_in_text, token_view
+from ui.controls.fields import menu, number, switch, token_picker, whole_number
 from ui.markdown import quoted, show_error
 from ui.progress import fill, run
 from ui.requests import TextRequest, WritingRequest
 from ui.views.certificates import show_certificate
+from ui.views.charts import show_chart
 from ui.views.generation import results
-from ui.views.generation.beside import show_cache, show_candidates, show_temperature
-from ui.views.generation.pictures import show_all_heads, show_every_step, show_heads_of_layer, show_text
-from ui.views.generation.step import Step, choose_step, go_to_step
-from ui.views.grid_of_heads import choose_clicked
+from ui.views.grid_of_heads import choose_clicked, show_grid_of_heads
 from ui.views.head_links import link_to_why_word
-from ui.views.patches import choose_clicked_patch
+from ui.views.numbers import of_tokens, of_weights
+from ui.views.patches import choose_clicked_patch, show_patches
 from ui.views.sources import models
+from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.reading import InputFields, read_or_say
 
 OPENING_TOKENS = 20
 SHOWS = {"text": "Text", "steps": "Every step", "layer": "Heads of the layer", "heads": "All heads"}
 CHOICES = {"greedy": "Most probable", "drawn": "Drawn"}
 TELLS = {"next": "Candidates", "heat": "Temperature", "cache": "Cache"}
+HEIGHT, LEAST_HEIGHT, PER_ROW, AXIS = 520, 280, 22, 90  # of the large picture in pixels
+ENDED = {
+    "end": " The model ended its text here.",
+    "limit": " The model can read no more: the text is as long as it may be.",
+}
+CANDIDATES = 8
+CURVES = 5  # candidates whose probability is drawn over the temperature
+TEMPERATURES = tuple(np.round(np.linspace(0.1, 3.0, 30), 2).tolist())
 
 
 def show_generation(fields: InputFields) -> None:
-    """Show the fields, the text as it is written, and one of its steps."""
     answer = st.container(gap=None)
     line = st.container(horizontal=True, vertical_alignment="bottom")
     with line, st.popover("How it writes", icon=":material/tune:"):
@@ -172,3 +193,203 @@ def _clicked(step: Step, cell: pin.Cell) -> None:
         go_to_step(max(0, min(single["step"] - 1, len(step.generation.steps) - 1)))
     if "key" in single:
         st.session_state[state.KEY] = min(single["key"], step.whole.shape[1] - 1)
+
+
+# --- a step
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A step of a text that a model writes, in one of its heads.
+
+    number   from 0
+    whole    the head in the passes of all steps
+    head     the same in those up to this step, whose last query chooses the token that is written
+    weights  [layers, heads, keys] of this query in every head
+    key      the chosen one
+    """
+
+    generation: Generation
+    number: int
+    whole: RealHead
+    head: RealHead
+    weights: NDArray[np.float32]
+    key: int
+
+    @property
+    def query(self) -> int:
+        return self.head.shape[0] - 1
+
+
+def choose_step(request: WritingRequest, generation: Generation, fields: InputFields, line: DeltaGenerator) -> Step:
+    capture = generation.capture_of(-1)
+    # Those whose queries are written tokens; cross-attention comes first.
+    kinds: list[Kind] = sorted(kind for kind in capture.kinds if kind not in ("encoder", "vision"))
+    with line:
+        whole = choose_head(request.text, capture, fields.head_place, kinds)
+        steps = {str(number): f"{number} · {visible(token)}" for number, token in enumerate(generation.tokens, start=1)}
+        number = 0
+        if len(steps) > 1:
+            with st.container(width="stretch"):
+                number = int(menu("Step, and what it writes", state.STEP, steps, look="line")) - 1
+    head = replace(whole, capture=generation.capture_of(number))
+    weights = one_query(head.capture, head.shape[0] - 1, head.kind)
+    row = weights[head.place]
+    with line, st.container(width=150):
+        key = token_picker("Key", state.KEY, head.tokens[1], int(row.argmax()))
+    return Step(generation, number, whole, head, weights, key)
+
+
+def go_to_step(step: int) -> None:
+    """Choose a step, from 0, before the page runs."""
+    st.session_state[state.STEP] = str(step + 1)
+
+
+# --- the large picture
+
+
+def show_text(step: Step) -> None:
+    """The text, shaded by where the step's query looks. A click on a token goes to the step in which it is the query.
+
+    An image that was read with it is coloured in the same way.
+    """
+    generation, whole = step.generation, step.whole
+    if generation.tiles is not None:
+        show_patches(step.head, step.weights[step.head.place], step.query)
+    queries, keys = whole.tokens
+    read = len(queries)
+    queries = (*queries, generation.tokens[-1])  # not read yet: it looks nowhere, and no token looks at it
+    keys = keys if whole.kind == "cross" else queries
+    rows = part_in_text(step.query, len(queries))
+    columns = part_in_text(step.key, len(keys)) if whole.kind == "cross" else rows
+    trace = whole.capture.trace(*whole.place, whole.kind, rows=range(rows.start, min(rows.stop, read)))
+    weights = np.full((len(rows), len(keys)), np.nan)
+    weights[: trace.shape[0], : trace.shape[1]] = np.where(trace.mask, trace.weights, np.nan)
+    begun, ids = len(generation.begun), (*generation.begun, *generation.token_ids)
+    special = special_ids(whole.capture.model.tokenizer) - {image_token(whole.capture.model)}
+    token_view(
+        queries[rows.start : rows.stop],
+        keys[columns.start : columns.stop],
+        weights[:, columns.start : columns.stop],
+        rows_from=rows.start,
+        columns_from=columns.start,
+        pinned=[step.query],
+        written_from=begun,
+        special=[position for position in rows if ids[position] in special],
+        on_token=lambda position: go_to_step(max(0, min(position - begun + 1, len(generation.steps) - 1))),
+        key=state.TOKEN_VIEW,
+    )
+    longest = max(len(queries), len(keys))
+    shortened = f" At most {IN_TEXT} of {longest:,} tokens are shown, around those chosen." if longest > IN_TEXT else ""
+    ended = ENDED.get(generation.ended or "", "")
+    click = "Click a token to see where it looks while the next one is written."
+    st.caption(f"Underlined: written by the model.{ended}{shortened} {click}")
+
+
+def show_every_step(step: Step) -> None:
+    whole, tokens = step.whole, step.generation.tokens
+    queries, keys = whole.tokens
+    first = len(step.generation.begun) - 1
+    trace = whole.capture.trace(*whole.place, whole.kind, rows=range(first, len(queries)))
+    notes = [f"<br>query {escaped(token)}" for token in queries[first:]]
+    rows = Axis("step", tokens, step.query - first, notes, 1)
+    chart = _picture(trace.weights, rows, Axis("key", keys, step.key), ~trace.mask)
+    presenting.lit(chart, step.query - first, step.key)
+    alt = f"The rows of head {whole}, one for each step by what it writes, by keys."
+    numbers = of_weights(trace, Side("step", tokens, start=1), Side("key", keys))
+    show_chart(chart, "row", alt, title=f"Every step in head {whole}", numbers=numbers)
+    st.caption("A row for each step, named after the token that it writes. Its query is the token before.")
+
+
+def show_heads_of_layer(step: Step) -> None:
+    layer, head = step.head.place
+    weights = step.weights[layer]
+    rows = Axis("head", tuple(f"{layer}.{number}" for number in range(len(weights))), head)
+    chart = _picture(weights, rows, Axis("key", step.head.tokens[1], step.key))
+    alt = f"The step's row in every head of layer {layer}, by keys."
+    show_chart(chart, "row", alt, title="This step in every head")
+
+
+def _picture(
+    weights: NDArray[np.floating], rows: Axis, keys: Axis, forbidden: NDArray[np.bool_] | None = None
+) -> Chart:
+    height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(weights) + AXIS, HEIGHT)), 0.66)
+    width = presenting.width(WIDTH, 0.52)
+    return heatmap(weights, rows, keys, name="weight", scale="share", forbidden=forbidden, height=height, width=width)
+
+
+def show_all_heads(step: Step) -> None:
+    """How much of the step's attention every head gives to the chosen key."""
+    key = step.head.tokens[1][step.key]
+    show_grid_of_heads(
+        step.weights[:, :, step.key],
+        "weight",
+        step.head.place,
+        name="row",
+        title=f"Weight on “{visible(key)}” in every head",
+        alt="Every head's weight on the chosen key",
+        numbers="weight on the chosen key",
+        height=460,
+        on_stage=(0.55, 0.7),
+    )
+    st.caption(f"The share that each head gives to {quoted(key)} in this step.")
+
+
+# --- what is told beside it
+
+
+def show_candidates(generation: Generation, step: int) -> None:
+    candidates = generation.candidates(step, CANDIDATES)
+    groups = {"probability": np.array([candidate.probability for candidate in candidates])}
+    if not generation.sampling.is_greedy:
+        groups["as drawn"] = np.array([candidate.chance for candidate in candidates])
+    tokens = [candidate.token for candidate in candidates]
+    title, alt = f"What could be written in step {step + 1}", "Bars: the most probable next tokens."
+    numbers = of_tokens(tokens, {"logit": [candidate.logit for candidate in candidates], **groups})
+    show_chart(share_bars(tokens, groups), "candidates", alt, title=title, numbers=numbers)
+    if generation.sampling.is_greedy:
+        st.caption(f"{quoted(generation.tokens[step])} is the most probable one, and so it is written.")
+    else:
+        left = sum(candidate.chance > 0 for candidate in candidates)
+        st.caption(
+            f"{quoted(generation.tokens[step])} was drawn. “As drawn”: after temperature, top-k and top-p, which leave "
+            f"{left if left < len(candidates) else 'all'} of these."
+        )
+
+
+def show_temperature(generation: Generation, step: int) -> None:
+    candidates = generation.candidates(step, CURVES)[:CURVES]
+    scores = generation.steps[step].scores
+    curves = at_temperatures(scores, [candidate.token_id for candidate in candidates], TEMPERATURES)
+    series = [
+        Series(f"{rank}. {visible(candidate.token)}", TEMPERATURES, curve)
+        for rank, (candidate, curve) in enumerate(zip(candidates, curves.T, strict=True), start=1)
+    ]
+    chart = lines(series, x="temperature", y="probability", height=presenting.height(340, 0.6))
+    alt = "Curves: how probable the best candidates are at each temperature."
+    show_chart(chart, "temperature", alt, title=f"Temperature in step {step + 1}")
+    st.caption("The logits are divided by the temperature. Near 0 the best token takes all; the hotter, the more even.")
+
+
+def show_cache(generation: Generation, step: int) -> None:
+    """What came from the key/value cache and what was computed, its bytes, and the multiplications that it saves."""
+    pass_ = generation.steps[step]
+    tokens = "1 token was" if pass_.computed == 1 else f"{pass_.computed:,} tokens were"
+    st.markdown(
+        f"Step {step + 1}: {tokens} computed, **{pass_.cached:,}** came from the cache, which then holds "
+        f"**{pass_.cache_bytes / 1e6:,.2f} MB** of keys and values."
+    )
+    if generation.tiles is not None:
+        st.caption("Multiplications are counted for texts alone.")
+        return
+    costs = np.array([generation.multiplications(number) for number in range(len(generation.steps))], dtype=np.float64)
+    curves = {name: costs[:, at] for at, name in enumerate(("with the cache", "everything anew"))}
+    series = [Series(name, np.arange(1, len(costs) + 1), curve, kind="measured") for name, curve in curves.items()]
+    chart = lines(series, x="step", y="multiplications", log_y=True, height=presenting.height(300, 0.6))
+    alt = "Curves: the multiplications of every step, with the cache and without."
+    numbers = of_tokens(generation.tokens, curves)
+    show_chart(chart, "cache", alt, title="Multiplications of every step", numbers=numbers)
+    with_cache, without = (int(number) for number in costs[step])
+    total = costs.sum(axis=0)
+    words = f"{with_cache:,} multiplications; reading everything anew takes {without:,}."
+    st.caption(f"{words} All steps together: {1 - total[0] / total[1]:.1%} of the multiplications are saved.")

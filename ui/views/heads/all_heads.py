@@ -24,7 +24,7 @@ from ui.controls.fields import menu
 from ui.controls.heads_by import PAIR, By, ByMetric, ByPattern, HeadsBy, heads_by
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
-from ui.views.charts import show_heatmap
+from ui.views.charts import show_chart
 from ui.views.grid_of_heads import (
     HEIGHT,
     NAME,
@@ -176,7 +176,6 @@ def _show_numbers(head: AnyHead, ranking: Ranking, left_out: NDArray[np.bool_] |
 
 
 def _offered(head: AnyHead, measured: pd.DataFrame) -> dict[str, Metric]:
-    """The metrics that have a meaning for such heads, by name."""
     if not TEXTS.is_met(head.capture.model):
         return {metric.name: metric for metric in METRICS if np.isfinite(measured[metric.name]).any()}
     lacking = {"one text", "mask"} - text_of(head.capture, head.kind).offers
@@ -315,7 +314,7 @@ def _show_pictures(head: AnyHead, left_out: NDArray[np.bool_] | None) -> None:
     height = max(HEIGHT, min(30 * len(small.values), 1000))
     chart = small_pictures(small.values, chosen=head.place, left_out=left_out, height=height)
     alt = "A small picture of the weights of every head, in a grid of layers by heads."
-    show_heatmap(chart, NAME, alt, title="Small pictures of all heads")
+    show_chart(chart, NAME, alt, title="Small pictures of all heads")
     if not small.exact:
         st.caption(f"Each cell is the strongest of {small.row_block} × {small.column_block} weights.")
 

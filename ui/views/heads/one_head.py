@@ -37,7 +37,7 @@ from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import HeadRequest
 from ui.views.certificates import check_head
-from ui.views.charts import show_heatmap, show_magnified
+from ui.views.charts import show_chart, show_magnified
 from ui.views.grid_of_heads import choose_clicked
 from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
 from ui.views.heads.all_heads import looks_like
@@ -292,13 +292,13 @@ def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None
         with_borders(chart, rows=border, columns=border)
     presenting.lit(chart, *(_inside(cell, whole) or (None, None)))
     alt = f"Heatmap of queries by keys, a {labels.unit} each."
-    show_heatmap(chart, "head", alt, title=NAMES_OF[matrix.view.quantity], numbers=of_view(matrix))
+    show_chart(chart, "head", alt, title=NAMES_OF[matrix.view.quantity], numbers=of_view(matrix))
 
 
 def _magnified(matrix: ViewMatrix, window: Overview, cell: tuple[int, int]) -> None:
     alt = "The same heatmap around the chosen pair, every number exact."
     title = f"{NAMES_OF[matrix.view.quantity]} near the chosen pair"
-    show_heatmap(_chart(matrix, window, cell, height=460), "loupe", alt, title=title)
+    show_chart(_chart(matrix, window, cell, height=460), "loupe", alt, title=title)
 
 
 def _text(matrix: ViewMatrix, cell: tuple[int, int], *, lines: bool) -> None:

@@ -22,7 +22,6 @@ from ui.views.sources import passes
 
 @cached(Store(16))
 def metrics(request: KindRequest, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
-    """The metrics of every head, a row a head."""
     return call(head_metrics, passes.captured_or_weights(request.text), request.kind, on_progress=on_progress)
 
 

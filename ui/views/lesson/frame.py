@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import streamlit as st
@@ -19,6 +20,7 @@ from ui.controls.fields import menu, text_line
 from ui.lessons import after
 from ui.markdown import errors_shown
 from ui.presenting import show_heading
+from ui.views.charts import show_chart
 from ui.views.lesson import results
 from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.text_fields import choose_text
@@ -47,26 +49,30 @@ class Experiment:
 
 
 Free = Callable[[Experiment], None]
-Framed = Callable[[DeltaGenerator, DeltaGenerator], None]
+Parts = Iterator[None]  # of an experiment: controls, and after each `yield` the picture, or controls again
 
 
 class Lesson:
     """A lesson: its title, a sentence, and its experiments in the order in which they are declared.
 
         @lesson.experiment("shift", "Shift", "One matrix moves every position forward by k.")
-        def shift_by_k(picture: DeltaGenerator, knobs: DeltaGenerator) -> None: ...
+        def shift_by_k() -> Iterator[None]:
+            k = slider("Tokens forward (k)", state.ONWARD, 5, 0, 100, 1)
+            yield
+            show_chart(heatmap(shift_map(k, 32), ...
 
-    Each has a word for the address, a name for the menu, and a few sentences of Markdown.
+    Each has a word for the address, a name for the menu, and a few sentences of Markdown. It shows its controls; `yield` goes
+    on to the place of the picture.
     """
 
     def __init__(self, title: str, sentence: str) -> None:
         self._title, self._sentence = title, sentence
         self._experiments: dict[str, Experiment] = {}  # by their words in the address
 
-    def experiment(self, word: str, name: str, words: str) -> Callable[[Framed], Free]:
-        """Declare an experiment that draws into the two containers of `picture_and_knobs`."""
+    def experiment(self, word: str, name: str, words: str) -> Callable[[Callable[[], Parts]], Free]:
+        """Declare an experiment that `lay_out` shows."""
         free = self.free_experiment(word, name, words)
-        return lambda show: free(lambda experiment: show(*picture_and_knobs(experiment)))
+        return lambda show: free(lambda experiment: lay_out(experiment, show()))
 
     def in_a_model(self, words: str) -> Callable[[Callable[[Experiment, TracedHead], None]], Free]:
         """Declare the experiment on a head of a real model, which a visitor chooses first."""
@@ -131,12 +137,21 @@ def picture_and_knobs(experiment: Experiment) -> tuple[DeltaGenerator, DeltaGene
     return picture, knobs
 
 
-def show_beside(*pictures: tuple[str, Callable[..., None], Chart, str, str]) -> None:
-    """Show pictures side by side: of each its heading, `show_chart` or `show_heatmap`, and what that takes."""
-    for column, (heading, show, *picture) in zip(st.columns(len(pictures)), pictures, strict=True):
+def lay_out(experiment: Experiment, parts: Parts) -> None:
+    """Show the parts of an experiment, in turn as controls and in the place of the picture."""
+    picture, knobs = picture_and_knobs(experiment)
+    for place in cycle((knobs, picture)):
+        with place:
+            if next(parts, parts) is parts:
+                return
+
+
+def show_beside(*pictures: tuple[str, Chart, str, str], **look: Any) -> None:
+    """Show pictures side by side: of each its heading, and what `show_chart` takes; `look` is that of all."""
+    for column, (heading, chart, name, alt) in zip(st.columns(len(pictures)), pictures, strict=True):
         with column:
             st.markdown(f"**{heading}**")
-            show(*picture)
+            show_chart(chart, name, alt, **look)
 
 
 def weights_chart(trace: AttentionTrace, queries: Axis, keys: Axis, **look: Any) -> Chart:

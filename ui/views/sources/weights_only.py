@@ -17,7 +17,7 @@ from ui.calls import call, result
 from ui.components import pin
 from ui.controls.pinned import Tokens, pinned
 from ui.markdown import plain, quoted
-from ui.views.charts import show_heatmap, show_magnified
+from ui.views.charts import show_chart, show_magnified
 from ui.views.sources.heads import ChosenHead
 from ui.views.sources.needs import QUERIES_AND_KEYS
 
@@ -69,4 +69,4 @@ def _draw(tokens: Tokens, cell: tuple[int, int], name: str, title: str, height: 
     sides = zip(("query", "key"), tokens, cells.start, cells.shape, cell, strict=True)
     axes = [Axis(side, of[first : first + count], at - first, start=first) for side, of, first, count, at in sides]
     chart = heatmap(cells, *axes, name="weight", scale="share", height=height, width=520)
-    show_heatmap(chart, name, f"{title}: heatmap of queries by keys.", title=title)
+    show_chart(chart, name, f"{title}: heatmap of queries by keys.", title=title)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 
 import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
-from core import AttentionTrace, attend
+from core import AttentionTrace, InputError, attend
 from core.attention.head import Head
+from core.attention.matrix_files import check_scores, read_mask, read_matrix, read_npz
 from core.attention.rowwise import Overview
 from core.attention.sources import DISTRIBUTIONS, Matrices, random_matrices, toy_sentence
 from core.attention.stages import BY_KEY
@@ -18,15 +21,24 @@ from core.exporting.exhibit import ENDING, Exhibit, read
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import stage_table
 from ui import links, shown, state
-from ui.calls import call
-from ui.controls.fields import menu, text_line, upload, whole_number
+from ui.calls import call, uploaded
+from ui.controls.fields import forget_uploads, menu, name_uploads, text_area, text_line, upload, whole_number
 from ui.controls.what_if import Change
-from ui.markdown import errors_shown, plain
+from ui.markdown import errors_shown, plain, show_error
 from ui.progress import run
 from ui.views.sources import passes
 from ui.views.sources.heads import RealHead, choose_head
+from ui.views.sources.models import check_length
 from ui.views.sources.text_fields import SENTENCE, choose_text
-from ui.views.step_by_step.own_matrices import own_matrices
+
+# Small enough to follow by hand: three queries, four keys, two dimensions.
+EXAMPLE = {"query": "1, 0\n0, 1\n1, 1", "key": "1, 0\n0, 1\n1, 1\n-1, 1", "value": "1, 0\n0, 1\n2, 2\n0, 3", "mask": ""}
+HINTS = {
+    "query": "One row for each query.",
+    "key": "One row for each key; as many columns as Query.",
+    "value": "As many rows as Key.",
+    "mask": "Empty, or a row of 1 (may attend) and 0 (may not) for each query.",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +75,6 @@ class Scene:
         )
 
     def numbers(self, stages: Sequence[str]) -> shown.Numbers:
-        """The numbers of whole stages of the head."""
         head = self.head
         shapes = {"query": head.query.shape, "key": head.key.shape, "value": head.value.shape}
         shapes |= {"output": (head.shape[0], head.value.shape[1])}
@@ -178,3 +189,58 @@ def pick_source() -> Callable[[], Scene | None]:
     offered = {word: name for word, (name, _) in SOURCES.items() if word != "file" or has_file}
     word = menu("Where the numbers come from", state.SOURCE, offered, label_visibility="collapsed", width=240)
     return SOURCES[word][1]
+
+
+def own_matrices() -> AttentionTrace | None:
+    """Return the trace of the matrices that are entered; None after showing beside a field what is wrong with it."""
+    columns, missing = dict(zip(EXAMPLE, st.columns(4), strict=True)), st.container()
+    with st.expander(
+        "Upload files instead (CSV, NPY, or one NPZ with query, key and value, and optionally mask and bias)"
+    ):
+        st.caption("A link does not include uploaded files: it shows the typed matrices.")
+        archive = upload("NPZ", state.ARCHIVE, "npz", on_change=forget_uploads)
+        archive_problem = st.container()
+        uploads = dict(zip(EXAMPLE, st.columns(4), strict=True))
+    problems, sources = {}, {}
+    for name, column in columns.items():
+        with uploads[name]:
+            file = upload(name.capitalize(), state.FILES[name], ["csv", "txt", "npy"], on_change=forget_uploads)
+        with column:
+            text = text_area(
+                f"{name.capitalize()} (file in use)" if file or archive else name.capitalize(),
+                state.OWN[name],
+                EXAMPLE[name],
+                height=122,
+                help=HINTS[name],
+                disabled=bool(file or archive),
+            )
+            problems[name] = st.container()
+        sources[name] = file or text
+    with missing:
+        files = [archive] if archive else sources.values()
+        name_uploads(file.name for file in files if not isinstance(file, str))
+    try:
+        if archive:
+            return _trace(**call(read_npz, uploaded(archive.name, archive.getvalue())))
+        return _from_fields(sources)
+    except InputError as error:
+        with archive_problem if archive else problems.get(error.field, archive_problem):
+            show_error(error)
+        return None
+
+
+def _from_fields(sources: dict[str, BytesIO | str]) -> AttentionTrace:
+    contents = {
+        name: source if isinstance(source, str) else uploaded(source.name, source.getvalue())
+        for name, source in sources.items()
+    }
+    query, key, value = (call(read_matrix, contents[name], field=name) for name in ("query", "key", "value"))
+    return _trace(query, key, value, mask=call(read_mask, contents["mask"]) if contents["mask"].strip() else None)
+
+
+def _trace(
+    query: NDArray, key: NDArray, value: NDArray, mask: NDArray | None = None, bias: NDArray | None = None
+) -> AttentionTrace:
+    check_scores(query, key, value)
+    check_length(len(query), len(key), "Leave some out.", "query" if len(query) >= len(key) else "key")
+    return call(attend, query, key, value, mask=mask, bias=bias)

@@ -1,50 +1,61 @@
-"""The stages of one head: the equation as a line of small pictures, one stage large below it, the chosen pair explained."""
+"""One head on the page: the equation as a line of small pictures, one stage large, the chosen pair explained, its weights."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from core import Ledger
+from core import HeadWeights, Ledger, head_weights
 from core.attention.formulas import added, formula
 from core.attention.ledger import OutputSum, lines
 from core.attention.rowwise import Overview
 from core.attention.stages import BY_KEY, Stage, number
+from core.figures.heatmaps.equation import TERMS, equation, middle_of
 from core.figures.heatmaps.frames import with_borders
-from core.figures.heatmaps.heatmap import WIDTH
+from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.heatmaps.views import colour_limit, stage_heatmap
 from core.figures.plots.waterfall import passed_on, waterfall
 from core.heads.pairs import pair_ranges
 from core.notebook.figures import stage_figure
-from ui import presenting, shown
+from ui import links, presenting, shown, state
 from ui.calls import call, is_known, result, result_of
 from ui.components import pin
+from ui.components.arrows import arrow_keys
 from ui.controls.pinned import pinned_among
-from ui.markdown import plain, quoted
+from ui.links import Choice, Switch
+from ui.markdown import errors_shown, plain, quoted
 from ui.views.certificates import show_certificate
-from ui.views.charts import show_chart, show_heatmap, show_magnified
+from ui.views.charts import show_chart, show_magnified, table
+from ui.views.head_links import link_to_heads, link_to_why_word
+from ui.views.numbers import of_tokens
 from ui.views.patches import choose_clicked_patch, show_patches
-from ui.views.step_by_step.equation import clicked, opened_stage, show_equation, show_ways_on
+from ui.views.sources import passes
+from ui.views.sources.heads import RealHead
+from ui.views.sources.needs import NEXT_TOKENS, needs
 from ui.views.step_by_step.scenes import Scene
-from ui.views.tables import table
 
 HEIGHT = 270  # pixels of the large picture, below which the first screen of a small window ends
 ONE_OF_TWO = 240  # pixels in a window 1024 wide, of a picture with another beside it
 # Of the width, for the picture and the explanation: whether somebody presents, and whether there are two pictures.
 SHARES = {(False, False): (7, 5), (False, True): (3, 2), (True, False): (3, 1), (True, True): (5, 1)}
-TERMS, DIMENSIONS = 8, 4  # of the output's sum: keys, and numbers of each, that are shown one by one
+KEYS, DIMENSIONS = 8, 4  # of the output's sum: keys, and numbers of each, that are shown one by one
+ORDER = tuple(TERMS)
+NAMES = {key: BY_KEY[key].name for key in ORDER}
+OPEN_STAGE = Choice(NAMES, {"Q, K, V": "query", "inputs": "query"})
+EXPORTED = 50  # next tokens
+ONE_OF_FOUR = 190  # pixels: how wide each picture is in a window 1024 wide
 
 
 def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     """Show the head of a scene, and beside it the same head with another scale or mask. Return the chosen pair, explained."""
-    current = changed or scene
-    if scene.real is None:
+    current, real = changed or scene, scene.real
+    if real is None:
         shown.now().head = scene.to_keep
-    stage = BY_KEY[opened_stage()]
+    stage = BY_KEY[links.field(state.STAGE, OPEN_STAGE, "weights", "Stage")]
     answer = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
     line = st.container(gap=None)  # the listener takes no room
     with line:
         # Before the pictures: whoever sees one may click at once.
-        pin.listen(lambda cell: _chose_patch(scene, cell) or clicked(cell))
+        pin.listen(lambda cell: (real is not None and choose_clicked_patch(cell, real)) or clicked(cell))
     with answer:
         presenting.title(plain(scene.origin.removesuffix(".")))
     shares = SHARES[presenting.is_on(), changed is not None]
@@ -61,11 +72,11 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         _show_stage(scene, changed, stage, ledger)
         if not presenting.is_on() and stage.columns == "key":
             _show_magnified(current, stage, cell)
-        if scene.real is not None and stage.key == "weights" and scene.real.capture.image_grids(scene.real.kind):
+        if real is not None and stage.key == "weights" and real.capture.image_grids(real.kind):
             row = weights.exact(range(ledger.query, ledger.query + 1), range(current.head.shape[1]))[0]
-            show_patches(scene.real, row, ledger.query)
+            show_patches(real, row, ledger.query)
         if not presenting.is_on() and stage.key == "output":
-            _show_sum(current, current.head.sum_of(ledger.query, TERMS))
+            _show_sum(current, current.head.sum_of(ledger.query, KEYS))
         if scene.certificate is not None:
             show_certificate(scene.certificate, of_original=changed is not None)
         else:
@@ -83,10 +94,6 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     if not presenting.is_on():
         _show_bars(ledger)
     return ledger
-
-
-def _chose_patch(scene: Scene, cell: pin.Cell) -> bool:
-    return scene.real is not None and choose_clicked_patch(cell, scene.real)
 
 
 def _tokens(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -122,7 +129,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
             presenting.lit(chart, row, cell[1] if stage.columns == "key" else None)
             alt = f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}"
             title = stage.name if changed is None else f"{stage.name}, {name.lower()}"
-            show_heatmap(chart, name, alt, title=title, numbers=version.numbers([stage.key]))
+            show_chart(chart, name, alt, title=title, numbers=version.numbers([stage.key]))
 
 
 def _show_magnified(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
@@ -134,7 +141,7 @@ def _show_magnified(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
         pinned = (cell[0] - row, cell[1] - column)
         chart = stage_heatmap(stage, window.matrices, queries, keys, pin=pinned, height=430)
         alt = f"{stage.name} around the chosen pair, every number exact."
-        show_heatmap(chart, "loupe", alt, title=f"{stage.name} near the chosen pair")
+        show_chart(chart, "loupe", alt, title=f"{stage.name} near the chosen pair")
 
     beside = () if stage.beside is None else (stage.beside,)
     show_magnified(scene.head.stages(stage.key, *beside), cell, draw)
@@ -179,3 +186,97 @@ def _show_bars(cell: Ledger) -> None:
     with to_output:
         alt = "Bars: the value vector of the key, and its share that reaches the query's output."
         show_chart(passed_on(cell), "passed on", alt, title="What the key passes on")
+
+
+# --- the equation
+
+
+def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
+    matrices = scene.overview.matrices
+    chart = equation(matrices, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
+    shapes = (f"{name} {matrices[key].shape[0]} by {matrices[key].shape[1]}" for key, name in NAMES.items())
+    with st.container(key=state.EQUATION):
+        alt = f"The equation of attention, a small heatmap for each matrix: {', '.join(shapes)}"
+        numbers = scene.numbers(ORDER)
+        show_chart(chart, "equation", alt, fills=False, title="The equation, all stages", numbers=numbers)
+
+
+def show_ways_on(scene: Scene, cell: tuple[int, int], opened: str) -> None:
+    """Show the line whose arrow keys walk through the equation, and a link to all heads of the model."""
+    arrow_keys(
+        state.picture("equation"),
+        f"Open a stage with the arrow keys. Open: {NAMES[opened]}, {BY_KEY[opened].sentence}",
+        (0, ORDER.index(opened)),
+        (1, len(ORDER)),
+        lambda _, place: _open(place),
+        words="← → or a click opens a matrix",
+        line=(state.EQUATION, middle_of(opened)),
+    )
+    if scene.real is not None:
+        link_to_heads(scene.real.of, cell)
+
+
+def clicked(cell: pin.Cell) -> None:
+    """A click on the equation opens a stage, one on any other picture chooses a pair."""
+    if place := pin.place_in(cell, "equation", "stage", (1, len(ORDER))):
+        _open(place[1])
+    else:
+        pin.pin(cell)
+
+
+def _open(place: int) -> None:
+    st.session_state[state.STAGE] = ORDER[place]
+
+
+# --- notes about the head
+
+
+def show_layer_number(real: RealHead) -> None:
+    """Show the layer's number in the model, if the model also has layers without attention."""
+    number = passes.labels(real.of_kind, capture=real.capture)[real.layer].number
+    if number != real.layer:
+        st.caption(f"Layer {real.layer} of those with softmax attention is layer {number} of the model.")
+
+
+@needs(NEXT_TOKENS)
+def show_next_tokens(real: RealHead, *, of_original: bool) -> None:
+    """Show the most probable next tokens. of_original: the page changes something that the model knows nothing of"""
+    st.subheader("What the model would write next", anchor=False)
+    likely = passes.next_tokens(real.request, EXPORTED, capture=real.capture)
+    shown.now().lists["Next tokens"] = of_tokens(
+        [token for token, _ in likely], {"probability": [probability for _, probability in likely]}
+    )
+    for column, (token, probability) in zip(st.columns(5, wrap=False), likely, strict=False):
+        column.markdown(f"{quoted(token)}  \n**{probability:.1%}**")
+    if not real.request.reads_both:
+        link_to_why_word(real.request, real.request.text, likely[0][0])
+    if of_original:
+        st.caption("Of the original: the change above does not reach the rest of the model.")
+
+
+def show_head_weights(real: RealHead) -> None:
+    """Show W_Q, W_K, W_V and W_O as pictures. They are read only when somebody opens them."""
+    words = "The head's own weight matrices"
+    links.field(state.WEIGHTS, Switch(), False, words)
+    opened = st.expander(words, key=state.WEIGHTS, icon=":material/grid_view:", on_change="rerun")
+    if not opened.open:
+        return
+    with opened, errors_shown():
+        _show_matrices(head_weights(real.capture.model, *real.place, real.kind))
+
+
+def _show_matrices(weights: HeadWeights) -> None:
+    d_model, d_head = weights.W_Q.shape
+    st.caption(
+        f"A position's {d_model} numbers times W_Q (plus its bias) are its query of {d_head}. W_O turns what the head found "
+        f"back into {d_model} numbers."
+    )
+    into_head = Axis("input dimension"), Axis("head dimension")
+    axes = dict.fromkeys(("W_Q", "W_K", "W_V"), into_head) | {"W_O": (into_head[1], Axis("output dimension"))}
+    for column, (name, sides) in zip(st.columns(4), axes.items(), strict=True):
+        matrix = getattr(weights, name)
+        rows, columns = matrix.shape
+        with column:
+            st.markdown(f"**${name}$**  {rows} × {columns}")
+            picture = heatmap(matrix, *sides, name="weight", height=360, width=ONE_OF_FOUR, compact=True)
+            show_chart(picture, name, f"{name}: heatmap of {rows} by {columns} weights.", tools=False)

@@ -35,7 +35,6 @@ class Stop:
     subject: str = state.picture("As it is")
 
     def choices(self) -> dict[str, object]:
-        """The choices on the page, by the keys of its widgets."""
         layer, head = opening_head(self.model)
         query, key = self.pair or (None, None)
         return {

@@ -36,8 +36,7 @@ from ui.views.sources.needs import NEXT_TOKENS, needs
 from ui.views.sources.reading import run_pass
 from ui.views.what_if import results
 from ui.views.what_if.comparing import DIVERGENCE, TwoHeads, show_pictures
-from ui.views.what_if.new_edit import choose_new_edit
-from ui.views.what_if.region import choose_drawn_region, choose_region
+from ui.views.what_if.new_edit import choose_drawn_region, choose_new_edit, choose_region
 
 NAMES = ("As it is", "Changed")
 NOTHING_YET = "Nothing is changed yet. Mute a head, replace a token or choose another change, and see what comes of it."
@@ -140,7 +139,6 @@ def _suggest(real: RealHead, *, predicts: bool) -> None:
 
 
 def _in_short(real: RealHead, muted: RealHead, *, predicts: bool) -> str:
-    """What comes of muting a head."""
     if not predicts:
         return f"turns by {distance_in_words(vectors(real.capture, muted.capture).sentence)}"
     before, after = _texts(real, muted)
@@ -278,7 +276,6 @@ def _next_token(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
 
 
 def _best(head: RealHead) -> tuple[str, float]:
-    """The most probable next token and its probability."""
     return passes.next_tokens(head.request, 1, capture=head.capture)[0]
 
 
@@ -354,7 +351,6 @@ def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
 
 @needs(NEXT_TOKENS)
 def show_continuations(real: RealHead, changed: RealHead) -> None:
-    """Show what the model writes, without and with the changes."""
     words = f"Continue the text: {results.NEW_TOKENS} tokens, always the most probable one"
     if not switch(words, state.WRITES_ON):
         return

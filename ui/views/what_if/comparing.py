@@ -26,7 +26,7 @@ from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import GeneratedTarget, Target
-from ui.views.charts import show_heatmap, show_magnified
+from ui.views.charts import show_chart, show_magnified
 from ui.views.grid_of_heads import show_list_of_heads
 from ui.views.numbers import of_pair
 from ui.views.sources import passes
@@ -65,7 +65,6 @@ class TwoHeads:
 
     @cached_property
     def labels(self) -> list[Labels]:
-        """The tokens along both axes."""
         axes = zip((self.queries, self.keys), self.first.tokens, self.second.tokens, strict=True)
         return [axis.labels(tokens, others) for axis, tokens, others in axes]
 
@@ -77,7 +76,6 @@ class TwoHeads:
 
     @staticmethod
     def is_same(drawn: Overview) -> bool:
-        """Whether both heads have the same weights."""
         return not np.nan_to_num(drawn.matrices["difference"].values).any()
 
     def overview(self) -> Overview | None:
@@ -88,7 +86,6 @@ class TwoHeads:
 
 @needs()
 def show_comparison(real: RealHead) -> None:
-    """Show the chosen head beside another one, which is chosen here."""
     pin.listen()  # before the pictures: whoever sees one may click at once
     controls = st.container(horizontal=True, vertical_alignment="bottom")
     problem = st.container()  # below the field that it is about
@@ -240,7 +237,7 @@ def _draw(two: TwoHeads, drawn: Overview, cell: tuple[int, int], limits: tuple[f
             presenting.lit(chart, *(side.pinned for side in sides))
             alt, near = f"{title}: heatmap of queries by keys.", f"{where} the chosen pair" if where else ""
             numbers = None if where else of_pair(two.pair, part, title, *axes)
-            show_heatmap(chart, f"compared {part}{where}", alt, title=f"Weights, {title}{near}", numbers=numbers)
+            show_chart(chart, f"compared {part}{where}", alt, title=f"Weights, {title}{near}", numbers=numbers)
 
 
 def _side(axis: Alignment, labels: Labels, pinned: int, places: range) -> ComparedAxis:

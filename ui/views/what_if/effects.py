@@ -1,4 +1,4 @@
-"""Which heads matter for one answer: each head muted, each layer, or each token hidden."""
+"""What matters for one answer: heads and layers are muted, tokens hidden, or heads get their outputs from another text."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.figures.plots.dots import dots_against
 from core.heads.effects import probability_after, rank_correlation
+from core.heads.examples import FRANCE, ITALY, TIRED, WIDE
 from core.heads.metrics import largest
+from core.heads.patching import Patching
+from core.models.tokens import token_texts
 from core.notebook.figures import heads_figure
 from core.units import distance_in_words, small_number
-from ui import presenting, state
+from ui import links, presenting, state
 from ui.calls import result, result_of
 from ui.controls.edit_list import HIDDEN
-from ui.controls.fields import menu
+from ui.controls.fields import menu, switch, text_line
 from ui.growing import Growing
 from ui.markdown import errors_shown, plain, quoted
-from ui.progress import fill
-from ui.requests import EffectRequest
+from ui.progress import fill, run
+from ui.requests import EffectRequest, PatchRequest
 from ui.views.charts import show_chart
 from ui.views.grid_of_heads import Grid, contributions_of, fill_grid, show_strongest
 from ui.views.sources.heads import RealHead
@@ -58,9 +61,19 @@ OF_LOGIT = (
 )
 OF_COSINE = "Direct contribution: what a head itself adds to the cosine of the sentence vector with itself, which is 1."
 BY_ITSELF = "What later layers make of it is not in it; muting measures both."
+LABEL = "Share of the way"
+EXAMPLES = {TIRED: WIDE, FRANCE: ITALY}  # a text -> another one with as many tokens
+OF_ANSWERS = (
+    "Each head in turn gets its output from the other text. 0: the answer does not change. 1: it becomes the answer to the "
+    "other text, measured by the difference of the logits of both answers."
+)
+OF_VECTORS = (
+    "Each head in turn gets its output from the other text. 0: the sentence vector does not move. 1: it moves all the way, "
+    "along the line to the other text's vector."
+)
 
 
-class NextToken(NamedTuple):
+class OfferedToken(NamedTuple):
     number: int
     text: str
     share: float
@@ -68,7 +81,6 @@ class NextToken(NamedTuple):
 
 @needs(TEXTS)
 def show_effects(real: RealHead) -> None:
-    """Show what muting heads and layers, or hiding tokens, does to the next token or to the sentence vector."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         taken_away = menu("Taken away", state.TAKEN_AWAY, TAKEN_AWAY, look="buttons", label_visibility="collapsed")
         token = _choose_token(real.capture) if NEXT_TOKENS.is_met(real.capture.model) else None
@@ -84,17 +96,17 @@ def show_effects(real: RealHead) -> None:
         st.caption(f"{WORDS[taken_away]} {unit.format(real.capture.model.sentence.in_words)}")
 
 
-def _choose_token(capture: Capture) -> NextToken:
+def _choose_token(capture: Capture) -> OfferedToken:
     assert capture.logits is not None
     numbers = most_probable(capture.logits, OFFERED)
-    tokens = [NextToken(number, *token) for number, token in zip(numbers, capture.next_tokens(OFFERED), strict=True)]
+    tokens = [OfferedToken(number, *token) for number, token in zip(numbers, capture.next_tokens(OFFERED), strict=True)]
     words = {str(number): f"{visible(text)}  {share:.1%}" for number, text, share in tokens}
     chosen = menu("Next token", state.NEXT_TOKEN, words, width=240)
     return next(token for token in tokens if str(token.number) == chosen)
 
 
 def _show_heads(
-    real: RealHead, request: EffectRequest, label: str, token: NextToken | None, finding: DeltaGenerator
+    real: RealHead, request: EffectRequest, label: str, token: OfferedToken | None, finding: DeltaGenerator
 ) -> None:
     presenting.title(f"Which heads of {plain(str(real.request.model))} matter: {plain(label)}")
     growing, signed = results.effects(request), token is not None
@@ -113,7 +125,7 @@ def _show_heads(
             _show_direct(real, direct, values, label, OF_LOGIT if token else OF_COSINE)
 
 
-def _say_largest(growing: Growing, names: Sequence[str], unit: str, token: NextToken | None) -> None:
+def _say_largest(growing: Growing, names: Sequence[str], unit: str, token: OfferedToken | None) -> None:
     """Say what matters most of all that is measured so far. names: of each number, at the beginning of a sentence"""
     if (place := largest(np.abs(growing.values))) is None:
         return
@@ -123,8 +135,7 @@ def _say_largest(growing: Growing, names: Sequence[str], unit: str, token: NextT
     presenting.finding(f"{name} matters most{among}: without it {without}.", level=4)
 
 
-def _after(effect: float, token: NextToken | None) -> str:
-    """What comes of taking something away."""
+def _after(effect: float, token: OfferedToken | None) -> str:
     if token is None:
         return f"the sentence vector turns by **{distance_in_words(effect)}** (1 − cosine)"
     before, after = (f"{share:.1%}" for share in (token.share, probability_after(token.share, effect)))
@@ -133,7 +144,7 @@ def _after(effect: float, token: NextToken | None) -> str:
     return f"{quoted(token.text)} goes from {before} to **{after}**"
 
 
-def _in_words(real: RealHead, effects: Grid, direct: Grid | None, token: NextToken | None) -> str:
+def _in_words(real: RealHead, effects: Grid, direct: Grid | None, token: OfferedToken | None) -> str:
     """What the chosen head does, and which head adds most by itself; "" while neither is known."""
     words, most = [], largest(np.abs(effects))
     if most != real.place and np.isfinite(effects[real.place]):
@@ -147,7 +158,7 @@ def _in_words(real: RealHead, effects: Grid, direct: Grid | None, token: NextTok
 
 
 def _show_bars(
-    real: RealHead, request: EffectRequest, label: str, token: NextToken | None, finding: DeltaGenerator
+    real: RealHead, request: EffectRequest, label: str, token: OfferedToken | None, finding: DeltaGenerator
 ) -> None:
     growing = result(results.effects(request))
     if request.taken_away == "tokens":
@@ -193,3 +204,80 @@ def _show_direct(real: RealHead, direct: Grid, effects: Grid, label: str, what: 
     alike = rank_correlation(direct, effects)
     agreement = f" Rank correlation of the two: {alike:z.2f}.".replace("-", "−") if np.isfinite(alike) else ""
     st.caption(f"{what} {BY_ITSELF}{agreement}")
+
+
+# --- heads get their outputs from another text, and the answer moves towards the answer to that text
+
+
+@needs(TEXTS)
+def show_patching(real: RealHead) -> None:
+    """Show the field for the other text, both answers, and how far each head moves the one to the other."""
+    if real.request.pair:
+        st.info("Patching compares two texts. Leave the second text empty.")
+        return
+    source = text_line("Other text with as many tokens", state.SOURCE_TEXT)
+    problem = st.container()
+    if not source.strip():
+        words = "Type another text of the same length, such as the same one with a name replaced."
+        st.info(words, icon=":material/edit:")
+        if (example := EXAMPLES.get(real.request.text)) is not None:
+            st.button(f"“{example}”", key=state.USE_EXAMPLE, on_click=links.put, args=(state.SOURCE_TEXT, example))
+        return
+    both = None
+    with problem, errors_shown():
+        both = run(
+            results.patching.task(real.of_kind, source),
+            "Reading both texts",
+            2,
+            unit="text",
+            needs=4 * real.capture.nbytes,  # of both, what a continued pass keeps beside
+        )
+    if both is not None:
+        with errors_shown():
+            _show_effects(real, source, both)
+
+
+def _show_effects(real: RealHead, source: str, both: Patching) -> None:
+    _show_answers(real, both)
+    only = switch(
+        f"Only through the chosen head, {real}",
+        state.THROUGH_HEAD,
+        disabled=real.layer == 0,
+        help="Path patching. The chosen head needs layers below it.",
+    )
+    through = real.place if only and real.layer > 0 else None
+    request = PatchRequest(real.of_kind, source, through)
+    growing = results.patch_effects(request)
+    result_of(heads_figure, growing, "moved", head=real.place)
+    finding = st.empty()
+    finding.markdown("#### Measuring", anchors=False)  # keeps the place of what will be found
+    values = fill_grid(growing, request, "Patching every head", LABEL, real, signed=True)
+    with finding.container(gap=None):
+        _say_most_moving(real, growing, values, "the answer" if both.answers is not None else "the sentence vector")
+    st.caption(OF_ANSWERS if both.answers is not None else OF_VECTORS)
+    if through is not None:
+        st.caption(
+            f"Only the path through head {real} is measured: all other heads keep their outputs for this text, and only the "
+            f"output of {real} changes. No path leads to it from its own layer or from later ones."
+        )
+    show_strongest(values, LABEL)
+
+
+def _say_most_moving(real: RealHead, growing: Growing, values: Grid, what: str) -> None:
+    """Say which head of those measured so far moves the answer most, and what the chosen one does."""
+    most, among = largest(values), "" if growing.done == growing.total else f" of {growing.done} measured heads"
+    if most is not None:
+        share = f"**{values[most]:.1%}** of the way".replace("-", "−")
+        presenting.finding(f"Head {most[0]}.{most[1]} moves {what} most{among}: {share}.", level=4)
+    if most != real.place and np.isfinite(values[real.place]):
+        moved = f"{values[real.place]:z.1%}".replace("-", "−")
+        presenting.tell(f"Head {real} moves it {moved} of the way.")
+
+
+def _show_answers(real: RealHead, both: Patching) -> None:
+    if both.answers is None or both.probabilities is None:
+        return
+    names = token_texts(real.capture.model.tokenizer, both.answers)
+    for title, shares in zip(("This text", "The other text"), both.probabilities, strict=True):
+        words = ", ".join(f"{quoted(name)} **{share:.1%}**" for name, share in zip(names, shares, strict=True))
+        presenting.tell(f"{title}: {words}")

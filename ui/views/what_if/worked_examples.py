@@ -31,8 +31,8 @@ from ui.calls import result
 from ui.controls.fields import menu
 from ui.markdown import quoted
 from ui.progress import run
+from ui.views.charts import numbers, table
 from ui.views.sources import models
-from ui.views.tables import numbers, table
 from ui.views.what_if import results
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"
@@ -41,7 +41,7 @@ Table = tuple[list[str], list[list[str]]]  # headings, rows
 
 
 @dataclass(frozen=True)
-class Example(Generic[Found]):
+class WorkedExample(Generic[Found]):
     """One example.
 
     measure  measures it, in so many `passes`
@@ -155,8 +155,8 @@ def pronoun_table(found: Pronoun) -> Table:
     return ["", "way of “it”", "way of the sentence", f"{head} animal", f"{head} street"], rows
 
 
-EXAMPLES: dict[str, Example] = {
-    "paris": Example(
+EXAMPLES: dict[str, WorkedExample] = {
+    "paris": WorkedExample(
         "The head that knows Paris",
         results.paris,
         lambda: PARIS_STEPS,
@@ -164,7 +164,7 @@ EXAMPLES: dict[str, Example] = {
         paris_table,
         lambda found: _at(KNOWS_PARIS, FRANCE, LANGUAGE_MODEL, lines_of(found[1].edits)),  # the head is muted
     ),
-    "induction": Example(
+    "induction": WorkedExample(
         "What induction needs",
         results.induction,
         lambda: results.INDUCTION_PASSES,
@@ -172,7 +172,7 @@ EXAMPLES: dict[str, Example] = {
         induction_table,
         lambda found: _at(found.heads[0], REPEATED, LANGUAGE_MODEL, lines_of(found.cut.edits)),
     ),
-    "pronoun": Example(
+    "pronoun": WorkedExample(
         "A pronoun in two sentences",
         results.pronoun,
         lambda: pronoun_steps(models.load(SENTENCE_MODEL)),

@@ -16,7 +16,6 @@ from ui.views.sources.passes import captured, with_components
 
 @cached(Store(16))
 def answer(of: AnswerRequest) -> Attribution:
-    """The answer by the components that it was read from."""
     capture = with_components(of.text)
     if of.token is None:
         return call(cosine_attribution, capture, _like(of))

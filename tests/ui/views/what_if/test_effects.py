@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import numpy as np
@@ -13,12 +12,12 @@ from streamlit.testing.v1 import AppTest
 from core import Edits, capture, direct_contributions, head_effects, load_model
 from core.figures.chart import written
 from core.heads.patching import patch_effects
-from tests.browser.driver import Picture, array
+from tests.browser.driver import array
 from tests.core.tiny_models import number_words, tiny
+from tests.pages.app import FRANCE, choose, drawn, figure, press, ran, words
 from ui import progress, state
 from ui.controls.edit_list import HIDDEN
 
-FRANCE = "The capital of France is"
 NUMBERS = "5 17 8 40 17"
 
 
@@ -44,8 +43,7 @@ def page(text: str, model: str, view: str) -> None:
     from ui.requests import ModelChoice, TextRequest
     from ui.views.sources import passes
     from ui.views.sources.heads import choose_head
-    from ui.views.what_if.effects import show_effects
-    from ui.views.what_if.patching import show_patching
+    from ui.views.what_if.effects import show_effects, show_patching
 
     shown.begin("", "what_if")
     request = TextRequest(ModelChoice(model), text)
@@ -62,23 +60,8 @@ def page(text: str, model: str, view: str) -> None:
 
 def shown(text: str, model: str, view: str, **choices: object) -> AppTest:
     app = AppTest.from_function(page, args=(text, model, view))
-    for key, value in choices.items():
-        app.query_params[key] = str(value)
-    return checked(app.run())
-
-
-def checked(app: AppTest) -> AppTest:
-    assert not app.exception, app.exception
-    return app
-
-
-def figure(app: AppTest, name: str = "atlas") -> dict:
-    (chart,) = (chart for chart in app.get("plotly_chart") if chart.proto.id.endswith(f"-{state.picture(name)}"))
-    return json.loads(chart.proto.spec)
-
-
-def words(app: AppTest) -> str:
-    return "\n".join(element.value for element in (*app.markdown, *app.caption, *app.info))
+    app.query_params.update({key: str(value) for key, value in choices.items()})
+    return ran(app)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +80,7 @@ def test_each_head_muted_for_the_chosen_next_token(small: str, hurried: Callable
     (token, before) = passed.next_tokens(1)[0]
     both = head_effects(model, NUMBERS).merge(direct_contributions(passed))
     of_heads = both.set_index(["layer", "head"])
-    said = words(app).replace("\\", "")
+    said = words(app)
     most = of_heads["effect"].abs().idxmax()
     without = dict(capture(model, NUMBERS, edits=Edits(mute_heads={most})).next_tokens(64))[token]
     name = "{}.{}".format(*most)
@@ -112,7 +95,7 @@ def test_each_head_muted_for_the_chosen_next_token(small: str, hurried: Callable
     assert tuple(table.value.iloc[0][["layer", "head"]]) == tuple(
         both.loc[both["effect"].abs().idxmax(), ["layer", "head"]]
     )
-    dots = figure(app, "direct")["data"][0]
+    dots = figure(app, "direct").data[0]
     drawn = {
         tuple(head): (x, y) for head, x, y in zip(dots["customdata"], array(dots["x"]), array(dots["y"]), strict=True)
     }
@@ -122,16 +105,16 @@ def test_each_head_muted_for_the_chosen_next_token(small: str, hurried: Callable
     assert len(tokens.options) == 20
     assert token in tokens.options[0]
     hurried()
-    checked(tokens.set_value(tokens.options[1]).run())
+    choose(app, state.NEXT_TOKEN, tokens.options[1])
     assert f"“{token}” goes from" not in words(app)
 
 
 def test_layers_and_tokens_as_bars() -> None:
     app = shown(FRANCE, "all-MiniLM-L6-v2", "effects", taken="layers")
-    (bars,) = figure(app, "effects")["data"]
+    (bars,) = figure(app, "effects").data
     assert len(bars["x"]) == 6
-    app = checked(app.get_by_key(state.TAKEN_AWAY).set_value("tokens").run())
-    (bars,) = figure(app, "effects")["data"]
+    app = choose(app, state.TAKEN_AWAY, "tokens")
+    (bars,) = figure(app, "effects").data
     assert bars["customdata"][1:5] == ["the", "capital", "of", "france"]
     assert f"Each token is hidden in turn. {HIDDEN}" in words(app)
     assert "1 − cosine" in words(app)
@@ -140,23 +123,19 @@ def test_layers_and_tokens_as_bars() -> None:
 def test_patching_two_texts(small: str, hurried: Callable[[], None]) -> None:
     app = shown(NUMBERS, small, "patching", layer=1, head=2)
     assert "Type another text" in words(app)
-    other = app.get_by_key(state.SOURCE_TEXT)
-    checked(other.set_value(f"{NUMBERS} 3 4").run())
-    assert "has 5, the other one 7" in app.error[0].value.replace("\\", "")
-    checked(app.get_by_key(state.SOURCE_TEXT).set_value("9 17 8 40 2").run())
+    choose(app, state.SOURCE_TEXT, f"{NUMBERS} 3 4")
+    assert "has 5, the other one 7" in app.error[0].value
+    choose(app, state.SOURCE_TEXT, "9 17 8 40 2")
     assert not app.error
     model = load_model(small)
     ((answer, share),) = capture(model, "9 17 8 40 2").next_tokens(1)
-    assert (
-        f"“{answer}” **{share:.1%}**"
-        in words(app).partition("The other text: ")[2].replace("\\", "").partition("\n")[0]
-    )
+    assert f"“{answer}” **{share:.1%}**" in words(app).partition("The other text: ")[2].partition("\n")[0]
     moved = patch_effects(model, NUMBERS, "9 17 8 40 2").set_index(["layer", "head"])["moved"]
     name, most = "{}.{}".format(*moved.idxmax()), moved.max()
     assert f"Head {name} moves the answer most: **{most:.1%}** of the way." in words(app)
     assert f"Head 1.2 moves it {moved[1, 2]:.1%} of the way".replace("-", "−") in words(app)
     hurried()
-    checked(app.get_by_key(state.THROUGH_HEAD).set_value(True).run())
+    choose(app, state.THROUGH_HEAD, True)
     assert "Only the path through head 1.2 is measured" in words(app)
     assert app.dataframe[0].value["layer"].max() < 1
 
@@ -193,10 +172,10 @@ def half_way() -> None:
 
 def test_stop_keeps_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "FILLED", progress.FILLED)  # the page changes it
-    app = checked(AppTest.from_function(half_way).run())
+    app = ran(AppTest.from_function(half_way))
     assert [text.value for text in app.text] == ["2 True"]
     assert [info.value for info in app.info] == ["2 of 3 measured. Continue?"]
-    checked(app.button[0].click().run())
+    press(app, "Continue")
     assert [text.value for text in app.text] == ["3 True"]
     assert not app.info
     assert app.session_state.worked == [0, 1, 2]
@@ -206,7 +185,7 @@ def test_what_is_interrupted_by_something_else_goes_on_by_itself(monkeypatch: py
     monkeypatch.setattr(progress, "FILLED", progress.FILLED)
     app = AppTest.from_function(half_way)
     app.session_state["stops"] = False
-    checked(app.run())
+    ran(app)
     assert [text.value for text in app.text] == ["3 True"]
     assert app.session_state.over
     assert not app.info
@@ -218,16 +197,16 @@ def test_long_work_asks_after_a_moment(hurried: Callable[[], None], monkeypatch:
     monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 1)
     app = shown("A text that nobody has read yet.", "all-MiniLM-L6-v2", "effects")
     assert "10 of 72 measured. Continue? It takes about" in words(app)
-    some, is_open = drawn(app), grey(app)
+    some, is_open = drawn(app, "atlas"), grey(app)
     assert np.isfinite(some).sum() == 10
     assert list(is_open) == ["not measured"]
     np.testing.assert_array_equal(is_open["not measured"], np.isnan(some))
     assert "The 10 strongest of the 10 heads that are measured" in words(app)
-    checked(app.run())
+    ran(app)
     assert "10 of 72 measured. Continue? It takes about" in words(app)
     assert "stopped" not in words(app)  # nobody has stopped anything
-    checked(next(button for button in app.button if button.label == "Continue").click().run())
-    whole = drawn(app)
+    press(app, "Continue")
+    whole = drawn(app, "atlas")
     assert np.isfinite(whole).all()
     assert not grey(app)
     np.testing.assert_array_equal(whole[np.isfinite(some)], some[np.isfinite(some)])
@@ -235,14 +214,9 @@ def test_long_work_asks_after_a_moment(hurried: Callable[[], None], monkeypatch:
     assert "The 30 strongest. Mark a row" in words(app)
 
 
-def drawn(app: AppTest) -> NDArray:
-    """The numbers of all heads, NaN where there is none."""
-    return Picture(**{part: figure(app)[part] for part in ("data", "layout")}).values
-
-
 def grey(app: AppTest) -> dict[str, NDArray]:
     """By their name in the legend: the heads that are drawn grey."""
-    chart = Picture(**{part: figure(app)[part] for part in ("data", "layout")})
+    chart = figure(app, "atlas")
     return {trace["name"]: chart.forbidden for trace in chart.data if trace["type"] == "scatter" and trace.get("name")}
 
 

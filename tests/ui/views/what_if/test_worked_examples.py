@@ -3,8 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core import Edits
-from core.heads.examples import Induction, Movement, OneHead, Pronoun, Repetition
+from core.heads.examples import Induction, OneHead, Repetition
 from ui import state
 from ui.cache import Store
 from ui.requests import ModelChoice
@@ -75,28 +74,6 @@ def test_induction(keep):
     assert [row[0] for row in rows[4:7]] == ["3.5 muted, control", "all five muted", "8.1 itself muted"]
     assert rows[8] == ["shuffled, 3.0 muted", "–", "–", "13.250", "0.250"]
     assert rows[5][-1] == "−0.500"
-
-
-def test_pronoun(keep, minilm):
-    keep(models.loaded, minilm, ModelChoice(minilm.name))
-
-    def moved(name, word):
-        return Movement(name, Edits(), word, 0.1, 0.6, 0.05)
-
-    by_head = tuple(moved(f"head {place // 12}.{place % 12}", place / 100) for place in range(72))
-    found = Pronoun(
-        moved("“… tired”", 0.0),
-        moved("“… wide”", 1.0),
-        by_head,
-        moved("all heads of layer 5", 0.8),
-        moved("all heads", 1),
-        12,
-    )
-    assert (found.known.name, found.rank) == ("head 5.11", 1)
-    keep(results.pronoun, found)
-    words, table = shown("pronoun")
-    assert "**71%** of the way there, rank 1 of 72; head 5.11 moves it most" in words
-    assert "| “… tired”, all heads of layer 5 from “… wide” | 0.800" in table.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_progress_of_induction_goes_on_after_the_probe(monkeypatch):

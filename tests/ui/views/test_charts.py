@@ -1,9 +1,10 @@
-"""What pages send of a chart, beside what Plotly itself writes of the same figure after checking every entry."""
+"""Charts on pages: what is sent of them, beside what Plotly itself writes, and the magnified window, against whole traces."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,15 @@ import pytest
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, TEXT_ON_DARK
 from tests.core.figures.test_theme import CHARTS
+from tests.pages.app import figure, has, opened
+from ui import state
+from ui.requests import ModelChoice, TextRequest
 from ui.views.charts import as_sent
+from ui.views.sources import passes
+
+LONG = "The cat sat on the mat. " * 45
+QUERY, KEY = 150, 90
+HERE = {state.LAYER: 2, state.HEAD: 3, state.QUERY: QUERY, state.KEY: KEY}
 
 
 def plain(part: Any) -> Any:
@@ -50,3 +59,44 @@ def test_a_dark_page_gets_its_own_colours_and_the_chart_keeps_those_for_exports(
     assert sent["data"][0]["colorscale"] == DIVERGING_ON_DARK
     assert chart.traces[0]["colorscale"] == DIVERGING
     assert written(chart.figure) == before
+
+
+def trace(layer=2, head=3):
+    return passes.captured(TextRequest(ModelChoice("all-MiniLM-L6-v2"), LONG)).trace(layer, head)
+
+
+def windows(app):
+    found = [re.search(r"queries (\d+) to (\d+), keys (\d+) to (\d+)", element.value) for element in app.markdown]
+    return [[int(number) for number in match.groups()] for match in found if match]
+
+
+@pytest.mark.parametrize(
+    ("page", "address", "name", "side", "numbers"),
+    [
+        ("heads", {}, "loupe", 32, lambda: trace().weights),
+        ("heads", {"what": "raw"}, "loupe", 32, lambda: trace().raw),
+        ("step_by_step", {"stage": "masked"}, "loupe", 32, lambda: trace().masked),
+        (
+            "what_if",
+            {"view": "compare", "other_layer": 4, "other_head": 1},
+            "compared difference near",
+            24,
+            lambda: trace(4, 1).weights - trace().weights,
+        ),
+    ],
+)
+def test_the_numbers_near_the_chosen_pair(page, address, name, side, numbers):
+    app = opened(page, **{state.TEXT: LONG} | HERE | address)
+    assert not app.error
+    ((top, bottom, left, right),) = windows(app)
+    assert bottom - top + 1 == right - left + 1 == side
+    picture = figure(app, name)
+    np.testing.assert_allclose(picture.values, numbers()[top : bottom + 1, left : right + 1], rtol=1e-4, atol=1e-5)
+    assert picture.pinned == (QUERY - top, KEY - left)
+
+
+@pytest.mark.parametrize("page", ["heads", "step_by_step"])
+def test_a_short_text_has_none(page):
+    app = opened(page)
+    assert not windows(app)
+    assert not has(app, "loupe")
