@@ -22,7 +22,7 @@ from ..models.recorded import RecordedModel
 from ..progress import stop_point
 from ..record_pass import BEST, CELLS, PassFile, runs_of, vocabulary
 from .calls.edited_call import EditedCall, HeadEdit
-from .calls.linear_masks import ByDistance, Runs
+from .calls.rows import ByDistance, Runs
 from .edits.edits import Edits
 from .edits.lines import lines_of
 from .layer_labels import LayerLabel

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from ..attention.trace import Array
+from ..capturing.answers import pass_with_losses
 from ..capturing.calls.head_places import EVERYWHERE, Place
 from ..capturing.calls.rows import row_blocks
 from ..capturing.capture import Capture, capture
 from ..capturing.edits.edits import Edits
-from ..capturing.losses import pass_with_losses
 from ..capturing.sampling import next_probabilities
 from ..errors import InputError
 from ..models.calls import Call

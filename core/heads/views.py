@@ -7,8 +7,8 @@ outputs  w_qk · |v_k W_O|            and of what leaves the head (Kobayashi et 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Literal, NamedTuple
 
@@ -17,19 +17,100 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..attention.pooling import Entries
-from ..attention.rowwise import Band, Overview, RowwiseMatrix
-from ..attention.strongest import largest_in
+from ..attention.pooling import Entries, Pooled
+from ..attention.rowwise import Band, Overview, RowwiseMatrix, largest_in, sweep
 from ..attention.trace import Array
 from ..capturing.calls.rows import Rows, row_blocks
 from ..capturing.capture import Capture
+from ..capturing.weights_only import WeightRows
 from ..errors import InputError
+from ..models.calls import Call
 from ..models.modules import Kind
 from ..models.projections import head_weights
 from ..models.words import merge_keys, merge_queries, word_starts, word_texts
-from .image_sinks import image_sinks
-from .pairs import pair_ranges
-from .quantities import text_of
+from ..progress import OnProgress
+from ..threads import side_by_side
+from .quantities import Pass, text_of
+
+TIMES = 10
+
+
+def image_sinks(capture: Capture, heads: Iterable[tuple[int, int]], kind: Kind | None = None) -> NDArray[np.integer]:
+    """The positions of the image tokens that get more than `TIMES` the weight of the median image token.
+
+    The weight of a token is its mean over the queries that may attend to all of them, and over these heads (layer, head): the
+    first tokens of a causal text get most of the short rows, whatever they show. Empty where no query may attend to all.
+    """
+    on_image = np.flatnonzero(~np.isnan(capture.image_boxes(kind)[:, 0]))
+    if not len(on_image):
+        return on_image
+    received = sum(_received(capture.layer_call(layer, kind), head, on_image) for layer, head in heads)
+    return on_image[received > TIMES * np.median(received)]
+
+
+def _received(call: Call, head: int, keys: NDArray[np.integer]) -> NDArray[np.floating]:
+    """The sum of the weights of these keys over the queries that may attend to all of them: [keys]."""
+    sums = np.zeros(len(keys))
+    for rows in row_blocks(call, head):
+        if rows.allowed.shape[2] > keys.max():
+            attends = rows.allowed[0][:, keys].all(dim=1)
+            sums += rows.weights[0][attends][:, keys].sum(dim=0).numpy(force=True)
+    return sums
+
+
+def pair_sides(capture: Capture) -> NDArray[np.int_]:
+    """[tokens] the text that each belongs to: 0 (first text), 1 (second text), -1 (special token). Raises InputError if no
+    second text was read (field "pair"), or the tokenizer does not tell the two apart (field "model")."""
+    sides = np.array(capture.sides, dtype=np.int_)
+    if not (sides == 1).any():
+        tokenizer = capture.model.tokenizer
+        if tokenizer is not None and tokenizer.is_fast:
+            raise InputError("The second text is blank. Type at least one word.", field="pair")
+        raise InputError(f"{capture.model.name} does not tell two texts apart. Choose another model.", field="model")
+    return sides
+
+
+def pair_ranges(capture: Capture) -> tuple[range, range] | None:
+    """The positions of the first and of the second text; None unless both are there, each in one stretch."""
+    positions = [np.flatnonzero(np.array(capture.sides) == side) for side in (0, 1)]
+    if not all(len(places) and places[-1] - places[0] == len(places) - 1 for places in positions):
+        return None
+    first, second = (range(int(places[0]), int(places[-1]) + 1) for places in positions)
+    return first, second
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The weight of one text's words on that text, on the other, and on special tokens. The three add up to 1."""
+
+    own: float
+    other: float
+    special: float
+
+
+def pair_shares(weights: Array, sides: NDArray[np.int_]) -> tuple[Shares, Shares]:
+    """The shares of each text, averaged over its words, from a head's weights [n, n] and the `pair_sides` [n]."""
+    given = _given(weights, sides)
+    by_side = (given[sides == side][:, [side, 1 - side, -1]].mean(axis=0).tolist() for side in (0, 1))
+    first, second = (Shares(*shares) for shares in by_side)
+    return first, second
+
+
+def _given(weights: Array, sides: NDArray[np.int_]) -> Array:
+    """[..., queries, 3] what each query gives to the first text, to the second and to special tokens."""
+    belongs = sides[: weights.shape[-1], None] == np.array([0, 1, -1])
+    return weights.astype(np.float64) @ belongs
+
+
+def crossing_shares(capture: Capture, sides: NDArray[np.int_]) -> Array:
+    """The part of every head's weight that crosses from text to text, the mean of both directions: [layers, heads]."""
+    crossing = []
+    for call in capture.each_layer():
+        given = np.concatenate([_given(rows.weights.numpy(force=True), sides) for rows in row_blocks(call)], axis=1)
+        there, back = (given[:, sides == side, 1 - side].mean(axis=1) for side in (0, 1))
+        crossing.append((there + back) / 2)
+    return np.array(crossing)
+
 
 Quantity = Literal["weights", "values", "outputs", "raw", "scaled", "masked"]
 LeftOut = Literal["first", "special", "sinks"]
@@ -244,3 +325,27 @@ def _by_word(part: _ViewRows, of_queries: NDArray[np.integer], of_keys: NDArray[
     )
     values = merge_queries(merge_keys(part.values, of_keys), of_queries)
     return _ViewRows(values, known, allowed, merge_queries(part.removed[:, None], of_queries)[:, 0])
+
+
+SIDE = 24  # cells of a small picture, per side
+
+
+def thumbnails(
+    passed: Pass, kind: Kind | None = None, *, side: int = SIDE, on_progress: OnProgress | None = None
+) -> Pooled:
+    """The weights of every head of a pass in at most `side` by `side` cells: values [layers, heads, rows, columns] float32."""
+    shape = passed.shape(kind)
+
+    def small(blocks: Iterable[Rows | WeightRows]) -> Pooled:
+        return sweep(map(_band, blocks), shape, side)[0]["weights"].pooled()
+
+    layers = side_by_side(small, passed.in_rows(kind), on_progress)
+    return replace(
+        layers[0],
+        values=np.stack([layer.values for layer in layers]).astype(np.float32),
+        allowed=np.stack([layer.allowed for layer in layers]),
+    )
+
+
+def _band(rows: Rows | WeightRows) -> Band:
+    return Band(rows.start, {"weights": Entries(rows.weights.numpy(force=True), rows.allowed.numpy(force=True))})

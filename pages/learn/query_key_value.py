@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace
+from core.attention.rowwise import strongest_cell
 from core.attention.stages import number
-from core.attention.strongest import strongest_cell
 from core.figures.chart import Chart
 from core.figures.palette import TOTAL
 from core.figures.plots.bars import bars

@@ -29,8 +29,7 @@ from ..calls.head_places import Side
 from ..finite import NotFiniteError, are_finite
 from ..rounding import OF_LOGITS, rounding_error
 from ..twins import forward_of, is_stream
-from .held_norms import Biased, Held, HeldNorm, LinearMap
-from .linearity import Followed, passes_on, steps_to
+from .linear_maps import Biased, Followed, Held, HeldNorm, LinearMap, passes_on, steps_to
 from .written import Components, Readout, Role, Written
 
 

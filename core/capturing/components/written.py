@@ -22,7 +22,7 @@ from ...errors import InputError, check_index
 from ...models.calls import wide
 from ...models.modules import Kind
 from ...progress import stop_point
-from .held_norms import Held
+from .linear_maps import Held
 
 Role = Literal["embedding", "head", "mlp", "rest", "bias"]
 

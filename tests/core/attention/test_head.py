@@ -13,8 +13,8 @@ from core.attention.head import Head
 from core.attention.ledger import explain, sum_of
 from core.attention.masks import both, causal, grid, sliding_window
 from core.attention.pooling import pool
+from core.attention.rowwise import strongest_cell
 from core.attention.stages import STAGES
-from core.attention.strongest import strongest_cell
 from core.attention.trace import WEIGHINGS, AttentionTrace, Instead, attend
 from core.errors import InputError
 

@@ -6,8 +6,8 @@ import pytest
 from core import capture
 from core.attention import formulas
 from core.attention.head import Head
+from core.attention.rowwise import strongest_cell
 from core.attention.stages import BY_KEY, STAGES, number
-from core.attention.strongest import strongest_cell
 from core.attention.trace import AttentionTrace, attend
 from tests.conftest import TEXTS
 

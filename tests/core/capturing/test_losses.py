@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from core import Edits, load_model
-from core.capturing import losses as module
-from core.capturing.losses import pass_with_losses
+from core.capturing import answers as module
+from core.capturing.answers import pass_with_losses
 from core.errors import InputError
 from tests.core.naive_attention import naive_pass, twin_of
 from tests.core.tiny_models import number_words, tiny

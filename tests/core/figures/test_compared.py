@@ -8,8 +8,7 @@ from core.attention.masks import causal, grid
 from core.attention.trace import attend
 from core.figures.heatmaps.compared import ComparedAxis, compared_heatmaps, strongest_colours
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.heads.aligning import align
-from core.heads.comparing import HeadPair
+from core.heads.comparing import HeadPair, align
 
 TOKENS, OTHERS = ("the", "<b>", "$x$", "cat"), ("the", "new", "<b>", "$y$", "cat", "too")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.errors import InputError
-from core.heads.aligning import Alignment, align
+from core.heads.comparing import Alignment, align
 from tests.refusals import refused
 
 HOSTILE = (" <b>", "$x$", "*", "", "\n", "\u202eabc", "😀", "[CLS]", "##", " ")

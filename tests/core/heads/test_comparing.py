@@ -10,8 +10,7 @@ from core import attend, compare
 from core.attention.head import Head
 from core.attention.pooling import pool
 from core.errors import InputError
-from core.heads.aligning import align
-from core.heads.comparing import HeadPair, divergence, mean_divergence, worst_divergence
+from core.heads.comparing import HeadPair, align, divergence, mean_divergence, worst_divergence
 from tests.refusals import refused
 
 LN2 = math.log(2)

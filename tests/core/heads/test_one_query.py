@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from core import attention_weights, capture, load_model
-from core.heads.one_query import one_query, pair_weights
+from core.heads.metrics import one_query, pair_weights
 from core.models.inputs import all_inputs
 from tests.core.passes import eager_layers, tiny_model, tiny_pass
 from tests.core.tiny_models import WEIGHTS_ONLY, eager, randomised

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core import capture
-from core.heads.pairs import crossing_shares, pair_ranges, pair_shares, pair_sides
+from core.heads.views import crossing_shares, pair_ranges, pair_shares, pair_sides
 from tests.refusals import refused
 
 

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from core import InputError, load_model
-from core.heads.patching import Patching, patch_effects
+from core.heads.effects import Patching, patch_effects
 from tests.core.heads.test_effects import mixing
 from tests.core.mixed_heads import before_mixing, eager_twin
 from tests.core.tiny_models import GROUPED, number_words, randomised, tiny

@@ -5,7 +5,7 @@ import pytest
 
 from core import capture
 from core.attention.pooling import pool
-from core.heads.thumbnails import thumbnails
+from core.heads.views import thumbnails
 from tests.conftest import TEXTS
 from tests.core.passes import every_head, tiny_pass
 

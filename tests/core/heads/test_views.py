@@ -7,8 +7,7 @@ import pytest
 
 from core import capture, head_weights, load_model
 from core.attention.pooling import pool
-from core.attention.rowwise import around
-from core.attention.strongest import strongest_cell
+from core.attention.rowwise import around, strongest_cell
 from core.heads.views import HeadView, ViewMatrix
 from core.models.words import merge_keys, merge_queries, word_starts, word_texts
 from tests.conftest import TEXTS

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import Generation
 from core.figures.labels import visible
-from core.heads.one_query import one_query
+from core.heads.metrics import one_query
 from core.models.modules import Kind
 from ui import state
 from ui.controls.fields import menu, token_picker

@@ -13,7 +13,7 @@ from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH
 from core.figures.heatmaps.stages import colour_limit, stage_heatmap
 from core.figures.plots.waterfall import passed_on, waterfall
-from core.heads.pairs import pair_ranges
+from core.heads.views import pair_ranges
 from core.notebook.figures import stage_figure
 from ui import presenting, shown
 from ui.calls import call, is_known, result, result_of

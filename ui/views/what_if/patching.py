@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
+from core.heads.effects import Patching
 from core.heads.examples import FRANCE, ITALY, TIRED, WIDE
 from core.heads.metrics import largest
-from core.heads.patching import Patching
 from core.models.tokens import token_texts
 from core.notebook.figures import heads_figure
 from ui import links, presenting, state

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from core.capturing.components.linearity import Followed, passes_on
+from core.capturing.components.linear_maps import Followed, passes_on
 
 X = torch.arange(1.0, 25).reshape(1, 4, 6).requires_grad_()
 W = torch.ones(6, 6)

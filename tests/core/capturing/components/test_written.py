@@ -13,7 +13,7 @@ import torch
 import transformers as t
 
 from core import capture, load_model
-from core.capturing.components.held_norms import Held
+from core.capturing.components.linear_maps import Held
 from tests.core.passes import READ, given_to
 from tests.core.same_bits import assert_same_bits
 from tests.core.taken_apart import taken_apart, tiny_taken_apart

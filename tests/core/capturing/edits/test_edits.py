@@ -22,7 +22,7 @@ from core.capturing.edits.edits import every
 from core.capturing.edits.kinds import EDIT_KINDS, CutPath, Mean, Patch, ReplaceToken
 from core.errors import InputError
 from core.heads.metrics import head_metrics
-from core.heads.thumbnails import thumbnails
+from core.heads.views import thumbnails
 from core.models.calls import IMPLEMENTATION
 from core.models.inputs import all_inputs, image_inputs
 from tests.core.naive_attention import Naive, naive_pass, twin_of

@@ -6,7 +6,7 @@ import torch
 
 from core.attention.shaping import Shaping
 from core.capturing.calls.rows import permissions
-from core.capturing.generation.cached_rows import joined, new_rows
+from core.capturing.generation.generating import joined, new_rows
 from core.models.calls import Call
 
 

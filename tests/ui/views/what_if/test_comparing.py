@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import compare
-from core.heads.aligning import align
+from core.heads.comparing import align
 from core.heads.likeness import heads_like
 from ui import state
 from ui.requests import ModelChoice, TextRequest
