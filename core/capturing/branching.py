@@ -27,11 +27,10 @@ from ..models.model import Model
 from ..models.modules import Kind
 from ..models.recorded import require_model
 from .capture import Capture, not_captured
-from .continuing import Layers
+from .continuing import Layers, Visit, stream_in, with_layers, with_stream
 from .finite import NotFiniteError
 from .recorder import kinds_of, record
 from .rounding import OF_LOGITS
-from .twins import Visit, stream_in, with_layers, with_stream
 
 # Tokens of one batch, of all its continuations together: more are not faster, and would take more memory.
 BATCH_TOKENS = 512
@@ -212,7 +211,14 @@ class Tail:
         self._model, begun = capture.model, capture.begun
         if begun is None or not begun.returned:
             require_model(capture.model, "What follows a layer")
-            raise InputError(_why_nothing(capture), field="text")
+            raise InputError(
+                "This pass kept nothing of its layers: it is a step of a generation, or kept components. Capture the text "
+                "alone."
+                if begun is None
+                else f"Nothing was kept of the layers of {capture.model.name}: the text is too long, or they do not stand in a "
+                f"list, one after another. Try a shorter text.",
+                field="text",
+            )
         self._inputs: dict[str, Tensor] = replaced_tokens(self._model, dict(begun.inputs), capture.edits.tokens)
         device = self._model.network.device
         self._returned = [tree_map_only(Tensor, lambda part: part.to(device), part) for part, _ in begun.returned]
@@ -258,12 +264,3 @@ class Tail:
     def _run(self, visit: Visit, inputs: dict[str, Tensor], **options: Any) -> Tensor:
         network = with_layers(self._model.network, self._model.lists_of_layers, visit)
         return run(replace(self._model, network=network), inputs, **options).logits
-
-
-def _why_nothing(capture: Capture) -> str:
-    if capture.begun is None:
-        return "This pass kept nothing of its layers: it is a step of a generation, or kept components. Capture the text alone."
-    return (
-        f"Nothing was kept of the layers of {capture.model.name}: the text is too long, or they do not stand in a list, one "
-        f"after another. Try a shorter text."
-    )

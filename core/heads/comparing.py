@@ -25,8 +25,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from ..attention.head import Head
-from ..attention.pooling import Entries, Pooled
-from ..attention.rowwise import Band, Overview, RowwiseMatrix, largest_in
+from ..attention.rowwise import Band, Entries, Overview, Pooled, RowwiseMatrix, largest_in
 from ..attention.trace import Array
 from ..errors import InputError
 from ..progress import stop_point
@@ -113,7 +112,10 @@ def align(tokens: Sequence[str], others: Sequence[str], *, loosely: bool = False
 
     Raises InputError (field "text") where the texts have no token in common.
     """
-    ours, theirs = ([_loosened(token) if loosely else token for token in side] for side in (tokens, others))
+    ours, theirs = (
+        [token.strip().removeprefix("##").casefold() or token if loosely else token for token in side]
+        for side in (tokens, others)
+    )
     places: list[tuple[int | None, int | None, bool]] = []
     at, other_at = 0, 0
     for one, other in [*_common(ours, theirs), (len(ours), len(theirs))]:
@@ -161,10 +163,6 @@ def _common(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, i
             row += 1
         else:
             column += 1
-
-
-def _loosened(token: str) -> str:
-    return token.strip().removeprefix("##").casefold() or token
 
 
 def _named(tokens: Sequence[str]) -> str:
@@ -223,7 +221,8 @@ def compare(
     Makes [rows, columns] arrays; for long texts there is `HeadPair`. Raises InputError where the shapes do not fit.
     """
     axes = _axes(trace.weights.shape, other.weights.shape, queries=queries, keys=keys)
-    pair = HeadPair(_rows_of(trace), _rows_of(other), *axes)
+    first, second = (lambda rows, of=of: (of.weights[rows.start : rows.stop], np.True_) for of in (trace, other))
+    pair = HeadPair(first, second, *axes)
     whole = pair.window(*map(range, pair.shape))
     return Comparison(whole.matrices["difference"].values, whole.row_numbers["divergence"])
 
@@ -342,10 +341,6 @@ def _on_axes(
         cells = np.ix_(queries != GAP, keys != GAP)
         values[cells], allowed[cells] = weights(range(int(positions[0]), int(positions[-1]) + 1))
     return values, allowed
-
-
-def _rows_of(trace: HasWeights) -> RowsOfWeights:
-    return lambda rows: (trace.weights[rows.start : rows.stop], np.True_)
 
 
 def _axes(

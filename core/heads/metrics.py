@@ -239,7 +239,10 @@ def head_metrics(passed: Pass, kind: Kind | None = None, *, on_progress: OnProgr
 
     def summary(blocks: Iterable[Rows | WeightRows]) -> tuple[Tensor, ...]:
         with torch.inference_mode():
-            return _summary(*measure(blocks, text, queries))
+            values, received = measure(blocks, text, queries)
+            values, (share, key) = values.double(), received.max(dim=1)
+            mean = values.nanmean(dim=-1)  # over the queries that have something to measure
+            return mean, values.sub_(mean[..., None]).square_().nanmean(dim=-1).sqrt(), share, key
 
     layers = side_by_side(summary, passed.in_rows(kind), on_progress)
     means, spreads, shares, keys = (torch.cat(parts, dim=-1).numpy(force=True) for parts in zip(*layers, strict=True))
@@ -275,13 +278,6 @@ def measure_block(block: HeadRows) -> Tensor:
         [metric.measure(block) if offers.issuperset(metric.needs) else unmeasured for metric in METRICS]
     )
     return values.masked_fill_(block.choices == 0, torch.nan)
-
-
-def _summary(values: Tensor, received: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(mean, spread [metrics, heads] over the queries that are not NaN; strongest share, strongest key [heads])."""
-    values, (share, key) = values.double(), received.max(dim=1)
-    mean = values.nanmean(dim=-1)
-    return mean, values.sub_(mean[..., None]).square_().nanmean(dim=-1).sqrt(), share, key
 
 
 def largest(values: NDArray[np.floating]) -> tuple[int, ...] | None:

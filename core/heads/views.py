@@ -7,7 +7,7 @@ outputs  w_qk · |v_k W_O|            and of what leaves the head (Kobayashi et 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Literal, NamedTuple
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..attention.pooling import Entries, Pooled
-from ..attention.rowwise import Band, Overview, RowwiseMatrix, largest_in, sweep
+from ..attention.rowwise import Band, Entries, Overview, Pooled, RowwiseMatrix, largest_in, sweep
 from ..attention.trace import Array
 from ..capturing.calls.rows import Rows, row_blocks
 from ..capturing.capture import Capture
@@ -26,7 +25,7 @@ from ..capturing.weights_only import WeightRows
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
-from ..models.projections import head_weights
+from ..models.projections import HeadWeights, head_weights
 from ..models.words import merge_keys, merge_queries, word_starts, word_texts
 from ..progress import OnProgress
 from ..threads import side_by_side
@@ -337,7 +336,10 @@ def thumbnails(
     shape = passed.shape(kind)
 
     def small(blocks: Iterable[Rows | WeightRows]) -> Pooled:
-        return sweep(map(_band, blocks), shape, side)[0]["weights"].pooled()
+        each = (
+            (rows.start, Entries(rows.weights.numpy(force=True), rows.allowed.numpy(force=True))) for rows in blocks
+        )
+        return sweep((Band(start, {"weights": of}) for start, of in each), shape, side)[0]["weights"].pooled()
 
     layers = side_by_side(small, passed.in_rows(kind), on_progress)
     return replace(
@@ -347,5 +349,45 @@ def thumbnails(
     )
 
 
-def _band(rows: Rows | WeightRows) -> Band:
-    return Band(rows.start, {"weights": Entries(rows.weights.numpy(force=True), rows.allowed.numpy(force=True))})
+@dataclass(frozen=True, eq=False)
+class HeadContributions:
+    """One layer's heads, in float64. A head's contribution is weights @ value @ W_O, with its own rows of W_O.
+
+    total           [queries, d_model] the sum of the contributions: what the attention block returns, less its bias
+    bias            [d_model] b_O
+    lengths, along  [heads, queries], see `lengths`
+    difference      the largest |total - concatenation @ W_O|
+    """
+
+    total: Array
+    bias: Array
+    lengths: Array
+    along: Array
+    difference: float
+
+
+def head_contributions(capture: Capture, layer: int, kind: Kind | None = None) -> HeadContributions:
+    """The contributions of all heads of a layer, which are independent of each other and add up (Elhage et al. 2021, "A
+    Mathematical Framework for Transformer Circuits", https://transformer-circuits.pub/2021/framework)."""
+    heads = range(capture.heads(kind))
+    outputs = [capture.trace(layer, head, kind).output for head in heads]
+    return add_up(outputs, [head_weights(capture.model, layer, head, kind) for head in heads])
+
+
+def add_up(outputs: Sequence[Array], weights: Sequence[HeadWeights]) -> HeadContributions:
+    """Add up contributions from the outputs [queries, d_head] and the matrices of all heads."""
+    outputs = [output.astype(np.float64) for output in outputs]
+    pieces = [matrices.W_O.astype(np.float64) for matrices in weights]
+    contributions = np.stack([output @ piece for output, piece in zip(outputs, pieces, strict=True)])
+    total, bias = contributions.sum(axis=0), weights[0].b_O.astype(np.float64)
+    joined = np.concatenate(outputs, axis=1) @ np.concatenate(pieces, axis=0)
+    return HeadContributions(total, bias, *lengths(contributions), float(np.abs(total - joined).max()))
+
+
+def lengths(contributions: Array) -> tuple[Array, Array]:
+    """The length of each head's contribution [heads, queries, d_model], and its length in the direction of their sum, negative
+    where it points away from it: two of [heads, queries]. Over the heads the second add up to the length of the sum."""
+    total = contributions.sum(axis=0)
+    length = np.linalg.norm(total, axis=1, keepdims=True)
+    direction = total / np.where(length == 0, 1, length)
+    return np.linalg.norm(contributions, axis=2), (contributions * direction).sum(axis=2)

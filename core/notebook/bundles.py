@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..attention import trace as traces
 from ..attention.head import Head
 from ..attention.ledger import Ledger, lines
-from ..attention.pooling import pool
+from ..attention.rowwise import pool
 from ..attention.stages import number
 from ..capturing import capture as captures
 from ..capturing import certifying

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..attention.pooling import Pooled
+from ..attention.rowwise import Pooled
 from ..figures.labels import visible
 from ..figures.palette import DIVERGING, FORBIDDEN, SEQUENTIAL, colours_of, largest, text_on
 

@@ -27,11 +27,10 @@ from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import stage_table, to_csv, to_npz
 from core.heads import comparing, likeness, views
 from core.heads.attribution import contributions_by_key, cosine
-from core.heads.contributions import head_contributions
 from core.heads.effects import Effects, patch_effects
 from core.heads.metrics import one_query
 from core.heads.patterns import diagonal
-from core.heads.views import crossing_shares, image_sinks, thumbnails
+from core.heads.views import crossing_shares, head_contributions, image_sinks, thumbnails
 from core.lessons import blocks, long_range, scaling
 from core.models.inputs import all_inputs
 from core.progress import stopped_by
@@ -162,7 +161,7 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
         lambda _: likeness.random_pairs_divergence(passed(), pairs=9),
         2 * 9,
     ),
-    "heads.contributions.head_contributions": (lambda _: head_contributions(passed(), 0), HEADS),
+    "heads.views.head_contributions": (lambda _: head_contributions(passed(), 0), HEADS),
     "lessons.long_range.mean_distances": (lambda _: long_range.mean_distances(passed()), ALL),
     "lessons.scaling.model_scores": (lambda _: scaling.model_scores(passed()), 2 * ALL),
     # --- one head

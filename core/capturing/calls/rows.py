@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isqrt
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,17 +27,6 @@ from ...progress import stop_point
 from .edited_call import EditedCall, edit_of
 
 
-class InRows(Protocol):
-    """In the place of a tensor [1, 1 or heads, queries, keys] of an attention call."""
-
-    @property
-    def dtype(self) -> torch.dtype: ...
-
-    def rows(self, heads: slice, rows: range) -> Tensor:
-        """The rows of some heads: [1 or heads, rows, keys]."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Runs:
     """A mask as the runs of keys that each query may attend to.
@@ -51,6 +40,7 @@ class Runs:
     dtype: torch.dtype = torch.bool
 
     def rows(self, heads: slice, rows: range) -> Tensor:
+        """The rows of some heads: [1 or heads, rows, keys]."""
         return torch.from_numpy(self.allowed(heads, np.arange(rows.start, rows.stop)))
 
     def allowed(self, heads: slice, queries: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -349,13 +339,13 @@ def split_mask(mask: Any, dtype: torch.dtype) -> tuple[Any, Any]:
     return allowed, array_namespace(mask).where(allowed, mask, 0)
 
 
-def _array_of(tensor: Tensor | InRows, heads: slice, rows: range, keys: int) -> NDArray:
+def _array_of(tensor: Tensor | Runs | ByDistance, heads: slice, rows: range, keys: int) -> NDArray:
     """Rows of one head's mask or bias as an array: [rows, keys]."""
     part = _rows_of(tensor, heads, rows, keys)[0]
     return (part if part.dtype == torch.bool else wide(part)).numpy(force=True)
 
 
-def _rows_of(tensor: Tensor | InRows, heads: slice, rows: range, keys: int) -> Tensor:
+def _rows_of(tensor: Tensor | Runs | ByDistance, heads: slice, rows: range, keys: int) -> Tensor:
     """Rows of a mask or bias [1, 1 or heads, 1 or queries, keys or more]: [1 or heads, rows, keys]."""
     if not isinstance(tensor, Tensor):
         return tensor.rows(heads, rows)

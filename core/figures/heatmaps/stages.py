@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...attention.pooling import Pooled
+from ...attention.rowwise import Pooled
 from ...attention.stages import BY_KEY, Stage
 from ..chart import Chart
 from ..palette import largest

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...attention.pooling import Pooled
+from ...attention.rowwise import Pooled
 from ..chart import Chart
 from ..palette import PIN
 from ..theme import thick

@@ -289,9 +289,6 @@ class TestNpy:
             warnings.simplefilter("error")
             assert "is inf" in refusal(npy(np.array([["1e400"]], dtype=np.longdouble)))
 
-    def test_the_largest_matrix(self):
-        assert read_matrix(npy(np.ones((512, 1024), "f2")), field="key").shape == (512, 1024)
-
     @pytest.mark.parametrize(
         "shape", ["(1000000, 1000000)", "(10**9, 8)", f"({2**80}, {2**80})", "(-1, 4)", "(-2, -2)"]
     )
@@ -381,12 +378,6 @@ class TestMask:
             message = refusal(data, field="mask", read=read_mask)
             assert f"row 1, column 2 (counted from 1) {found}" in message
 
-    @pytest.mark.parametrize(
-        "data", ["", "1 0\n1", "true false", "1 nan", npy(np.array([[np.nan]])), npy(np.ones(3, bool))]
-    )
-    def test_what_no_matrix_may_be(self, data):
-        refusal(data, field="mask", read=read_mask)
-
 
 OTHERS = {"query": NUMBERS, "key": NUMBERS, "value": NUMBERS}
 
@@ -440,13 +431,9 @@ class TestNpz:
             # The field is the array's name.
             (npz(**OTHERS | {"query": np.ones(3)}), "query", "1 dimension"),
             (npz(**OTHERS | {"key": np.array([[np.nan]])}), "key", "is nan"),
-            (npz(**OTHERS | {"value": np.array([["a"]])}), "value", "only integers or floats"),
             (npz(**OTHERS | {"value": np.array([[True]])}), "value", "only integers or floats"),
             (npz(**OTHERS, mask=np.array([[2]])), "mask", "is 2"),
-            (npz(**OTHERS, mask=np.array([["1"]])), "mask", ""),
             (npz(**OTHERS, bias=np.array([[-np.inf]])), "bias", "is -inf"),
-            (npz(**OTHERS, bias=np.ones((2, 0))), "bias", "is empty"),
-            (npz(**OTHERS | {"query": np.ones((513, 1024), "f2")}), "query", "525,312 cells"),
         ],
         ids=lambda part: part if isinstance(part, str) else "",
     )

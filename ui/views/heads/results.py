@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from core.attention.masks import Predicate
-from core.attention.pooling import Pooled
+from core.attention.rowwise import Pooled
 from core.figures.labels import visible
 from core.heads.metrics import head_metrics, in_words, nameable_keys, pair_weights
 from core.heads.patterns import match_heads

@@ -11,8 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError, Model
-from core.attention.pooling import Pooled
-from core.attention.rowwise import Overview
+from core.attention.rowwise import Overview, Pooled
 from core.figures.heatmaps.compared import ComparedAxis, Part, compared_heatmaps, strongest_colours
 from core.heads.comparing import Alignment, HeadPair, Labels, align, compare, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS

@@ -7,8 +7,8 @@ import streamlit as st
 from core import InputError
 from core.capturing.calls.head_places import EVERYWHERE, Place
 from core.capturing.edits import forms
+from core.capturing.edits.applying import components_read
 from core.capturing.edits.kinds import EDIT_KINDS
-from core.capturing.edits.path_cuts import components_read
 from ui import state
 from ui.controls import edit_list
 from ui.controls.fields import menu, number, suggested, switch, text_line, whole_number

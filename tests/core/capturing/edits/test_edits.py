@@ -15,7 +15,7 @@ from transformers import BertConfig, BertModel
 
 from core import Edits, Place, capture, load_model
 from core.attention import rowwise
-from core.attention.pooling import pool
+from core.attention.rowwise import pool
 from core.capturing.calls.rows import row_blocks
 from core.capturing.capture import check_edits
 from core.capturing.edits.edits import every
