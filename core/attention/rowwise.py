@@ -179,6 +179,8 @@ def _middles(length: int, block: int) -> NDArray[np.floating]:
     return np.arange(0, length, block) + (block - 1) / 2
 
 
+# --- the cell worth looking at first
+
 LEAST = 0.01  # of the largest number of a matrix: less is nothing to look at first
 Numbers = Callable[[range, range], NDArray[np.floating]]  # exact numbers of some rows and columns of a matrix
 

@@ -84,10 +84,6 @@ class Branches:
             raise InputError(f"{self._model.name} has no {kind} attention, only {', '.join(known)}.", field="kind")
         return tuple(number for number, own in enumerate(self.kinds) if own == (kind or known[0]))
 
-    def heads(self, kind: Kind | None = None) -> tuple[int, ...]:
-        """How many heads each layer has."""
-        return tuple(self.calls[number].heads for number in self.layers(kind))
-
     @property
     def nbytes(self) -> int:
         """Bytes that the plain pass keeps in memory."""

@@ -124,6 +124,8 @@ class Layers:
         return shared.clone() if copied else shared
 
 
+# --- twins
+
 # Runs in the place of a module: called with the forward of that module in the twin, and with what the module reads.
 Visit = Callable[..., Any]
 

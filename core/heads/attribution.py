@@ -208,7 +208,7 @@ class ScoreAttribution:
         the row and the column "rest"."""
         sides = (self.asked.query, self.by_query), (self.asked.keys, self.by_key)
         count = len(self.parts)  # what is fixed comes after them
-        leading = [[self.parts[row] for row in _largest(table[:count], self.strongest)] for _, table in sides]
+        leading = [[self.parts[row] for row in _largest(table.iloc[:count], self.strongest)] for _, table in sides]
         of_query, of_keys = (
             self.components.vectors(vector, parts) for (vector, _), parts in zip(sides, leading, strict=True)
         )

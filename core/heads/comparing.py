@@ -176,6 +176,8 @@ def _of_both(mine: str | None, other: str | None, equal: bool) -> str:
     return f"{mine} / {other.lstrip(' ') or other}"
 
 
+# --- two heads
+
 # Gives the weights of some query rows of a head [rows, keys], and their mask, or True where no mask is known.
 RowsOfWeights = Callable[[range], tuple[Array, NDArray[np.bool_] | np.bool_]]
 

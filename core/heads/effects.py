@@ -46,7 +46,7 @@ class Interventions:
         self._model = model
         self._pass = Branches(model, inputs)
         self._calls = self._pass.layers(kind)
-        self.heads = self._pass.heads(kind)
+        self.heads = tuple(self._pass.calls[number].heads for number in self._calls)
         self.layers = len(self.heads)
 
     def _heads_in_pieces(self, layers: int, size: int, measure: Measure) -> Iterator[Piece]:

@@ -361,6 +361,9 @@ def _habit(head: Mapping[str, float], keys: Sequence[str | None] | None) -> str:
     return "No single habit"
 
 
+# --- one query in every head
+
+
 @torch.inference_mode()
 def one_query(capture: Capture, query: int, kind: Kind | None = None) -> NDArray[np.float32]:
     """The weights of one query in every head: [layers, heads, keys]. Raises InputError where there is no such query."""

@@ -31,6 +31,8 @@ from ..progress import OnProgress
 from ..threads import side_by_side
 from .quantities import Pass, text_of
 
+# --- sinks on an image
+
 TIMES = 10
 
 
@@ -39,6 +41,9 @@ def image_sinks(capture: Capture, heads: Iterable[tuple[int, int]], kind: Kind |
 
     The weight of a token is its mean over the queries that may attend to all of them, and over these heads (layer, head): the
     first tokens of a causal text get most of the short rows, whatever they show. Empty where no query may attend to all.
+
+    Large vision transformers keep results of their own in patches that show little ("registers": Darcet et al. 2024, "Vision
+    Transformers Need Registers"). Laid over the image, such a patch hides what the head looks at.
     """
     on_image = np.flatnonzero(~np.isnan(capture.image_boxes(kind)[:, 0]))
     if not len(on_image):
@@ -55,6 +60,9 @@ def _received(call: Call, head: int, keys: NDArray[np.integer]) -> NDArray[np.fl
             attends = rows.allowed[0][:, keys].all(dim=1)
             sums += rows.weights[0][attends][:, keys].sum(dim=0).numpy(force=True)
     return sums
+
+
+# --- two texts in one self-attention
 
 
 def pair_sides(capture: Capture) -> NDArray[np.int_]:
@@ -110,6 +118,8 @@ def crossing_shares(capture: Capture, sides: NDArray[np.int_]) -> Array:
         crossing.append((there + back) / 2)
     return np.array(crossing)
 
+
+# --- views
 
 Quantity = Literal["weights", "values", "outputs", "raw", "scaled", "masked"]
 LeftOut = Literal["first", "special", "sinks"]
@@ -326,6 +336,8 @@ def _by_word(part: _ViewRows, of_queries: NDArray[np.integer], of_keys: NDArray[
     return _ViewRows(values, known, allowed, merge_queries(part.removed[:, None], of_queries)[:, 0])
 
 
+# --- a small picture of every head
+
 SIDE = 24  # cells of a small picture, per side
 
 
@@ -347,6 +359,9 @@ def thumbnails(
         values=np.stack([layer.values for layer in layers]).astype(np.float32),
         allowed=np.stack([layer.allowed for layer in layers]),
     )
+
+
+# --- what each head adds to what the attention of its layer returns
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,6 +76,8 @@ class ByDistance:
         return windows[:, self.queries - rows.stop : self.queries - rows.start].flip(1)
 
 
+# --- rows
+
 # Numbers of one block, in all heads together: 2 MB in float32, which fits into the processor's cache.
 CELLS = 2**19
 

@@ -439,6 +439,9 @@ def _cache_bytes(cache: Any) -> int:
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))
 
 
+# --- the calls of a layer, joined
+
+
 @dataclass(frozen=True, eq=False)
 class NewRows:
     """The rows that one pass has added to one layer.
