@@ -79,7 +79,8 @@ class Editor:
             parts |= {side: getattr(call, side).repeat_interleave(call.group, dim=1) for side in ("key", "value")}
         for head, edit in edits.items():
             for side in get_args(Side):
-                if cuts := {path: cut for path, cut in edit.cuts.items() if path.side == side}:
+                cuts: dict[Path, Cut] = {path: cut for path, cut in edit.cuts.items() if path.side == side}
+                if cuts:
                     anew = getattr(call_without(self.reading(call, side), cuts, self.elsewhere), side)
                     parts[side][0, head] = anew[0, head if side == "query" else head // call.group]
         return replace(call, **parts)
