@@ -21,7 +21,6 @@ from .capturing.weights_only import WeightsOnly as WeightsOnly
 from .capturing.weights_only import attention_weights as attention_weights
 from .capturing.weights_only import open_weights as open_weights
 from .errors import InputError as InputError
-from .heads.aligning import align as align
 from .heads.attribution import Attribution as Attribution
 from .heads.attribution import ScoreAttribution as ScoreAttribution
 from .heads.attribution import cosine_attribution as cosine_attribution
@@ -29,12 +28,13 @@ from .heads.attribution import direct_contributions as direct_contributions
 from .heads.attribution import logit_attribution as logit_attribution
 from .heads.attribution import score_attribution as score_attribution
 from .heads.comparing import Comparison as Comparison
+from .heads.comparing import align as align
 from .heads.comparing import compare as compare
 from .heads.effects import head_effects as head_effects
 from .heads.lens import Lens as Lens
 from .heads.lens import logit_lens as logit_lens
 from .heads.metrics import head_metrics as head_metrics
-from .heads.one_query import pair_weights as pair_weights
+from .heads.metrics import pair_weights as pair_weights
 from .heads.patterns import match_heads as match_heads
 from .heads.probing import probe_heads as probe_heads
 from .models.loading import load_model as load_model

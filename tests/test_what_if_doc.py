@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from core import Edits
+from core.capturing.answers import pass_with_losses
 from core.capturing.edits.kinds import EDIT_KINDS
 from core.capturing.edits.lines import VERBS, edits_of
-from core.capturing.losses import pass_with_losses
 from core.heads.examples import LENGTH, SEEDS, knows_paris, patch_pronoun
 from core.heads.probing import random_texts
 from tools.docs import document, example, written

@@ -3,7 +3,8 @@
     python -m tools.docs modules            the modules in docs/architecture.md
     python -m tools.docs metrics hosting    several at once
 
-links runs every page in every way, which takes minutes; paris, induction and pronoun (docs/what-if.md) run the models.
+architectures runs every tiny network. links runs every page in every way, which takes minutes. paris, induction and pronoun
+(docs/what-if.md) run the models.
 """
 
 from __future__ import annotations
@@ -74,6 +75,25 @@ def metrics() -> str:
         of = (f"0 to {metric.high}{unit}", metric.words, metric.source)
         rows.append((f"**{metric.label}**", f"`{metric.name}`", f"${formula}$", *of))
     return rows_of(("metric", "column", "definition", "range", "what it says", "source"), rows)
+
+
+# --- docs/architectures.md
+
+
+def architectures() -> str:
+    """What the test of the table measures, on this machine."""
+    from tests.core.capturing.test_architectures import TINY, row, worst_outputs, worst_weights
+
+    rows = ([*row(name), bound(worst_weights(name)), bound(worst_outputs(name))] for name in TINY)
+    columns = ("architecture", "class", "kinds", "layers × heads", "special", "attribution", "weights", "outputs")
+    return rows_of(columns, rows)
+
+
+def bound(difference: float) -> str:
+    """The next of BOUNDS, with room for a machine that rounds otherwise: from one to another it is up to twice as much."""
+    from tests.core.capturing.test_architectures import BOUNDS
+
+    return f"< {next(limit for limit in BOUNDS if 3 * difference <= limit):.0e}".replace("e-0", "e-")
 
 
 # --- docs/hosting.md
@@ -150,6 +170,7 @@ def pronoun() -> str:
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "modules": ("architecture", modules),
     "metrics": ("metrics", metrics),
+    "architectures": ("architectures", architectures),
     "hosting": ("hosting", hosting),
     "corpus": ("corpus", corpus),
     "links": ("links", lambda: links.table(links.found_on_every_page())),

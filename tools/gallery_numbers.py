@@ -19,9 +19,9 @@ from core.capturing.edits.edits import Edits
 from core.capturing.generation.generating import Generation, generate
 from core.heads.attribution import logit, logit_attribution
 from core.heads.comparing import HeadPair
+from core.heads.effects import patch_effects
 from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PARIS, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
 from core.heads.metrics import head_metrics
-from core.heads.patching import patch_effects
 from core.heads.paths import Path, follow, read_hops
 from core.lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
 from core.models.loading import load_model

@@ -17,8 +17,8 @@ from core import head_metrics
 from core.attention.trace import AttentionTrace
 from core.figures.palette import ABOVE, BELOW, DIVERGING, INK, PIN, SEQUENTIAL, SERIES
 from core.heads.attribution import as_grid
+from core.heads.effects import patch_effects
 from core.heads.examples import KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
-from core.heads.patching import patch_effects
 from core.lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
 from tools import gallery_numbers
 from tools.gallery_numbers import Passes

@@ -7,7 +7,7 @@ from threading import Lock
 
 import numpy as np
 
-from core.heads.interventions import Piece
+from core.heads.effects import Piece
 from core.progress import held
 
 

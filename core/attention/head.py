@@ -14,11 +14,21 @@ from numpy.typing import ArrayLike, NDArray
 from ..progress import stop_point
 from .ledger import Ledger, OutputSum, explain, refuse_outside, sum_of
 from .masks import Predicate
-from .pooling import Entries, Pooled, ceil_divide, pool
-from .rowwise import MAX_CELLS, Band, Overview, RowwiseMatrix, row_ranges, sweep
+from .rowwise import (
+    MAX_CELLS,
+    Band,
+    Entries,
+    Overview,
+    Pooled,
+    RowwiseMatrix,
+    ceil_divide,
+    pool,
+    row_ranges,
+    strongest_of,
+    sweep,
+)
 from .shaping import Shaping
 from .stages import BY_KEY, INPUTS, STAGES, Stage
-from .strongest import strongest_of
 from .trace import AS_IT_IS, Array, AttentionTrace, Instead, attend, frozen, part_of
 
 Permissions = Callable[[range], tuple[NDArray[np.bool_], Array]]

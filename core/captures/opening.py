@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..attention.shaping import BY_HEAD, Shaping
 from ..attention.trace import WEIGHINGS
 from ..capturing.calls.edited_call import PATTERNS, EditedCall, HeadEdit
-from ..capturing.calls.linear_masks import ByDistance, Runs
+from ..capturing.calls.rows import ByDistance, Runs
 from ..capturing.capture import Capture
 from ..capturing.edits.applying import Editor
 from ..capturing.edits.edits import Edits, every

@@ -1,4 +1,4 @@
-"""One pass over a text, continued many times from an attention call on: each time with another change there.
+"""One pass over a text, continued many times: with other heads from an attention call on, or with other streams at its end.
 
 Everything before the first change is the same in all of them, so it is computed once (`core.capturing.continuing`). The
 continuations run side by side as a batch. The `Edits` of a capture are made in a single pass, head by head: here every pass of
@@ -12,22 +12,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from typing import Any, get_args
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError
 from ..models.calls import Call, heard_by, wide
-from ..models.inputs import run
-from ..models.model import Model
+from ..models.inputs import replaced_tokens, run
+from ..models.model import Model, require_model
 from ..models.modules import Kind
-from .capture import not_captured
-from .continuing import Layers
+from .capture import Capture, not_captured
+from .continuing import Layers, Visit, stream_in, with_layers, with_stream
 from .finite import NotFiniteError
 from .recorder import kinds_of, record
-from .twins import with_layers
+from .rounding import OF_LOGITS
 
 # Tokens of one batch, of all its continuations together: more are not faster, and would take more memory.
 BATCH_TOKENS = 512
@@ -80,10 +82,6 @@ class Branches:
         if kind is not None and kind not in known:
             raise InputError(f"{self._model.name} has no {kind} attention, only {', '.join(known)}.", field="kind")
         return tuple(number for number, own in enumerate(self.kinds) if own == (kind or known[0]))
-
-    def heads(self, kind: Kind | None = None) -> tuple[int, ...]:
-        """How many heads each layer has."""
-        return tuple(self.calls[number].heads for number in self.layers(kind))
 
     @property
     def nbytes(self) -> int:
@@ -194,3 +192,70 @@ def with_heads(output: Tensor, replaced: Iterable[tuple[int, int]], given: Calla
 def batches(variants: list, size: int) -> Iterator[list]:
     """The variants in their order, `size` at a time."""
     return (variants[start : start + size] for start in range(0, len(variants), size))
+
+
+class Tail:
+    """The end of the network of one pass; in an encoder-decoder model that of its decoder.
+
+    streams  [1, tokens, d_model] before the first layer, and after each: of layers without attention too
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        """Raises InputError for a pass that kept nothing of its layers, and for a network with more between its layers and its
+        output, or between two layers."""
+        self._model, begun = capture.model, capture.begun
+        if begun is None or not begun.returned:
+            require_model(capture.model, "What follows a layer")
+            raise InputError(
+                "This pass kept nothing of its layers: it is a step of a generation, or kept components. Capture the text "
+                "alone."
+                if begun is None
+                else f"Nothing was kept of the layers of {capture.model.name}: the text is too long, or they do not stand in a "
+                f"list, one after another. Try a shorter text.",
+                field="text",
+            )
+        self._inputs: dict[str, Tensor] = replaced_tokens(self._model, dict(begun.inputs), capture.edits.tokens)
+        device = self._model.network.device
+        self._returned = [tree_map_only(Tensor, lambda part: part.to(device), part) for part, _ in begun.returned]
+        read: list[Tensor] = []
+
+        def visit(_: Callable, *inputs: Any, **options: Any) -> Any:
+            read.append(stream_in((inputs, options)))
+            return self._returned[len(read) - 1]
+
+        logits = wide(self._run(visit, self._inputs, logits_to_keep=1)[0, -1])
+        gave = [stream_in(part) for part in self._returned]
+        first = len(gave) - 1
+        while first and read[first] is gave[first - 1]:
+            first -= 1
+        self.streams = [read[first], *gave[first:]]
+        expected = torch.as_tensor(capture.logits).to(logits)
+        unit = torch.finfo(self._model.network.dtype).eps * expected.abs().max()
+        is_one_shape = {stream.shape for stream in self.streams} == {(1, *self.streams[0].shape[1:])}
+        # Only the layers of a decoder may come after others, those of the encoder.
+        is_whole = is_one_shape and (first == 0 or self._model.is_encoder_decoder)
+        if not is_whole or (logits - expected).abs().max() > OF_LOGITS * unit:
+            raise InputError(
+                f"The output of {self._model.name} does not follow from what its layers return, one after another.",
+                field="model",
+            )
+
+    @torch.inference_mode()
+    def logits(self, streams: Tensor) -> Tensor:
+        """The logits [some, positions, vocabulary] of streams [some, positions, d_model], with at most as many positions as the
+        pass has tokens."""
+        last, visits = len(self._returned) - 1, cycle(range(len(self._returned)))
+
+        def visit(*_: Any, **__: Any) -> Any:
+            number = next(visits)
+            return with_stream(self._returned[last], streams) if number == last else self._returned[number]
+
+        some, positions = streams.shape[:2]
+        # The network is to see as many texts and tokens. Which ones does not matter: no layer reads them.
+        own = ["decoder_input_ids"] if self._model.is_encoder_decoder else self._inputs
+        cut = {name: self._inputs[name][:, :positions].expand(some, -1) for name in own}
+        return self._run(visit, self._inputs | cut, logits_to_keep=0)
+
+    def _run(self, visit: Visit, inputs: dict[str, Tensor], **options: Any) -> Tensor:
+        network = with_layers(self._model.network, self._model.lists_of_layers, visit)
+        return run(replace(self._model, network=network), inputs, **options).logits

@@ -44,9 +44,8 @@ from .certifying import Certificate, certified_head, certify, mask_in_words
 from .components.running import ComponentPass
 from .components.written import Components
 from .continuing import Begun, Layers
-from .edits.applying import Editor, unchanged
+from .edits.applying import Editor, components_read, not_read, unchanged, vectors_over
 from .edits.edits import Edits
-from .edits.path_cuts import components_read, not_read, vectors_over
 from .layer_labels import layer_labels
 from .on_image import grids_on_image
 from .recorder import by_kind, kinds_of, record
@@ -508,13 +507,9 @@ def _outputs_over(
 
 def _patched_components(model: Model, edits: Edits, inputs: dict[str, torch.Tensor]) -> dict[Path, torch.Tensor]:
     """What the components that are patched are in the other text, by path."""
-    if not (paths := _patched_paths(edits)):
+    if not (paths := [cut.at for cut in edits.cuts if cut.value == "patch"]):
         return {}
     return vectors_over(model, _other_inputs(model, edits.texts["patch_from"], "patch_from") | _target(inputs), paths)
-
-
-def _patched_paths(edits: Edits) -> list[Path]:
-    return [cut.at for cut in edits.cuts if cut.value == "patch"]
 
 
 def _target(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -48,7 +48,11 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int
         predictions = _predictions(model, tokens - cached, target_tokens - cached)
         applied[id(predicting)] = predicting.weight.numel() * predictions
         applied.pop(id(predicting.weight), None)
-    pairs = sum(_pairs(*layer) for layer in _layers(model, tokens, target_tokens, cached))
+    # torch's fused kernel skips the blocks of keys that no query of a block may attend to.
+    pairs = sum(
+        queries * keys - (queries * (queries - 1) // 2 if causal else 0)
+        for queries, keys, causal in _layers(model, tokens, target_tokens, cached)
+    )
     return 2 * sum(applied.values()), 4 * model.text_config.num_attention_heads * _head_size(model) * pairs
 
 
@@ -139,7 +143,8 @@ def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> I
     """(queries, keys, whether the pairs after each query are skipped) of each attention call."""
     config, written = model.text_config, target_tokens - cached
     # A window is a mask, and with a mask torch's kernel goes through all pairs.
-    causal = not _reads_both_ways(model) and not _is_windowed(model, tokens)
+    one_way = model.has_language_model_head and not model.is_encoder_decoder
+    causal = one_way and not _is_windowed(model, tokens)
     queries = tokens - cached if not model.is_encoder_decoder else 0 if cached else tokens
     for _ in range(config.num_hidden_layers):
         yield queries, tokens, causal
@@ -161,16 +166,6 @@ def _decoder_layers(model: Model) -> int:
     if not model.is_encoder_decoder:
         return 0
     return getattr(config, "decoder_layers", None) or getattr(config, "num_decoder_layers", 0)
-
-
-def _pairs(queries: int, keys: int, causal: bool) -> int:
-    """Number of pairs that are computed, if the last query sees all keys."""
-    # torch's fused kernel skips the blocks of keys that no query of a block may attend to.
-    return queries * keys - (queries * (queries - 1) // 2 if causal else 0)
-
-
-def _reads_both_ways(model: Model) -> bool:
-    return model.is_encoder_decoder or not model.has_language_model_head
 
 
 def _is_windowed(model: Model, tokens: int) -> bool:

@@ -21,7 +21,7 @@ from ..models.calls import Call, heard_by, wide
 from ..models.inputs import run
 from ..models.model import Model
 from .calls.edited_call import EditedCall
-from .twins import is_stream, twin_of
+from .continuing import is_stream, twin_of
 
 
 class NotFiniteError(InputError):

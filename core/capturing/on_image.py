@@ -26,7 +26,7 @@ from ..models.images import ImageGrid, Tiles, as_tiles, joined
 from ..models.inputs import image_token, run
 from ..models.model import Model
 from ..models.modules import Kind, lists_of_layers
-from .twins import stream_in, with_layers, with_stream
+from .continuing import stream_in, with_layers, with_stream
 
 Grids = Mapping[Kind, tuple[ImageGrid, ...]]
 

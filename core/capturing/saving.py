@@ -21,7 +21,7 @@ from ..models.modules import Kind
 from ..progress import stop_point
 from ..record_pass import BEST, CELLS, PassFile, runs_of, vocabulary
 from .calls.edited_call import EditedCall, HeadEdit
-from .calls.linear_masks import ByDistance, Runs
+from .calls.rows import ByDistance, Runs
 from .edits.edits import Edits
 from .edits.lines import lines_of
 from .layer_labels import LayerLabel
@@ -57,6 +57,10 @@ def save_pass(
         file.arrays |= {name: torch.tensor(of, dtype=torch.int32) for name, of in tokens.items()}
     best = most_probable(given["logits"].numpy(), BEST) if "logits" in given else ()
     ids = {*map(int, best), *(int(token) for name in ("input_ids", "target_ids") for token in given[name])}
+    if isinstance(model, RecordedModel):
+        known = model.vocabulary
+    else:
+        known = None if model.tokenizer is None else vocabulary(model.tokenizer, ids)
     description = {
         "model": {
             "name": model.name,
@@ -68,7 +72,7 @@ def save_pass(
             "notes": list(model.notes),
             "sentence": asdict(model.sentence),
         },
-        "vocabulary": _vocabulary(model, ids),
+        "vocabulary": known,
         "edits": list(lines_of(edits)),
     }
     if on_image:
@@ -128,9 +132,3 @@ def _drawn(edit: HeadEdit, queries: int, keys: int) -> Iterator[Tensor]:
     for start in range(0, queries, size):
         rows = np.arange(start, min(start + size, queries))[:, None]
         yield torch.from_numpy(np.array(np.broadcast_to(edit.mask(rows, np.arange(keys)), (len(rows), keys))))[None]
-
-
-def _vocabulary(model: Model, ids: Iterable[int]) -> dict[str, Any] | None:
-    if isinstance(model, RecordedModel):
-        return model.vocabulary
-    return None if model.tokenizer is None else vocabulary(model.tokenizer, ids)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ..capturing.calls.edited_call import edit_of
 from ..capturing.calls.rows import head_permissions
 from ..capturing.capture import Capture
-from ..capturing.components.written import Component, Components, Readout
+from ..capturing.components.written import Component, Components, Readout, of_head
 from ..capturing.rounding import OF_SUMS, rounding_error
 from ..errors import InputError, check_index
 from ..models.calls import wide
@@ -207,7 +207,8 @@ class ScoreAttribution:
         """The strongest components of the query [rows] with the strongest of the keys [columns]; what all others add is in
         the row and the column "rest"."""
         sides = (self.asked.query, self.by_query), (self.asked.keys, self.by_key)
-        leading = [_strongest(table, self.parts, self.strongest) for _, table in sides]
+        count = len(self.parts)  # what is fixed comes after them
+        leading = [[self.parts[row] for row in _largest(table.iloc[:count], self.strongest)] for _, table in sides]
         of_query, of_keys = (
             self.components.vectors(vector, parts) for (vector, _), parts in zip(sides, leading, strict=True)
         )
@@ -338,7 +339,7 @@ def _table(
             part.where,
             part.layer,
             part.head,
-            sum(_sum(shares[index], head) for index, head in part.places if gradients[index] is not None),
+            sum(float(of_head(shares[index], head)) for index, head in part.places if gradients[index] is not None),
         )
         for part in parts
     ]
@@ -355,10 +356,6 @@ def _table(
 
 
 _COLUMNS = ["component", "role", "kind", "layer", "head", "contribution"]
-
-
-def _sum(share: Tensor, head: int | None) -> float:
-    return float((share if head is None else share[:, head]).sum())
 
 
 def _grouped(components: Components, groups: Mapping[str, Collection[str]] | None) -> list[Component]:
@@ -388,10 +385,6 @@ def _with_rest(
     others = by_query.total - sum(owed[0][name] for name in names[0]) - sum(rest)
     table.loc["rest"] = [*rest, others]
     return table
-
-
-def _strongest(table: Attribution, parts: Sequence[Component], count: int) -> list[Component]:
-    return [parts[row] for row in _largest(table.iloc[: len(parts)], count)]  # what is fixed comes after them
 
 
 # --- what is asked

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from ..attention.trace import Array
+from ..capturing.answers import pass_with_losses
 from ..capturing.calls.head_places import EVERYWHERE, Place
 from ..capturing.calls.rows import row_blocks
 from ..capturing.capture import Capture, capture
 from ..capturing.edits.edits import Edits
-from ..capturing.losses import pass_with_losses
 from ..capturing.sampling import next_probabilities
 from ..errors import InputError
 from ..models.calls import Call
@@ -65,6 +65,7 @@ PARIS_STEPS = 4
 def knows_paris(model: Model, on_progress: OnProgress | None = None) -> tuple[NextWord, ...]:
     """What follows "The capital of France is", as it is and with three edits, in `PARIS_STEPS` passes."""
     head, step = KNOWS_PARIS, step_counter(on_progress)
+    paris = one_token(model, PARIS, with_blank=False, field="model")
     edits_by_name = {
         "as it is": Edits(),
         f"head {head} muted": Edits(mute_heads={head}),
@@ -75,14 +76,9 @@ def knows_paris(model: Model, on_progress: OnProgress | None = None) -> tuple[Ne
     for name, edits in edits_by_name.items():
         passed = capture(model, FRANCE, edits=edits)
         ((says, share),) = passed.next_tokens(1)
-        rows.append(NextWord(name, edits, _probability(passed, PARIS), says, share))
+        rows.append(NextWord(name, edits, float(next_probabilities(passed.predicted)[paris]), says, share))
         step()
     return tuple(rows)
-
-
-def _probability(passed: Capture, word: str) -> float:
-    """The probability that a word of one token comes next."""
-    return float(next_probabilities(passed.predicted)[one_token(passed.model, word, with_blank=False, field="model")])
 
 
 # --- what an induction head needs
@@ -176,7 +172,9 @@ def needs_previous(
         scores, losses = [], []
         for text in texts:
             calls, loss = predict(text, muted)
-            scores.append([_induction(calls[head.layer], head.head, text) for head in heads])
+            queries = range(text.second, text.second + LENGTH)
+            blocks = [row_blocks(calls[layer], head, rows=queries) for layer, head in heads]
+            scores.append([float(mean_on_copies(of, LENGTH, SCORES["induction"])[0]) for of in blocks])
             losses.append(loss)
         return Repetition(name, muted, tuple(np.mean(scores, axis=0).tolist()), float(np.mean(losses)))
 
@@ -210,12 +208,6 @@ def _controls(probed: pd.DataFrame, cut: OneHead) -> tuple[OneHead, ...]:
 
 def _heads_of(rows: pd.DataFrame) -> tuple[OneHead, ...]:
     return tuple(map(OneHead, rows["layer"].tolist(), rows["head"].tolist()))
-
-
-def _induction(call: Call, head: int, text: RandomText) -> float:
-    """The mean weight of the second half's queries on the token after their earlier copy."""
-    blocks = row_blocks(call, head, rows=range(text.second, text.second + LENGTH))
-    return float(mean_on_copies(blocks, LENGTH, SCORES["induction"])[0])
 
 
 # --- a pronoun between two sentences

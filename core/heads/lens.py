@@ -20,10 +20,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..capturing.branching import Tail
 from ..capturing.capture import Capture, not_captured
 from ..capturing.finite import NotFiniteError
 from ..capturing.sampling import most_probable
-from ..capturing.tail import Tail
 from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.model import Model

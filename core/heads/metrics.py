@@ -8,7 +8,7 @@ spread. They are measured on the exact weights, all heads of a layer together an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -18,8 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..capturing.calls.rows import Rows
+from ..attention.trace import part_of
+from ..capturing.calls.rows import Rows, row_blocks
+from ..capturing.capture import Capture
 from ..capturing.weights_only import WeightRows
+from ..errors import check_index
 from ..models.modules import Kind
 from ..progress import OnProgress
 from ..threads import side_by_side
@@ -236,7 +239,10 @@ def head_metrics(passed: Pass, kind: Kind | None = None, *, on_progress: OnProgr
 
     def summary(blocks: Iterable[Rows | WeightRows]) -> tuple[Tensor, ...]:
         with torch.inference_mode():
-            return _summary(*measure(blocks, text, queries))
+            values, received = measure(blocks, text, queries)
+            values, (share, key) = values.double(), received.max(dim=1)
+            mean = values.nanmean(dim=-1)  # over the queries that have something to measure
+            return mean, values.sub_(mean[..., None]).square_().nanmean(dim=-1).sqrt(), share, key
 
     layers = side_by_side(summary, passed.in_rows(kind), on_progress)
     means, spreads, shares, keys = (torch.cat(parts, dim=-1).numpy(force=True) for parts in zip(*layers, strict=True))
@@ -272,13 +278,6 @@ def measure_block(block: HeadRows) -> Tensor:
         [metric.measure(block) if offers.issuperset(metric.needs) else unmeasured for metric in METRICS]
     )
     return values.masked_fill_(block.choices == 0, torch.nan)
-
-
-def _summary(values: Tensor, received: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(mean, spread [metrics, heads] over the queries that are not NaN; strongest share, strongest key [heads])."""
-    values, (share, key) = values.double(), received.max(dim=1)
-    mean = values.nanmean(dim=-1)
-    return mean, values.sub_(mean[..., None]).square_().nanmean(dim=-1).sqrt(), share, key
 
 
 def largest(values: NDArray[np.floating]) -> tuple[int, ...] | None:
@@ -360,3 +359,48 @@ def _habit(head: Mapping[str, float], keys: Sequence[str | None] | None) -> str:
     if head["entropy_share"] >= 0.9:
         return "Spread evenly"
     return "No single habit"
+
+
+# --- one query in every head
+
+
+@torch.inference_mode()
+def one_query(capture: Capture, query: int, kind: Kind | None = None) -> NDArray[np.float32]:
+    """The weights of one query in every head: [layers, heads, keys]. Raises InputError where there is no such query."""
+    _, keys = capture.shape(kind)
+    weights = np.zeros((capture.layers(kind), capture.heads(kind), keys), dtype=np.float32)
+    for of_layer, rows in zip(weights, _rows_of(capture, query, kind), strict=True):
+        of_heads = rows.weights[:, 0].numpy(force=True)
+        of_layer[: len(of_heads), : of_heads.shape[1]] = of_heads
+    return weights
+
+
+@torch.inference_mode()
+def pair_weights(passed: Pass, query: int, key: int, kind: Kind | None = None) -> NDArray[np.float32]:
+    """The weight of one pair of tokens in every head: [layers, heads], how much the query gives to the key.
+
+    passed  from `capture` or `attention_weights`
+
+    NaN where the query may not attend to the key; 0 there if the model exposes only its weights, because its mask is unknown.
+    Only the row of this query is computed. Raises InputError (field "query" or "key") where there is no such token.
+    """
+    check_index(key, passed.shape(kind)[1], "key")
+    weights = np.full((passed.layers(kind), passed.heads(kind)), np.nan, dtype=np.float32)
+    for of_layer, rows in zip(weights, _rows_of(passed, query, kind), strict=True):
+        if key < rows.allowed.shape[2]:  # a row ends with the last key that any head may attend to
+            of_heads = torch.where(rows.allowed[:, 0, key], rows.weights[:, 0, key], torch.nan)
+            of_layer[: len(of_heads)] = of_heads.numpy(force=True)
+    return weights
+
+
+def _rows_of(passed: Pass, query: int, kind: Kind | None) -> Iterator[Rows | WeightRows]:
+    """The row of one query in all heads, layer by layer."""
+    rows = range(query, query + 1)
+    part_of(rows, passed.shape(kind)[0], "query")
+    if isinstance(passed, Capture):
+        for call in passed.each_layer(kind):
+            yield from row_blocks(call, rows=rows)
+        return
+    for blocks in passed.in_rows(kind):
+        block = next(block for block in blocks if query < block.stop)
+        yield WeightRows(query, block.weights[:, query - block.start, None])

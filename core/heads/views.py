@@ -7,8 +7,8 @@ outputs  w_qk · |v_k W_O|            and of what leaves the head (Kobayashi et 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Literal, NamedTuple
 
@@ -17,19 +17,109 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..attention.pooling import Entries
-from ..attention.rowwise import Band, Overview, RowwiseMatrix
-from ..attention.strongest import largest_in
+from ..attention.rowwise import Band, Entries, Overview, Pooled, RowwiseMatrix, largest_in, sweep
 from ..attention.trace import Array
 from ..capturing.calls.rows import Rows, row_blocks
 from ..capturing.capture import Capture
+from ..capturing.weights_only import WeightRows
 from ..errors import InputError
+from ..models.calls import Call
 from ..models.modules import Kind
-from ..models.projections import head_weights
+from ..models.projections import HeadWeights, head_weights
 from ..models.words import merge_keys, merge_queries, word_starts, word_texts
-from .image_sinks import image_sinks
-from .pairs import pair_ranges
-from .quantities import text_of
+from ..progress import OnProgress
+from ..threads import side_by_side
+from .quantities import Pass, text_of
+
+# --- sinks on an image
+
+TIMES = 10
+
+
+def image_sinks(capture: Capture, heads: Iterable[tuple[int, int]], kind: Kind | None = None) -> NDArray[np.integer]:
+    """The positions of the image tokens that get more than `TIMES` the weight of the median image token.
+
+    The weight of a token is its mean over the queries that may attend to all of them, and over these heads (layer, head): the
+    first tokens of a causal text get most of the short rows, whatever they show. Empty where no query may attend to all.
+
+    Large vision transformers keep results of their own in patches that show little ("registers": Darcet et al. 2024, "Vision
+    Transformers Need Registers"). Laid over the image, such a patch hides what the head looks at.
+    """
+    on_image = np.flatnonzero(~np.isnan(capture.image_boxes(kind)[:, 0]))
+    if not len(on_image):
+        return on_image
+    received = sum(_received(capture.layer_call(layer, kind), head, on_image) for layer, head in heads)
+    return on_image[received > TIMES * np.median(received)]
+
+
+def _received(call: Call, head: int, keys: NDArray[np.integer]) -> NDArray[np.floating]:
+    """The sum of the weights of these keys over the queries that may attend to all of them: [keys]."""
+    sums = np.zeros(len(keys))
+    for rows in row_blocks(call, head):
+        if rows.allowed.shape[2] > keys.max():
+            attends = rows.allowed[0][:, keys].all(dim=1)
+            sums += rows.weights[0][attends][:, keys].sum(dim=0).numpy(force=True)
+    return sums
+
+
+# --- two texts in one self-attention
+
+
+def pair_sides(capture: Capture) -> NDArray[np.int_]:
+    """[tokens] the text that each belongs to: 0 (first text), 1 (second text), -1 (special token). Raises InputError if no
+    second text was read (field "pair"), or the tokenizer does not tell the two apart (field "model")."""
+    sides = np.array(capture.sides, dtype=np.int_)
+    if not (sides == 1).any():
+        tokenizer = capture.model.tokenizer
+        if tokenizer is not None and tokenizer.is_fast:
+            raise InputError("The second text is blank. Type at least one word.", field="pair")
+        raise InputError(f"{capture.model.name} does not tell two texts apart. Choose another model.", field="model")
+    return sides
+
+
+def pair_ranges(capture: Capture) -> tuple[range, range] | None:
+    """The positions of the first and of the second text; None unless both are there, each in one stretch."""
+    positions = [np.flatnonzero(np.array(capture.sides) == side) for side in (0, 1)]
+    if not all(len(places) and places[-1] - places[0] == len(places) - 1 for places in positions):
+        return None
+    first, second = (range(int(places[0]), int(places[-1]) + 1) for places in positions)
+    return first, second
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The weight of one text's words on that text, on the other, and on special tokens. The three add up to 1."""
+
+    own: float
+    other: float
+    special: float
+
+
+def pair_shares(weights: Array, sides: NDArray[np.int_]) -> tuple[Shares, Shares]:
+    """The shares of each text, averaged over its words, from a head's weights [n, n] and the `pair_sides` [n]."""
+    given = _given(weights, sides)
+    by_side = (given[sides == side][:, [side, 1 - side, -1]].mean(axis=0).tolist() for side in (0, 1))
+    first, second = (Shares(*shares) for shares in by_side)
+    return first, second
+
+
+def _given(weights: Array, sides: NDArray[np.int_]) -> Array:
+    """[..., queries, 3] what each query gives to the first text, to the second and to special tokens."""
+    belongs = sides[: weights.shape[-1], None] == np.array([0, 1, -1])
+    return weights.astype(np.float64) @ belongs
+
+
+def crossing_shares(capture: Capture, sides: NDArray[np.int_]) -> Array:
+    """The part of every head's weight that crosses from text to text, the mean of both directions: [layers, heads]."""
+    crossing = []
+    for call in capture.each_layer():
+        given = np.concatenate([_given(rows.weights.numpy(force=True), sides) for rows in row_blocks(call)], axis=1)
+        there, back = (given[:, sides == side, 1 - side].mean(axis=1) for side in (0, 1))
+        crossing.append((there + back) / 2)
+    return np.array(crossing)
+
+
+# --- views
 
 Quantity = Literal["weights", "values", "outputs", "raw", "scaled", "masked"]
 LeftOut = Literal["first", "special", "sinks"]
@@ -244,3 +334,75 @@ def _by_word(part: _ViewRows, of_queries: NDArray[np.integer], of_keys: NDArray[
     )
     values = merge_queries(merge_keys(part.values, of_keys), of_queries)
     return _ViewRows(values, known, allowed, merge_queries(part.removed[:, None], of_queries)[:, 0])
+
+
+# --- a small picture of every head
+
+SIDE = 24  # cells of a small picture, per side
+
+
+def thumbnails(
+    passed: Pass, kind: Kind | None = None, *, side: int = SIDE, on_progress: OnProgress | None = None
+) -> Pooled:
+    """The weights of every head of a pass in at most `side` by `side` cells: values [layers, heads, rows, columns] float32."""
+    shape = passed.shape(kind)
+
+    def small(blocks: Iterable[Rows | WeightRows]) -> Pooled:
+        each = (
+            (rows.start, Entries(rows.weights.numpy(force=True), rows.allowed.numpy(force=True))) for rows in blocks
+        )
+        return sweep((Band(start, {"weights": of}) for start, of in each), shape, side)[0]["weights"].pooled()
+
+    layers = side_by_side(small, passed.in_rows(kind), on_progress)
+    return replace(
+        layers[0],
+        values=np.stack([layer.values for layer in layers]).astype(np.float32),
+        allowed=np.stack([layer.allowed for layer in layers]),
+    )
+
+
+# --- what each head adds to what the attention of its layer returns
+
+
+@dataclass(frozen=True, eq=False)
+class HeadContributions:
+    """One layer's heads, in float64. A head's contribution is weights @ value @ W_O, with its own rows of W_O.
+
+    total           [queries, d_model] the sum of the contributions: what the attention block returns, less its bias
+    bias            [d_model] b_O
+    lengths, along  [heads, queries], see `lengths`
+    difference      the largest |total - concatenation @ W_O|
+    """
+
+    total: Array
+    bias: Array
+    lengths: Array
+    along: Array
+    difference: float
+
+
+def head_contributions(capture: Capture, layer: int, kind: Kind | None = None) -> HeadContributions:
+    """The contributions of all heads of a layer, which are independent of each other and add up (Elhage et al. 2021, "A
+    Mathematical Framework for Transformer Circuits", https://transformer-circuits.pub/2021/framework)."""
+    heads = range(capture.heads(kind))
+    outputs = [capture.trace(layer, head, kind).output for head in heads]
+    return add_up(outputs, [head_weights(capture.model, layer, head, kind) for head in heads])
+
+
+def add_up(outputs: Sequence[Array], weights: Sequence[HeadWeights]) -> HeadContributions:
+    """Add up contributions from the outputs [queries, d_head] and the matrices of all heads."""
+    outputs = [output.astype(np.float64) for output in outputs]
+    pieces = [matrices.W_O.astype(np.float64) for matrices in weights]
+    contributions = np.stack([output @ piece for output, piece in zip(outputs, pieces, strict=True)])
+    total, bias = contributions.sum(axis=0), weights[0].b_O.astype(np.float64)
+    joined = np.concatenate(outputs, axis=1) @ np.concatenate(pieces, axis=0)
+    return HeadContributions(total, bias, *lengths(contributions), float(np.abs(total - joined).max()))
+
+
+def lengths(contributions: Array) -> tuple[Array, Array]:
+    """The length of each head's contribution [heads, queries, d_model], and its length in the direction of their sum, negative
+    where it points away from it: two of [heads, queries]. Over the heads the second add up to the length of the sum."""
+    total = contributions.sum(axis=0)
+    length = np.linalg.norm(total, axis=1, keepdims=True)
+    direction = total / np.where(length == 0, 1, length)
+    return np.linalg.norm(contributions, axis=2), (contributions * direction).sum(axis=2)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..attention import trace as traces
 from ..attention.head import Head
 from ..attention.ledger import Ledger, lines
-from ..attention.pooling import Pooled, pool
+from ..attention.rowwise import Pooled, pool
 from ..attention.stages import number
 from ..capturing import capture as captures
 from ..capturing import certifying

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from plotly.colors import validate_colors
 
 from ..attention.arrays import AttentionArrays, RowSums, Tokens, attention_arrays, counted, row_notes
-from ..attention.pooling import Pooled, ceil_divide, pool
-from ..attention.strongest import strongest_cell
+from ..attention.rowwise import Pooled, ceil_divide, pool, strongest_cell
 from ..errors import check_index, shortened
 from ..figures.palette import SEQUENTIAL, colours_of
 from ..figures.text.tokens import TEXT_VIEW, TOKENS, joined, spelled

@@ -11,8 +11,8 @@ from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
-from core.heads.contributions import lengths
 from core.heads.metrics import largest
+from core.heads.views import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
 from core.units import small_number
 from ui import state

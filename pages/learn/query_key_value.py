@@ -7,8 +7,8 @@ import streamlit as st
 from numpy.typing import ArrayLike, NDArray
 
 from core import AttentionTrace
+from core.attention.rowwise import strongest_cell
 from core.attention.stages import number
-from core.attention.strongest import strongest_cell
 from core.figures.chart import Chart
 from core.figures.palette import TOTAL
 from core.figures.plots.bars import bars

@@ -11,7 +11,7 @@ from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.figures.plots.diagrams import wiring
-from core.heads.pairs import crossing_shares, pair_shares, pair_sides
+from core.heads.views import crossing_shares, pair_shares, pair_sides
 from core.lessons.self_and_cross import (
     ALIGNING_HEAD,
     BLOCKS,

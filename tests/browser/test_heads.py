@@ -10,12 +10,11 @@ import pytest
 from playwright.sync_api import expect
 
 from core import capture
-from core.attention.strongest import strongest_cell
+from core.attention.rowwise import strongest_cell
 from core.figures.labels import all_placed
 from core.heads.metrics import head_metrics, most_telling, standing_out
 from core.heads.patterns import match_heads, pairs
-from core.heads.thumbnails import thumbnails
-from core.heads.views import HeadView, ViewMatrix
+from core.heads.views import HeadView, ViewMatrix, thumbnails
 from tests.browser.driver import App
 from ui import state
 from ui.views.sources.text_fields import SENTENCE

@@ -7,8 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from core import Edits, capture, direct_contributions
-from core.heads.effects import head_effects
-from core.heads.patching import patch_effects
+from core.heads.effects import head_effects, patch_effects
 from ui import state
 
 FRANCE, ITALY = "The capital of France is", "The capital of Italy is"

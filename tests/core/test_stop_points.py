@@ -27,14 +27,10 @@ from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import stage_table, to_csv, to_npz
 from core.heads import comparing, likeness, views
 from core.heads.attribution import contributions_by_key, cosine
-from core.heads.contributions import head_contributions
-from core.heads.effects import Effects
-from core.heads.image_sinks import image_sinks
-from core.heads.one_query import one_query
-from core.heads.pairs import crossing_shares
-from core.heads.patching import patch_effects
+from core.heads.effects import Effects, patch_effects
+from core.heads.metrics import one_query
 from core.heads.patterns import diagonal
-from core.heads.thumbnails import thumbnails
+from core.heads.views import crossing_shares, head_contributions, image_sinks, thumbnails
 from core.lessons import blocks, long_range, scaling
 from core.models.inputs import all_inputs
 from core.progress import stopped_by
@@ -160,14 +156,14 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "head_metrics of weights": (lambda _: core.head_metrics(exposed()), ALL),
     "match_heads": (lambda _: core.match_heads(passed(), diagonal(1)), ALL),
     "pair_weights": (lambda _: core.pair_weights(passed(), 5, 3), LAYERS),
-    "heads.thumbnails.thumbnails": (lambda _: thumbnails(passed()), ALL),
-    "heads.one_query.one_query": (lambda _: one_query(passed(), 5), LAYERS),
-    "heads.pairs.crossing_shares": (lambda _: crossing_shares(passed(), np.arange(TOKENS) % 2), ALL),
+    "heads.views.thumbnails": (lambda _: thumbnails(passed()), ALL),
+    "heads.metrics.one_query": (lambda _: one_query(passed(), 5), LAYERS),
+    "heads.views.crossing_shares": (lambda _: crossing_shares(passed(), np.arange(TOKENS) % 2), ALL),
     "heads.likeness.head_changes": (lambda _: likeness.head_changes(passed(), passed()), ALL),
     "heads.likeness.weight_differences": (lambda _: likeness.weight_differences(passed(), passed()), ALL),
     "heads.likeness.heads_like": (lambda _: likeness.heads_like([passed()], 0, 0), ALL),
     "heads.likeness.random_pairs_divergence": (lambda _: likeness.random_pairs_divergence(passed(), pairs=9), 18),
-    "heads.contributions.head_contributions": (lambda _: head_contributions(passed(), 0), HEADS),
+    "heads.views.head_contributions": (lambda _: head_contributions(passed(), 0), HEADS),
     "lessons.long_range.mean_distances": (lambda _: long_range.mean_distances(passed()), ALL),
     "lessons.scaling.model_scores": (lambda _: scaling.model_scores(passed()), 2 * ALL),
     # --- one head
@@ -183,7 +179,7 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "heads.views.ViewMatrix.overview": (lambda _: view().overview(), 2 * ONE),
     "heads.views.ViewMatrix.overview of words": (lambda _: view(by_word=True).overview(), 2 * ONE),
     "heads.views.ViewMatrix.inside": (lambda _: view().inside(), 2 * ONE),
-    "heads.image_sinks.image_sinks": (lambda _: image_sinks(picture(), [(0, 0), (1, 1)]), 2),
+    "heads.views.image_sinks": (lambda _: image_sinks(picture(), [(0, 0), (1, 1)]), 2),
     "heads.comparing.HeadPair.overview": (lambda _: pair().overview(), ONE),
     "compare": (lambda _: core.compare(passed().trace(0, 0), passed().trace(0, 1)), ONE),
     "align": (lambda _: core.align(text().split(), text()[::-1].split()), TOKENS),
@@ -206,7 +202,7 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "heads.effects.Effects.suspects_first": (lambda _: drained(effects().suspects_first()), 3 * CALLS),
     "heads.effects.Effects.layers_in_pieces": (lambda _: drained(effects().layers_in_pieces()), CALLS),
     "heads.effects.Effects.keys_in_pieces": (lambda _: drained(effects().keys_in_pieces()), 2 * CALLS),
-    "heads.patching.patch_effects": (lambda _: patch_effects(model("Llama"), *TWO_TEXTS, answers=(5, 6)), 3 * CALLS),
+    "heads.effects.patch_effects": (lambda _: patch_effects(model("Llama"), *TWO_TEXTS, answers=(5, 6)), 3 * CALLS),
     "corpus.in_process.InProcessRun": (run_over_a_text, 4 + 4 * CALLS),
     # --- lessons
     "lessons.scaling.sweep": (lambda _: scaling.sweep((1, 2, 4), repeats=2), 6),
@@ -218,7 +214,7 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
 PARTS = {
     *("attention.rowwise.RowwiseMatrix.overview", "capturing.capture.read", "capturing.capture.edited_pass"),
     *("capturing.recorder.record", "capturing.generation.generating.Generating.go_on"),
-    "heads.interventions.Interventions.table",
+    "heads.effects.Interventions.table",
     *("progress.step_counter", "threads.side_by_side", "corpus.example.example", "corpus.running.run"),
     *("heads.examples.knows_paris", "heads.examples.needs_previous", "heads.examples.patch_pronoun"),
     *("corpus.reading.find_files", "corpus.walking.files_below"),

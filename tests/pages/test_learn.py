@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from core import attend, capture, generate, load_model
 from core.attention import masks as m
 from core.attention.sources import toy_sentence
-from core.heads.contributions import lengths
+from core.heads.views import lengths
 from core.lessons.blocks import differences, in_blocks
 from core.lessons.long_range import compare_reach, mean_distances
 from core.lessons.many_heads import fetch, heads_of_a_sentence

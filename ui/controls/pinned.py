@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from core.attention.strongest import Numbers, largest_in, strongest_cell
+from core.attention.rowwise import Numbers, largest_in, strongest_cell
 from ui import links, state
 from ui.controls.fields import token_picker
 from ui.links import Index

@@ -7,8 +7,7 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from core.figures.heatmaps.patches import WIDTH, on_image
-from core.heads.image_sinks import TIMES, image_sinks
-from core.heads.views import SCORES, Quantity
+from core.heads.views import SCORES, TIMES, Quantity, image_sinks
 from ui import state
 from ui.components import pin
 from ui.markdown import plain, quoted

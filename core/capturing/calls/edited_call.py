@@ -13,7 +13,7 @@ from torch import Tensor
 from ...attention.masks import Predicate
 from ...attention.trace import Weighing
 from ...models.calls import Call, wide
-from .head_places import Path, Side
+from .head_places import Path
 
 # What takes the place of a component that is cut: nothing, its mean over all tokens, or what it is in another text.
 Cut = Literal["zero", "mean", "patch"]
@@ -53,9 +53,6 @@ class HeadEdit:
     painted: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     output: Tensor | None = None
     cuts: Mapping[Path, Cut] = field(default_factory=dict)
-
-    def cuts_of(self, side: Side) -> dict[Path, Cut]:
-        return {path: cut for path, cut in self.cuts.items() if path.side == side}
 
     def scale(self, own: float) -> float:
         return (1.0 if self.unscaled else own) * self.scale_by

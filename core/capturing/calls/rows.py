@@ -25,7 +25,58 @@ from ...attention.trace import WEIGHINGS, Instead, forbid, put_in, softmax
 from ...models.calls import Call, wide
 from ...progress import stop_point
 from .edited_call import EditedCall, edit_of
-from .linear_masks import InRows
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """A mask as the runs of keys that each query may attend to.
+
+    runs  [1 or heads, queries, runs, 2] whole numbers: the first key of a run and the one after its last, which are equal where
+          a query has fewer runs; below 2¹⁵ runs
+    """
+
+    runs: NDArray[np.integer]
+    keys: int
+    dtype: torch.dtype = torch.bool
+
+    def rows(self, heads: slice, rows: range) -> Tensor:
+        """The rows of some heads: [1 or heads, rows, keys]."""
+        return torch.from_numpy(self.allowed(heads, np.arange(rows.start, rows.stop)))
+
+    def allowed(self, heads: slice, queries: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """[1 or heads, queries, keys]."""
+        chosen = (self.runs[heads] if len(self.runs) > 1 else self.runs)[:, queries].astype(np.int64)
+        of_heads, of_queries, of_runs, _ = chosen.shape
+        # +1 where a run begins and -1 where it has ended: its sum over the keys so far is the number of runs that a key is in.
+        steps = np.zeros((of_heads * of_queries, self.keys + 1), dtype=np.int16)
+        row = np.repeat(np.arange(len(steps)), of_runs)
+        for side, step in ((0, 1), (1, -1)):
+            np.add.at(steps, (row, chosen[..., side].ravel()), step)
+        return (np.cumsum(steps, axis=1, out=steps)[:, :-1] > 0).reshape(of_heads, of_queries, self.keys)
+
+
+@dataclass(frozen=True, eq=False)
+class ByDistance:
+    """A bias that depends only on how far a key is from its query.
+
+    numbers  [1 or heads, queries + keys - 1], by the distance key - query, rising from that of the last query and the first key
+    """
+
+    numbers: Tensor
+    queries: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.numbers.dtype
+
+    def rows(self, heads: slice, rows: range) -> Tensor:
+        chosen = self.numbers[heads] if len(self.numbers) > 1 else self.numbers
+        # [heads, queries, keys], the last query first.
+        windows = chosen.unfold(1, chosen.shape[1] - self.queries + 1, 1)
+        return windows[:, self.queries - rows.stop : self.queries - rows.start].flip(1)
+
+
+# --- rows
 
 # Numbers of one block, in all heads together: 2 MB in float32, which fits into the processor's cache.
 CELLS = 2**19
@@ -290,13 +341,13 @@ def split_mask(mask: Any, dtype: torch.dtype) -> tuple[Any, Any]:
     return allowed, array_namespace(mask).where(allowed, mask, 0)
 
 
-def _array_of(tensor: Tensor | InRows, heads: slice, rows: range, keys: int) -> NDArray:
+def _array_of(tensor: Tensor | Runs | ByDistance, heads: slice, rows: range, keys: int) -> NDArray:
     """Rows of one head's mask or bias as an array: [rows, keys]."""
     part = _rows_of(tensor, heads, rows, keys)[0]
     return (part if part.dtype == torch.bool else wide(part)).numpy(force=True)
 
 
-def _rows_of(tensor: Tensor | InRows, heads: slice, rows: range, keys: int) -> Tensor:
+def _rows_of(tensor: Tensor | Runs | ByDistance, heads: slice, rows: range, keys: int) -> Tensor:
     """Rows of a mask or bias [1, 1 or heads, 1 or queries, keys or more]: [1 or heads, rows, keys]."""
     if not isinstance(tensor, Tensor):
         return tensor.rows(heads, rows)

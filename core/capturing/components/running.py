@@ -26,11 +26,10 @@ from ...models.calls import Call, heard_by, wide
 from ...models.model import Model
 from ...models.modules import Kind, asks_the_registry
 from ..calls.head_places import Side
+from ..continuing import forward_of, is_stream
 from ..finite import NotFiniteError, are_finite
 from ..rounding import OF_LOGITS, rounding_error
-from ..twins import forward_of, is_stream
-from .held_norms import Biased, Held, HeldNorm, LinearMap
-from .linearity import Followed, passes_on, steps_to
+from .linear_maps import Biased, Followed, Held, HeldNorm, LinearMap, passes_on, steps_to
 from .written import Components, Readout, Role, Written
 
 
@@ -74,18 +73,14 @@ class ComponentPass:
         self._adding: dict[type[nn.Module], bool] = {}
         self._added: dict[type[nn.Module], tuple[str, ...]] = {}
         self._end_read = self._end_gave = None  # what the language-model head read, and gave at the last position
-        self._stacks = {
-            id(layer): self._stack_of(name)
-            for name in model.lists_of_layers
-            for layer in model.network.get_submodule(name).children()
-        }
-        self._usual = {
-            type(part)
-            for name in model.lists_of_layers
-            for layer in model.network.get_submodule(name).children()
-            if any(map(asks_the_registry, layer.modules()))
-            for part in layer.modules()
-        }
+        self._stacks: dict[int, str] = {}
+        self._usual: set[type[nn.Module]] = set()
+        for name in model.lists_of_layers:
+            for layer in model.network.get_submodule(name).children():
+                stack = "decoder" if "decoder" in name else "encoder"
+                self._stacks[id(layer)] = stack if model.is_encoder_decoder else ""
+                if any(map(asks_the_registry, layer.modules())):
+                    self._usual.update(map(type, layer.modules()))
 
     def model(self, logits: int = 1) -> Model:
         """The model with the twin of its network. It has to be run with gradients.
@@ -157,7 +152,7 @@ class ComponentPass:
         if self._end_gave is not None:
             logits = wide(returned.logits[0, -1].detach())
             factor = _factor(self._end_gave, logits if added is None else logits - added)
-        readout = None if head is None else Readout(head.weight.detach(), head.bias, factor, added, len(head.weight))
+        readout = None if head is None else Readout(head.weight.detach(), head.bias, factor, added)
         return Components(tuple(self._written), tuple(self._reads), final, tuple(self._held), readout)
 
     def _check(self, *tensors: Tensor) -> None:
@@ -215,11 +210,6 @@ class ComponentPass:
             weight, bias = twin.weight, twin.bias  # not the twin, which would keep itself alive
             twin.forward = lambda x: LinearMap.apply(x, weight, bias)
         return twin
-
-    def _stack_of(self, name: str) -> str:
-        if not self._model.is_encoder_decoder:
-            return ""
-        return "decoder" if "decoder" in name else "encoder"
 
     def _parameter(self, name: str, numbers: Tensor | None, layer: tuple[str, int] | None) -> Tensor | None:
         """A parameter without gradient; a bias is a component."""

@@ -22,7 +22,7 @@ from ...errors import InputError, check_index
 from ...models.calls import wide
 from ...models.modules import Kind
 from ...progress import stop_point
-from .held_norms import Held
+from .linear_maps import Held
 
 Role = Literal["embedding", "head", "mlp", "rest", "bias"]
 
@@ -61,12 +61,6 @@ class Component:
     head: int | None
     places: tuple[tuple[int, int | None], ...] = ()
 
-    @classmethod
-    def called(cls, role: Role, where: str, layer: int | None, head: int | None) -> Component:
-        """With the name that such a component has."""
-        name = role if layer is None else f"{role} {layer}"
-        return cls(f"{where} {name if head is None else f'{layer}.{head}'}".strip(), role, where, layer, head)
-
 
 @dataclass(frozen=True, eq=False)
 class Readout:
@@ -76,14 +70,12 @@ class Readout:
     bias    [tokens], of the head; None: nothing
     factor  None if the model changes its logits in another way afterwards, as by a soft cap
     added   [tokens], what the model adds to the logits after the head; None: nothing
-    count   of the tokens of the vocabulary
     """
 
     weight: Tensor
     bias: Tensor | None
     factor: float | None
     added: Tensor | None
-    count: int
 
     def contrast(self, of: Tensor, token: int, against: int | Literal["mean"] | None) -> Tensor:
         """The row of a token, minus that of another or the mean row. of: one of `weight`, `bias` and `added`"""
@@ -97,7 +89,7 @@ class Readout:
         return row - (wide(of).mean(dim=0) if against == "mean" else self._row(of, against, "against"))
 
     def _row(self, of: Tensor, token: int, field: str) -> Tensor:
-        check_index(token, self.count, "token", field=field)
+        check_index(token, len(self.weight), "token", field=field)
         return wide(of[token]).clone()  # products round otherwise where a row lies elsewhere in memory
 
 
@@ -149,9 +141,10 @@ class Components:
         for index, one in enumerate(self.written):
             heads = range(one.tensor.shape[2]) if one.role == "head" else [None]
             for head in heads:
-                part = Component.called(one.role, one.where, one.number, head)
-                known = found.get(part.name, part)
-                found[part.name] = replace(known, places=(*known.places, (index, head)))
+                own = one.role if one.number is None else f"{one.role} {one.number}"
+                name = f"{one.where} {own if head is None else f'{one.number}.{head}'}".strip()
+                known = found.get(name, Component(name, one.role, one.where, one.number, head))
+                found[name] = replace(known, places=(*known.places, (index, head)))
         return tuple(sorted(found.values(), key=_in_order))
 
     def owed(self, number: Tensor) -> list[Tensor]:
@@ -197,7 +190,7 @@ class Components:
             }
             nothing = vector.detach().new_zeros(())
             sums = [
-                sum((_of_head(shares[index], head) for index, head in part.places if index in shares), nothing)
+                sum((of_head(shares[index], head) for index, head in part.places if index in shares), nothing)
                 for part in parts
             ]
         # A component that comes later than the vector has no part in it, and its sum no gradient.
@@ -211,7 +204,8 @@ class Components:
         return torch.stack(owed).detach()
 
 
-def _of_head(share: Tensor, head: int | None) -> Tensor:
+def of_head(share: Tensor, head: int | None) -> Tensor:
+    """The sum of a share over its tokens, of one of its heads where it has any."""
     return (share if head is None else share[:, head]).sum()
 
 

@@ -14,7 +14,8 @@ from operator import attrgetter
 from typing import Any
 
 from ..calls.head_places import EVERYWHERE, in_order
-from .kinds import EDIT_KINDS, CutPath, Edit, OutputEdit, OutputOverText, Paint, ReplaceToken
+from .edit import Edit
+from .kinds import EDIT_KINDS, CutPath, OutputEdit, OutputOverText, Paint, ReplaceToken
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -6,158 +6,37 @@ change in a head, and the fields of the form.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
-from torch import Tensor
 
 from ...attention.masks import MASKS, Predicate
 from ...errors import InputError, shortened
-from ...models.calls import Call
 from ..calls.edited_call import PATTERNS, Cut, HeadEdit
-from ..calls.head_places import EVERYWHERE, Path, Place, Side, in_order, path_of, place_of, read_place
+from ..calls.head_places import Path, Place, Side, in_order, path_of, place_of, read_place
 from . import forms
-from .positions import cells_in_words, even_shares, in_ranges, read_cells, read_ranges
+from .edit import (
+    Edit,
+    HeadInPass,
+    cells_in_words,
+    even_shares,
+    in_ranges,
+    position,
+    quoted,
+    read_cells,
+    read_ranges,
+    text_for,
+    with_text,
+)
 
 SoftmaxName = Literal["softmax", "unscaled", "hardmax", "sigmoid"]
 SOFTMAXES: tuple[SoftmaxName, ...] = get_args(SoftmaxName)
 FARTHEST = 2**31  # no text is as long: with a larger number a mask stays the same
 DIGITS = 11  # of a mask's number that are read: any number with more is beyond `FARTHEST`
 TOLERANCE = 1e-6  # largest difference between 1 and the sum of a painted row
-
-
-@dataclass(frozen=True, eq=False)
-class HeadInPass:
-    """A head of an attention call, in a pass that is being edited.
-
-    edit     the changes so far
-    outputs  of this head in passes over other texts, [tokens, d_v], by the keyword of `Edits` that names the text
-    """
-
-    call: Call
-    edit: HeadEdit
-    outputs: Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Edit:
-    """One change of a pass: by default a value for the heads of a place, in a line such as "scale 2 at 5".
-
-    at          the place; for another token its position in the text; for a cut the path
-    value       in the form that `checked` returns
-
-    keyword     the keyword of `Edits` for edits of this kind
-    other_text  the keyword of `Edits` for another text that they may read; empty if they read none
-    verb        the first word of a line, or its first two words
-    example     an example of a line
-    label       the name in a menu; empty if no menu offers this kind
-    fields      the fields of its form
-    of_one_head whether its place is always one head
-    of_text     what stands in a line that names positions in the text, or another text with as many tokens, and so means
-                nothing for other texts; "": every line of this kind is one; None: no line is
-    nothing     the value that changes nothing, and only cancels that of a wider place
-    rank        among edits that replace the output of a head the highest rank counts
-    field       the field of an error about its place; None: "kind", "layer" or "head"
-    """
-
-    at: Any
-    value: Any = None
-
-    keyword: ClassVar[str]
-    other_text: ClassVar[str] = ""
-    verb: ClassVar[str]
-    example: ClassVar[str]
-    label: ClassVar[str] = ""
-    fields: ClassVar[tuple[forms.Field, ...]] = ()
-    of_one_head: ClassVar[bool] = False
-    of_text: ClassVar[str | None] = None
-    nothing: ClassVar[Any] = ()
-    rank: ClassVar[int] = 0
-    field: ClassVar[str | None] = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", self.checked(self.value))
-
-    @classmethod
-    def checked(cls, value: Any) -> Any:
-        """The value in its one form. Raises InputError for a value that no model can use."""
-        return value
-
-    # --- lines
-
-    @classmethod
-    def read(cls, words: str) -> Any:
-        """The value in the words of a line."""
-        return words
-
-    @classmethod
-    def parse(cls, words: str, place: str | None) -> Edit:
-        """The edit of a line: the words between its verb and its place, and the place at its end, if there is one.
-
-        Raises ValueError, KeyError or TypeError for words that cannot be read, InputError for a value that no model can use.
-        """
-        return cls(read_place(place or ""), cls.read(words))
-
-    @classmethod
-    def line_of(cls, words: str, at: Any) -> str:
-        """The line with these words at a place; the words are not checked. A text is given without quotes."""
-        return f"{cls.verb} {words}" + ("" if at == EVERYWHERE else f" at {at.words}")
-
-    @classmethod
-    def line_of_form(cls, words: Sequence[str], place: Place) -> str:
-        """The line that a form says. words: of each of its fields"""
-        return cls.line_of(" ".join(words), place)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The words of each of its lines."""
-        return (self.value,)
-
-    # --- among the other edits of an `Edits`
-
-    @classmethod
-    def given(cls, value: Any, text: str | None) -> Iterator[Edit]:  # noqa: ARG003 - some kinds read one
-        """Its edits from the keyword of `Edits`; text: that of `other_text`. Raises InputError for what no model can do."""
-        by_place = value if isinstance(value, Mapping) else {EVERYWHERE: value}
-        return (cls(place_of(where), own) for where, own in by_place.items())
-
-    @property
-    def order(self) -> Any:
-        """The key by which edits of one keyword are sorted."""
-        return in_order(self.at)
-
-    def joined(self, later: Edit) -> Edit:
-        """This edit and a later one for the same place as one: by default the later one."""
-        return later
-
-    @property
-    def text(self) -> str | None:
-        """The other text that it reads."""
-        return None
-
-    def reading(self, texts: Mapping[str, str]) -> Edit:  # noqa: ARG002 - some kinds read one
-        """The edit with the other text of its keyword."""
-        return self
-
-    # --- in a pass
-
-    @property
-    def place(self) -> Place | None:
-        """The heads that it covers; None: it changes what the model reads."""
-        return self.at if isinstance(self.at, Place) else None
-
-    def apply(self, head: HeadInPass) -> HeadEdit:
-        """The changes of a head that this edit covers, this edit included."""
-        return head.edit
-
-    @property
-    def positions(self) -> Iterable[tuple[int, int]]:
-        """The (query, key) that it names; query -1 is every query."""
-        return ()
 
 
 # --- other scores, another mask, other weights
@@ -276,7 +155,7 @@ class BlockKeys(Block):
 
     @classmethod
     def checked(cls, value: Any) -> tuple[int, ...]:
-        return tuple(sorted({_position(key) for key in ([value] if isinstance(value, Integral) else value)}))
+        return tuple(sorted({position(key) for key in ([value] if isinstance(value, Integral) else value)}))
 
     @classmethod
     def read(cls, words: str) -> set[int]:
@@ -301,7 +180,7 @@ class BlockPairs(Block):
 
     @classmethod
     def checked(cls, value: Any) -> tuple[tuple[int, int], ...]:
-        return tuple(sorted({(_position(query), _position(key)) for query, key in value}))
+        return tuple(sorted({(position(query), position(key)) for query, key in value}))
 
     @classmethod
     def read(cls, words: str) -> set[tuple[int, int]]:
@@ -354,7 +233,7 @@ class Paint(Pattern):
     def checked(cls, value: Any) -> tuple:
         rows = {}
         for query, shares in dict(value).items():
-            row = {_position(key): float(share) for key, share in dict(shares).items() if share}
+            row = {position(key): float(share) for key, share in dict(shares).items() if share}
             total = sum(row.values())
             if not all(0 <= share <= 1 + TOLERANCE for share in row.values()) or abs(total - 1) > TOLERANCE:
                 raise InputError(
@@ -362,7 +241,7 @@ class Paint(Pattern):
                     f"1. Divide each by {total:.6g}, or correct one.",
                     field="pattern",
                 )
-            rows[_position(query)] = tuple(sorted(row.items()))
+            rows[position(query)] = tuple(sorted(row.items()))
         return tuple(sorted(rows.items()))
 
     @classmethod
@@ -408,12 +287,12 @@ class PlaceFirst(Edit):
             raise ValueError(place)
         if cls.joint is None:
             return cls(cls.read_at(words))
-        at, text = _with_text(words)
+        at, text = with_text(words)
         return cls(cls.read_at(at), text)
 
     @classmethod
     def line_of(cls, words: str, at: Any) -> str:
-        text = "" if cls.joint is None else f"{cls.joint}{_quoted(words)}"
+        text = "" if cls.joint is None else f"{cls.joint}{quoted(words)}"
         return f"{cls.verb} {at.words if isinstance(at, Place) else at}{text}"
 
 
@@ -457,7 +336,7 @@ class OutputOverText(OutputEdit):
 
     @classmethod
     def checked(cls, value: Any) -> str:
-        return _text_for(cls, value)
+        return text_for(cls, value)
 
     @property
     def text(self) -> str | None:
@@ -505,7 +384,7 @@ class ReplaceToken(PlaceFirst):
 
     @classmethod
     def given(cls, value: Any, text: str | None) -> Iterator[Edit]:  # noqa: ARG003 - it reads none
-        return (cls(_position(at), str(token)) for at, token in dict(value).items())
+        return (cls(position(at), str(token)) for at, token in dict(value).items())
 
 
 @dataclass(frozen=True)
@@ -540,7 +419,7 @@ class CutPath(Edit):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.value == "patch":
-            _text_for(CutPath, self.from_text)
+            text_for(CutPath, self.from_text)
 
     @classmethod
     def checked(cls, value: Any) -> Cut:
@@ -552,7 +431,7 @@ class CutPath(Edit):
 
     @classmethod
     def parse(cls, words: str, place: str | None) -> Edit:
-        before, text = _with_text(words) if '"' in words else (words, None)
+        before, text = with_text(words) if '"' in words else (words, None)
         component, _, head = before.partition(" from the ")
         side, of, where = head.partition(" of ")
         if place is not None or not of:
@@ -564,7 +443,7 @@ class CutPath(Edit):
     @classmethod
     def line_of(cls, words: str, at: Any) -> str:
         cut, _, text = words.partition(" ")
-        mean, there = " mean" if cut == "mean" else "", f" as in {_quoted(text)}" if cut == "patch" else ""
+        mean, there = " mean" if cut == "mean" else "", f" as in {quoted(text)}" if cut == "patch" else ""
         return f"{cls.verb} {at.component}{mean} from the {at.side} of {at.place.words}{there}"
 
     @classmethod
@@ -607,31 +486,3 @@ class CutPath(Edit):
 EDIT_KINDS: tuple[type[Edit], ...] = (
     *(Mute, Scale, Mask, BlockKeys, BlockPairs, Pattern, Softmax, Mean, Patch, Paint, CutPath, ReplaceToken),
 )
-
-
-# --- texts
-
-
-def _text_for(kind: type[Edit], text: str | None) -> str:
-    """The other text that an edit reads. Raises InputError if there is none."""
-    if not (text or "").strip():
-        raise InputError(f"The change “{kind.verb}” needs another text to read.", field=kind.other_text)
-    return text or ""
-
-
-def _with_text(words: str) -> tuple[str, str]:
-    """What is before a text at the end of a line, without the word that leads to it, and the text."""
-    before, quote, rest = words.partition('"')
-    text = json.loads(quote + rest)
-    text.encode()  # half of a pair of surrogates cannot be written
-    return before.rstrip().removesuffix("over").removesuffix("from").removesuffix("as in"), text
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _position(value: Any) -> int:
-    if int(value) != value or value < 0:
-        raise InputError(f"There is no position {value}: tokens count from 0.", field="edits")
-    return int(value)

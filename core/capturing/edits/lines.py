@@ -22,9 +22,9 @@ from contextlib import contextmanager
 
 from ...errors import InputError, shortened
 from ..calls.head_places import Place, looks_like_a_place, read_place
+from .edit import Edit, cells_in_words, even_shares, read_cells
 from .edits import BY_KEYWORD, Edits
-from .kinds import EDIT_KINDS, Edit, Paint
-from .positions import cells_in_words, even_shares, read_cells
+from .kinds import EDIT_KINDS, Paint
 
 MAX_LINE = 20_000  # characters: as many as a view of a talk has
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...attention.pooling import Pooled
+from ...attention.rowwise import Pooled
 from ...attention.stages import BY_KEY
 from ..chart import Chart, Trace, Values, axis_ending
 from ..palette import BELOW, FORBIDDEN, INK, PIN, colour_range, largest

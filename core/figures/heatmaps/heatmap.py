@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...attention.pooling import Pooled, pool
+from ...attention.rowwise import Pooled, pool
 from ..chart import Chart, Trace, Values, floats, scatter
 from ..labels import MAX_LABELS
 from ..palette import ALLOWED, FORBIDDEN, INK, PIN, colour_range, colours_of, largest, text_on

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...attention.pooling import Pooled, pool
+from ...attention.rowwise import Pooled, pool
 from ..chart import Chart, Trace, Values, axis_ending, floats
 from ..labels import axis_labels, in_blocks, short
 from ..palette import FORBIDDEN, PIN, colour_range, largest

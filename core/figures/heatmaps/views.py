@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...attention.pooling import Pooled
+from ...attention.rowwise import Pooled
 from ...attention.stages import BY_KEY, Stage
 from ..chart import Chart
 from ..palette import ALLOWED, PIN, largest, text_on

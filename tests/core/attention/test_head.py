@@ -12,9 +12,8 @@ from core.attention import rowwise
 from core.attention.head import Head
 from core.attention.ledger import explain, sum_of
 from core.attention.masks import both, causal, grid, sliding_window
-from core.attention.pooling import pool
+from core.attention.rowwise import pool, strongest_cell
 from core.attention.stages import STAGES
-from core.attention.strongest import strongest_cell
 from core.attention.trace import WEIGHINGS, AttentionTrace, Instead, attend
 from core.errors import InputError
 
@@ -198,15 +197,6 @@ def test_changed_is_what_it_is_of_a_trace(trace, scale, with_mask, data):
             np.testing.assert_array_equal(getattr(changed, stage), whole)
             parts = np.concatenate([getattr(other.trace(rows), stage) for rows in other.blocks()])
             np.testing.assert_allclose(parts, whole, rtol=1e-12, atol=1e-12)
-
-
-@settings(max_examples=20, deadline=None)
-@given(traces(), st.none() | st.floats(-2, 2))
-def test_a_changed_head_is_drawn_as_a_changed_trace(trace, scale):
-    expected = trace.changed(scale=scale, mask=causal)
-    overview = Head.of(trace).changed(scale=scale, mask=causal).overview(20)
-    for stage in STAGES:
-        same(overview.matrices[stage.key], drawn_whole(stage, expected, 20))
 
 
 @settings(max_examples=40, deadline=None)

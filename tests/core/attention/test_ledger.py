@@ -76,11 +76,6 @@ def test_in_single_precision_it_is_as_close_as_that_allows():
         np.testing.assert_allclose(found.total, trace.output[query], atol=1e-6)
 
 
-def test_a_row_with_nothing_left():
-    cell = explain(attend(np.eye(2), np.eye(2), np.eye(2), mask=np.zeros((2, 2))), 0, 1)
-    assert (cell.weight, cell.row_sum, cell.exponential, cell.masked) == (0, 0, 0, -math.inf)
-
-
 @pytest.mark.parametrize("place", [(-1, 0), (2, 0), (0, 5)])
 def test_cells_outside_are_refused(place):
     with pytest.raises(InputError, match="queries run from 0 to 1"):

@@ -289,9 +289,6 @@ class TestNpy:
             warnings.simplefilter("error")
             assert "is inf" in refusal(npy(np.array([["1e400"]], dtype=np.longdouble)))
 
-    def test_the_largest_matrix(self):
-        assert read_matrix(npy(np.ones((512, 1024), "f2")), field="key").shape == (512, 1024)
-
     @pytest.mark.parametrize(
         "shape", ["(1000000, 1000000)", "(10**9, 8)", f"({2**80}, {2**80})", "(-1, 4)", "(-2, -2)"]
     )
@@ -299,11 +296,6 @@ class TestNpy:
         data = npy_header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n") + b"\0" * 64
         with at_most(2**20):
             refusal(data)
-
-    def test_truncated_anywhere(self):
-        whole = npy(NUMBERS)
-        for length in range(len(whole)):
-            refusal(whole[:length])
 
     @pytest.mark.parametrize(
         "header",
@@ -329,20 +321,6 @@ class TestNpy:
     @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0), (9, 9)])
     def test_broken_headers(self, header, version):
         assert "header of the NPY file cannot be read" in refusal(npy_header(header + "\n", version) + b"\0" * 8)
-
-    @pytest.mark.filterwarnings("ignore:Reading .* required additional header parsing")
-    @given(st.data())
-    @settings(max_examples=150)
-    def test_flipped_bytes(self, data):
-        content = bytearray(npy(NUMBERS))
-        for _ in range(data.draw(st.integers(1, 4))):
-            content[data.draw(st.integers(6, len(content) - 1))] = data.draw(st.integers(0, 255))
-        result = outcome(read_matrix, bytes(content), field="key")
-        if isinstance(result, InputError):
-            assert result.field == "key"
-            return
-        assert result.ndim == 2
-        assert np.isfinite(result).all()
 
     def test_pickled_objects_are_refused_and_never_run(self, booby_trapped):
         data, trap = booby_trapped
@@ -380,12 +358,6 @@ class TestMask:
         for data in (text, npy(np.array([text.split()], dtype=float))):
             message = refusal(data, field="mask", read=read_mask)
             assert f"row 1, column 2 (counted from 1) {found}" in message
-
-    @pytest.mark.parametrize(
-        "data", ["", "1 0\n1", "true false", "1 nan", npy(np.array([[np.nan]])), npy(np.ones(3, bool))]
-    )
-    def test_what_no_matrix_may_be(self, data):
-        refusal(data, field="mask", read=read_mask)
 
 
 OTHERS = {"query": NUMBERS, "key": NUMBERS, "value": NUMBERS}
@@ -440,13 +412,9 @@ class TestNpz:
             # The field is the array's name.
             (npz(**OTHERS | {"query": np.ones(3)}), "query", "1 dimension"),
             (npz(**OTHERS | {"key": np.array([[np.nan]])}), "key", "is nan"),
-            (npz(**OTHERS | {"value": np.array([["a"]])}), "value", "only integers or floats"),
             (npz(**OTHERS | {"value": np.array([[True]])}), "value", "only integers or floats"),
             (npz(**OTHERS, mask=np.array([[2]])), "mask", "is 2"),
-            (npz(**OTHERS, mask=np.array([["1"]])), "mask", ""),
             (npz(**OTHERS, bias=np.array([[-np.inf]])), "bias", "is -inf"),
-            (npz(**OTHERS, bias=np.ones((2, 0))), "bias", "is empty"),
-            (npz(**OTHERS | {"query": np.ones((513, 1024), "f2")}), "query", "525,312 cells"),
         ],
         ids=lambda part: part if isinstance(part, str) else "",
     )
@@ -482,30 +450,39 @@ class TestNpz:
         read = read_npz(npz(query=largest, key=largest, value=largest, mask=largest, bias=largest))
         assert all(array.shape == (512, 1024) for array in read.values())
 
-    @pytest.mark.parametrize("compress", [False, True])
-    def test_truncated_anywhere(self, compress):
-        whole = npz(compress=compress, query=NUMBERS, key=NUMBERS, value=NUMBERS)
-        for length in range(len(whole)):
-            with pytest.raises(InputError):
-                read_npz(whole[:length])
-
-    @pytest.mark.filterwarnings("ignore:Reading .* required additional header parsing")
-    @pytest.mark.parametrize("compress", [False, True])
-    @given(data=st.data())
-    @settings(max_examples=100)
-    def test_flipped_bytes(self, compress, data):
-        content = bytearray(npz(compress=compress, query=NUMBERS, key=NUMBERS, value=NUMBERS))
-        for _ in range(data.draw(st.integers(1, 4))):
-            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-        result = outcome(read_npz, bytes(content))
-        if isinstance(result, InputError):
-            assert result.field in {"file", "query", "key", "value"}
-            return
-        assert {"query", "key", "value"} <= set(result)
-
     @given(st.binary() | st.binary().map(lambda tail: b"PK\x03\x04" + tail))
     def test_anything_else_is_an_input_error(self, data):
         npz_refusal(data)
+
+
+WHOLE = {
+    "NPY": (npy(NUMBERS), lambda data: {"key": read_matrix(data, field="key")}),
+    **{f"NPZ, packed: {packed}": (npz(compress=packed, **OTHERS), read_npz) for packed in (False, True)},
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+class TestDamagedFiles:
+    def test_truncated_anywhere(self, kind):
+        whole, read = WHOLE[kind]
+        for length in range(len(whole)):
+            with pytest.raises(InputError):
+                read(whole[:length])
+
+    @pytest.mark.filterwarnings("ignore:Reading .* required additional header parsing")
+    @given(data=st.data())
+    @settings(max_examples=150)
+    def test_flipped_bytes(self, kind, data):
+        whole, read = WHOLE[kind]
+        content = bytearray(whole)
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(6 * (kind == "NPY"), len(content) - 1))] = data.draw(st.integers(0, 255))
+        result = outcome(read, bytes(content))
+        if isinstance(result, InputError):
+            assert result.field in {"file", "query", "key", "value"}
+            return
+        assert result.keys() >= ({"key"} if kind == "NPY" else {"query", "key", "value"})
+        assert all(array.ndim == 2 and np.isfinite(array).all() for array in result.values())
 
 
 class TestScores:

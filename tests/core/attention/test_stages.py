@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from core import capture
 from core.attention import formulas
 from core.attention.head import Head
-from core.attention.stages import BY_KEY, STAGES, number
-from core.attention.strongest import strongest_cell
+from core.attention.rowwise import strongest_cell
+from core.attention.stages import number
 from core.attention.trace import AttentionTrace, attend
-from tests.conftest import TEXTS
 
 
 @pytest.fixture
@@ -21,25 +19,6 @@ def trace():
 def formula(name, trace, cell):
     head = Head.of(trace)
     return formulas.formula(name, head, head.overview(), head.explain(*cell))
-
-
-def test_the_order_of_the_stages():
-    names = ["Query", "Key", "Value", "Raw scores", "Scaled", "Mask", "Masked", "Softmax", "Output"]
-    assert [stage.name for stage in STAGES] == names
-
-
-def test_every_stage_has_its_array(trace):
-    arrays = ("query", "key", "value", "raw", "scaled", "mask", "masked", "weights", "output")
-    for stage, array in zip(STAGES, arrays, strict=True):
-        assert stage.values(trace) is getattr(trace, array)
-        rows = len(trace.query) if stage.rows == "query" else len(trace.key)
-        assert stage.values(trace).shape[0] == rows
-        assert stage.beside is None or BY_KEY[stage.beside].values(trace).shape == stage.values(trace).shape
-
-
-def test_a_cell_shows_its_score_and_its_weight():
-    beside = {stage.name: BY_KEY[stage.beside].noun for stage in STAGES if stage.beside is not None}
-    assert beside == {"Raw scores": "weight", "Scaled": "weight", "Masked": "weight", "Softmax": "masked score"}
 
 
 def test_live_numbers(trace):
@@ -103,12 +82,3 @@ def test_the_strongest_pair_has_weight(rows, pair):
     trace = causal(rows)
     assert strongest_cell(trace.weights) == pair
     assert trace.mask[pair]
-
-
-@pytest.mark.parametrize("scale", [None, 1.0])
-def test_the_strongest_pair_of_a_head_that_looks_nowhere_else_than_at_the_first_token(smollm, scale):
-    trace = capture(smollm, TEXTS[0]).trace(18, 8)
-    trace = trace if scale is None else trace.changed(scale=scale)
-    query, key = strongest_cell(trace.weights)
-    assert query != key
-    assert trace.weights[query, key] > 0.01

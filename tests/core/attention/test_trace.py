@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from core.attention.trace import attend, softmax
 from tests.refusals import refused
@@ -42,16 +41,6 @@ def torch_attention(query, key, value, mask, bias, scale):
     return torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=added[None], scale=scale)[0].numpy()
 
 
-WORST = {"output": 0.0, "row sum": 0.0}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tell_the_worst():
-    """What the generated cases came to, for whoever runs pytest -s."""
-    yield
-    print(f"\nworst difference from torch, in units of the largest value: {WORST}")
-
-
 @settings(max_examples=300, deadline=None)
 @given(heads())
 def test_output_is_torchs(inputs):
@@ -69,8 +58,6 @@ def test_output_is_torchs(inputs):
     np.testing.assert_allclose(sums[full], 1, atol=1e-13)
     assert np.all((trace.weights >= 0) & (trace.weights <= 1))
     assert np.all(trace.weights[~trace.mask] == 0)
-    WORST["output"] = max(WORST["output"], float(difference))
-    WORST["row sum"] = max(WORST["row sum"], float(np.abs(sums[full] - 1).max(initial=0)))
 
 
 def test_every_stage_follows_from_the_one_before():
@@ -160,16 +147,6 @@ def test_a_trace_cannot_be_altered():
     assert trace.query[0, 0] == 1
 
 
-def test_changed_keeps_what_it_is_not_told():
-    rng = np.random.default_rng(2)
-    trace = attend(*(rng.normal(size=(4, 4)) for _ in range(3)), bias=rng.normal(size=(4, 4)), softcap=5.0, sinks=0.1)
-    other = trace.changed(scale=1.0)
-    assert (other.softcap, other.sinks, other.scale) == (5.0, 0.1, 1.0)
-    np.testing.assert_array_equal(other.bias, trace.bias)
-    np.testing.assert_array_equal(trace.changed(mask=np.tri(4)).mask, np.tri(4, dtype=bool))
-    np.testing.assert_array_equal(trace.changed().weights, trace.weights)
-
-
 EYES = (np.eye(2),) * 3
 BAD = {
     "columns of query and key": ((np.ones((2, 3)), np.ones((4, 5)), np.ones((4, 2))), {}, "key", "2 × 3.*4 × 5"),
@@ -202,12 +179,3 @@ def test_bad_input_is_named(case):
     matrices, options, field, words = BAD[case]
     with refused(field, words):
         attend(*matrices, **options)
-
-
-@given(arrays(np.float64, st.tuples(SIZES, SIZES), elements=st.floats(-1e3, 1e3) | st.just(-np.inf)))
-def test_softmax_rows_sum_to_one_or_to_zero(scores):
-    weights = softmax(scores)
-    empty = np.isneginf(scores).all(axis=1)
-    np.testing.assert_allclose(weights.sum(axis=1), np.where(empty, 0, 1), atol=1e-13)
-    order = np.argsort(scores, axis=1, kind="stable")
-    assert np.all(np.diff(np.take_along_axis(weights, order, axis=1), axis=1) >= 0)

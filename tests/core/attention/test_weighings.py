@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from core.attention.trace import WEIGHINGS, Instead, attend, hardmax, put_in, sigmoid, softmax
+from core.attention.trace import WEIGHINGS, Instead, attend, hardmax, sigmoid, softmax
 
 INF = np.inf
 SCORES = arrays(np.float64, (3, 5), elements=st.one_of(st.just(-INF), st.floats(-50, 50)))
@@ -98,10 +98,3 @@ def test_a_trace_with_something_in_the_softmaxs_place():
     part = trace.rows(range(1, 3))
     np.testing.assert_array_equal(part.weights, trace.weights[1:3])
     np.testing.assert_array_equal(part.output, trace.output[1:3])
-
-
-def test_put_in():
-    place, instead = np.arange(6.0).reshape(3, 2), np.array([[np.nan] * 2, [8, 9], [np.nan] * 2])
-    expected = [[0, 1], [8, 9], [4, 5]]
-    np.testing.assert_array_equal(put_in(place, instead), expected)
-    np.testing.assert_array_equal(put_in(torch.from_numpy(place), torch.from_numpy(instead)).numpy(), expected)

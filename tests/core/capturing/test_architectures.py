@@ -1,12 +1,11 @@
-"""Every promised architecture against its own eager attention, and the table of docs/architectures.md made from it.
+"""Every promised architecture against its own eager attention, and the table of docs/architectures.md.
 
-Write the table anew: python -m tests.core.capturing.test_architectures --write
+`python -m tools.docs architectures` renews the table.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,14 +21,8 @@ from core.models.modules import Kind
 from tests.core.passes import READ, WRITTEN, eager_layers, every_head
 from tests.core.taken_apart import attribution, tiny_taken_apart
 from tests.core.tiny_models import SILENT_ON_CAUSALITY, TINY, eager, randomised
-from tests.source_files import ROOT
+from tools.docs import written
 
-DOCUMENT = ROOT / "docs" / "architectures.md"
-START, END = "<!-- table -->\n", "<!-- end of table -->"
-HEADER = (
-    "| architecture | class | kinds | layers × heads | special | attribution | weights | outputs |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
-)
 # What is stated is one of these: another machine rounds differently, but not beyond them.
 BOUNDS = (1e-6, 2e-6, 3e-6, 5e-6)
 QK_NORMS = ("q_norm", "query_norm", "q_layernorm")
@@ -119,12 +112,6 @@ def test_what_is_special_matters(name, layer, without):
     assert np.abs(trace.reshaped(**changed).weights - trace.weights).max() > 0.01
 
 
-def test_sinks_leave_less_than_everything_to_the_keys():
-    with_sinks, without = (passed(name).taken.trace(0, 0).weights.sum(axis=1) for name in ("gpt-oss", "Llama"))
-    assert with_sinks.max() < 1
-    assert without.min() > 0.999
-
-
 @pytest.mark.parametrize("name", SILENT_ON_CAUSALITY)
 def test_attention_that_does_not_say_whether_it_is_causal_is_what_it_is_in_eager(name):
     network = randomised(SILENT_ON_CAUSALITY[name]())
@@ -167,45 +154,15 @@ def attributed(name: str) -> str:
         return "refused"
 
 
-def bound(difference: float) -> str:
-    """The next of BOUNDS, with room for a machine that rounds otherwise: from one to another it is up to twice as much."""
-    return f"< {next(limit for limit in BOUNDS if 3 * difference <= limit):.0e}".replace("e-0", "e-")
-
-
-def table() -> str:
-    lines = [[*row(name), bound(worst_weights(name)), bound(worst_outputs(name))] for name in TINY]
-    return HEADER + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-def stated() -> list[list[str]]:
-    """The cells of the table in the document."""
-    text = DOCUMENT.read_text("utf-8")
-    inside = text[text.index(START) + len(START) : text.index(END)]
-    assert inside.startswith(HEADER)
-    return [[cell.strip() for cell in line.strip("|\n").split("|")] for line in inside[len(HEADER) :].splitlines()]
-
-
 def test_the_document_states_what_is_measured():
-    written = stated()
-    assert [cells[0] for cells in written] == list(TINY)
-    for name, cells in zip(TINY, written, strict=True):
+    stated = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in written("architectures").splitlines()[2:]
+    ]
+    assert [cells[0] for cells in stated] == list(TINY)
+    for name, cells in zip(TINY, stated, strict=True):
         assert cells[:6] == row(name)
         for cell, difference in zip(cells[6:], (worst_weights(name), worst_outputs(name)), strict=True):
             limit = float(re.fullmatch(r"< ([0-9]e-[0-9])", cell)[1])
             assert limit in BOUNDS
             assert difference < limit, (name, difference)
             assert limit == BOUNDS[0] or limit < 20 * difference, (name, difference)
-
-
-def test_bounds():
-    assert [bound(difference) for difference in (0, 3e-7, 6e-7, 9e-7, 1.6e-6)] == [
-        *("< 1e-6", "< 1e-6", "< 2e-6", "< 3e-6", "< 5e-6"),
-    ]
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        before, _, rest = DOCUMENT.read_text("utf-8").partition(START)
-        DOCUMENT.write_text(before + START + table() + END + rest.partition(END)[2], "utf-8")
-    else:
-        print(table())

@@ -3,6 +3,8 @@
 The architectures are in test_architectures.py.
 """
 
+from __future__ import annotations
+
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,23 +14,18 @@ import pytest
 import torch
 import transformers as t
 
-from core import attend, capture, load_model
+from core import attend, capture, generate, load_model
 from core.attention.masks import causal, grid
-from core.attention.pooling import pool
+from core.attention.rowwise import pool
 from core.capturing.certifying import certified_head
 from core.errors import WeightsOnlyError
 from core.models.calls import IMPLEMENTATION
 from core.models.inputs import TooLongError
 from tests.conftest import PATIENCE, TEXTS, eager_attentions
 from tests.core.certificates import certify
-from tests.core.passes import every_head, tiny_pass
-from tests.core.tiny_models import TINY, tiny
+from tests.core.passes import eager_layers, every_head, tiny_pass
+from tests.core.tiny_models import MORE_READERS_AND_WRITERS, TINY, eager, number_words, randomised, tiny
 from tests.refusals import refused
-
-
-def test_every_layer_in_turn(minilm):
-    taken = capture(minilm, TEXTS[0])
-    assert list(taken.each_layer("self")) == [taken.layer_call(layer) for layer in range(taken.layers())]
 
 
 def test_an_encoder_decoder_reads_a_text_and_what_was_written(minilm):
@@ -223,12 +220,6 @@ def test_what_is_not_there_is_refused(case, minilm):
         ask(minilm)
 
 
-def test_pairs_only_where_they_are_read(minilm, smollm):
-    assert capture(minilm, "It rains.", pair="The street is wet.").tokens()[0].count("[SEP]") == 2
-    with refused("pair", "not a pair"):
-        capture(smollm, "It rains.", pair="The street is wet.")
-
-
 def test_too_long_text_says_count_and_limit_and_can_be_cut(minilm):
     text = "word " * 600
     with pytest.raises(TooLongError, match=r"602 tokens; at most 512 can be read") as caught:
@@ -256,3 +247,21 @@ def test_a_character_split_over_tokens_shows_its_bytes(smollm):
     pieces = [token for token in taken.tokens()[0] if token.startswith("‹")]
     assert len(pieces) > 1
     assert bytes.fromhex("".join(piece.strip("‹› ") + " " for piece in pieces)).decode() == "鬱"
+
+
+READ, WRITTEN = [5, 17, 8, 5, 17, 8, 9, 41], [9, 31, 9]
+
+
+@pytest.mark.parametrize("name", MORE_READERS_AND_WRITERS)
+def test_weights_are_those_of_its_own_eager_code_and_it_writes(name):
+    network = randomised(MORE_READERS_AND_WRITERS[name]())
+    model = load_model(network, tokenizer=number_words())
+    taken = capture(model, input_ids=READ, target=WRITTEN)
+    expected = eager(network, input_ids=torch.tensor([READ]), decoder_input_ids=torch.tensor([taken.target_ids]))
+    assert taken.kinds == (("decoder", "cross") if name == "LongT5" else ("encoder", "decoder", "cross"))
+    for layer, head, kind in every_head(taken):
+        weights = eager_layers(expected, kind)[layer][0, head].numpy()
+        np.testing.assert_allclose(taken.trace(layer, head, kind).weights, weights, atol=1e-5)
+    with torch.inference_mode():
+        alone = network.generate(torch.tensor([READ]), do_sample=False, num_beams=1, max_new_tokens=3)
+    assert generate(model, input_ids=READ, new_tokens=3).token_ids == tuple(alone[0, 1:].tolist())

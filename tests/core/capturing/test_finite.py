@@ -10,13 +10,12 @@ import torch
 import transformers as t
 
 from core import Edits, attention_weights, capture, generate, load_model, logit_lens, open_capture, probe_heads
-from core.capturing.losses import pass_with_losses
+from core.capturing.answers import pass_with_losses
 from core.corpus.passages import Location, Passage
 from core.corpus.settings import RunSettings
 from core.corpus.tally import Tally
 from core.corpus.workers import heads_of, measure
-from core.heads.effects import head_effects
-from core.heads.patching import patch_effects
+from core.heads.effects import head_effects, patch_effects
 from tests.core.tiny_models import WEIGHTS_ONLY, number_words, randomised, tiny
 from tests.core.tiny_seeing import PLACES, SEEING
 from tests.refusals import refused

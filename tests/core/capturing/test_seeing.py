@@ -13,8 +13,7 @@ from transformers.masking_utils import eager_mask
 from core import Edits, capture, head_weights, load_model
 from core.capturing.calls.head_places import Place
 from core.errors import InputError
-from core.heads.image_sinks import image_sinks
-from core.heads.views import HeadView, ViewMatrix
+from core.heads.views import HeadView, ViewMatrix, image_sinks
 from tests.core.tiny_models import eager, randomised, tiny
 from tests.core.tiny_seeing import PLACES, PLAIN, SEEING, save_seeing, seeing
 from tests.refusals import refused

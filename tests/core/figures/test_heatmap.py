@@ -10,8 +10,7 @@ from core.attention.trace import attend
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.views import ComparedAxis, colour_limit, compared_heatmaps, stage_heatmap, strongest_colours
 from core.figures.palette import FORBIDDEN
-from core.heads.aligning import align
-from core.heads.comparing import HeadPair
+from core.heads.comparing import HeadPair, align
 
 TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")
 

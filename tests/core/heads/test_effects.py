@@ -1,17 +1,20 @@
-"""What muting and blocking do, against transformers' own eager code with hooks and masks on a copy of the network."""
+"""What muting, blocking and patching do, against transformers' own eager code with hooks and masks on a copy of the network."""
+
+from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import islice, pairwise
 
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from core import (
     Edits,
     InputError,
-    Place,
     capture,
     cosine_attribution,
     direct_contributions,
@@ -19,12 +22,12 @@ from core import (
     load_model,
 )
 from core.capturing.branching import Branches
-from core.heads.effects import Effects, rank_correlation
+from core.heads.effects import Effects, Patching, patch_effects, rank_correlation
 from core.models.inputs import all_inputs
 from core.models.modules import kind_of
 from tests.core.mixed_heads import before_mixing, eager_twin
 from tests.core.passes import tiny_model
-from tests.core.tiny_models import TWO_TOWERS, randomised, tiny
+from tests.core.tiny_models import GROUPED, TWO_TOWERS, number_words, randomised, tiny
 from tests.refusals import refused
 
 IDS = [5, 17, 8, 40, 17, 23]
@@ -195,37 +198,15 @@ def test_blocking_in_an_encoder_and_what_looks_at_it(kind):
         assert found == pytest.approx(effect(plain, changed, 7), rel=1e-4, abs=2e-5)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "where"),
-    [
-        ("GPT-2", None, ("self",)),
-        ("Gemma 2", None, ("self",)),
-        ("BERT", None, ("self",)),
-        ("CLIP", None, ("self",)),
-        ("T5", "encoder", ("encoder", "cross")),
-        ("T5", "decoder", ("decoder",)),
-    ],
-)
-def test_a_token_that_is_taken_away_is_one_that_is_hidden(name, kind, where):
-    """Of CLIP's text tower, which is causal, the first token's own vector counts as well: it then attends to nothing."""
-    model = load_model(randomised(TWO_TOWERS[name]())) if name == "CLIP" else tiny_model(name)
-    given = {"target": WRITTEN} if model.is_encoder_decoder else {}
-    asked = Effects(model, all_inputs(model, input_ids=IDS, **given), kind=kind)
-
-    def hidden(key):
-        edits = Edits(block_keys={Place(kind=one): key for one in where})
-        return capture(model, input_ids=IDS, edits=edits, **given)
-
-    def said(taken):
-        if asked.token is None:
-            return torch.from_numpy(taken.vectors).double().mean(dim=0)
-        return torch.from_numpy(taken.logits).double().log_softmax(dim=0)[asked.token]
-
-    plain = said(capture(model, input_ids=IDS, **given))
-    for key, found in asked.of_keys():
-        changed = said(hidden(key))
-        expected = changed - plain if asked.token is not None else 1 - torch.cosine_similarity(changed, plain, dim=0)
-        assert found == pytest.approx(float(expected), rel=1e-4, abs=2e-5), key
+def test_a_token_that_is_hidden_from_the_whole_text_tower_of_clip():
+    """Which is causal: the first token's own vector counts as well, which then attends to nothing."""
+    model = load_model(randomised(TWO_TOWERS["CLIP"]()))
+    plain = torch.from_numpy(capture(model, input_ids=IDS).vectors).double().mean(dim=0)
+    for key, found in Effects(model, all_inputs(model, input_ids=IDS)).of_keys():
+        hidden = capture(model, input_ids=IDS, edits=Edits(block_keys=key)).vectors
+        assert found == pytest.approx(
+            effect(plain, torch.from_numpy(hidden).double().mean(dim=0), None), rel=1e-4, abs=2e-5
+        )
 
 
 def test_a_long_text_is_done_in_many_batches(monkeypatch):
@@ -340,16 +321,150 @@ def test_suspects_are_among_the_strongest(minilm):
     assert len(strongest & {*asked.suspects()}) >= 7
 
 
-def test_it_tells_how_far_it_is_can_be_stopped_and_refuses_tokens_that_are_not_there():
+def test_it_tells_how_far_it_is_and_refuses_tokens_that_are_not_there():
     told = []
     head_effects(tiny_model("Llama"), input_ids=IDS, token=3, on_progress=told.append)
     assert told == [1, 2]
-
-    def stop(_):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        head_effects(tiny_model("Llama"), input_ids=IDS, on_progress=stop)
     for name, token in (("Llama", 64), ("Llama", -1), ("BERT", 3)):
         with refused("token"):
             head_effects(tiny_model(name), input_ids=IDS, token=token)
+
+
+TEXT, SOURCE = "5 17 8 40 17 23", "5 17 9 41 17 22"
+
+
+@pytest.fixture(scope="module")
+def three_layers():
+    network = transformers.LlamaForCausalLM(transformers.LlamaConfig(**GROUPED | {"num_hidden_layers": 3}))
+    return load_model(randomised(network), tokenizer=number_words())
+
+
+def ids(text):
+    return torch.tensor([[int(word) for word in text.split()]])
+
+
+def passed(network, text, layers, put=()):
+    """(answer, what the heads of each layer returned [layers, queries, heads, d_v]); put: {(layer, head): output}."""
+    outputs = [None] * len(layers)
+
+    def see(layer, each):
+        outputs[layer] = each[0].clone()
+        for (at, head), output in dict(put).items():
+            if at == layer:
+                each[:, :, head] = output
+
+    with ExitStack() as stack, torch.inference_mode():
+        for layer, module in enumerate(layers):
+            stack.enter_context(before_mixing(module, partial(see, layer)))
+        returned = network(**({"input_ids": ids(text)} if isinstance(text, str) else text))
+    is_vector = not hasattr(returned, "logits")
+    answer = returned.last_hidden_state[0].mean(dim=0) if is_vector else returned.logits[0, -1]
+    return answer.double(), outputs
+
+
+def share(found, plain, source):
+    """How much of the logit difference has moved."""
+    a, b = int(plain.argmax()), int(source.argmax())
+    assert a != b
+    differences = [float(logits[a] - logits[b]) for logits in (found, plain, source)]
+    return (differences[0] - differences[1]) / (differences[2] - differences[1])
+
+
+def test_every_head_in_turn_and_several_together(three_layers):
+    network = eager_twin(three_layers.network)
+    layers = mixing("Llama", network, "self")
+    plain, _ = passed(network, TEXT, layers)
+    source, theirs = passed(network, SOURCE, layers)
+    table = patch_effects(three_layers, TEXT, SOURCE)
+    assert list(table.columns) == ["layer", "head", "moved"]
+    for layer, head, moved in table.itertuples(index=False):
+        found, _ = passed(network, TEXT, layers, {(layer, head): theirs[layer][:, head]})
+        assert moved == pytest.approx(share(found, plain, source), rel=1e-3, abs=1e-4)
+    assert table["moved"].abs().max() > 0.05
+    chosen = [(0, 1), (2, 3), (2, 0)]
+    found, _ = passed(network, TEXT, layers, {(layer, head): theirs[layer][:, head] for layer, head in chosen})
+    patching = Patching(three_layers, TEXT, SOURCE)
+    assert patching.moved([chosen])[0] == pytest.approx(share(found, plain, source), rel=1e-3, abs=1e-4)
+    assert patching.answers == (int(plain.argmax()), int(source.argmax()))
+    np.testing.assert_allclose(patching.probabilities[0], plain.softmax(dim=-1)[list(patching.answers)], rtol=1e-4)
+    np.testing.assert_allclose(patching.probabilities[1], source.softmax(dim=-1)[list(patching.answers)], rtol=1e-4)
+
+
+def test_only_through_one_later_head(three_layers):
+    network = eager_twin(three_layers.network)
+    layers = mixing("Llama", network, "self")
+    plain, ours = passed(network, TEXT, layers)
+    source, theirs = passed(network, SOURCE, layers)
+    receiver = (2, 1)
+    table = patch_effects(three_layers, TEXT, SOURCE, through=receiver).set_index(["layer", "head"])["moved"]
+    assert table.loc[2].isna().all()
+    assert table.loc[[0, 1]].notna().all()
+    for layer, head in [(layer, head) for layer in (0, 1) for head in range(4)]:
+        held = {(later, other): ours[later][:, other] for later in range(layer + 1, 3) for other in range(4)}
+        _, arrived = passed(network, TEXT, layers, held | {(layer, head): theirs[layer][:, head]})
+        found, _ = passed(network, TEXT, layers, {receiver: arrived[2][:, receiver[1]]})
+        assert table.loc[layer, head] == pytest.approx(share(found, plain, source), rel=1e-3, abs=1e-5)
+    whole = patch_effects(three_layers, TEXT, SOURCE).set_index(["layer", "head"])["moved"]
+    assert np.abs(table.loc[0] - whole.loc[0]).max() > 1e-3
+    assert table.abs().max() > 1e-3
+    assert patch_effects(three_layers, TEXT, SOURCE, through=(0, 0))["moved"].isna().all()
+
+
+def test_a_sentence_vector_moves_along_the_line():
+    model = load_model(tiny("BERT"), tokenizer=number_words())
+    network = eager_twin(model.network)
+    layers = mixing("BERT", network, "self")
+    plain, _ = passed(network, TEXT, layers)
+    source, theirs = passed(network, SOURCE, layers)
+    line = source - plain
+    table = patch_effects(model, TEXT, SOURCE)
+    for layer, head, moved in table.itertuples(index=False):
+        found, _ = passed(network, TEXT, layers, {(layer, head): theirs[layer][:, head]})
+        assert moved == pytest.approx(float((found - plain) @ line / (line @ line)), rel=1e-3, abs=1e-5)
+    assert Patching(model, TEXT, SOURCE).answers is None
+
+
+@pytest.mark.parametrize("kind", ["encoder", "cross", "decoder"])
+def test_heads_of_every_kind(kind):
+    model = load_model(tiny("T5"), tokenizer=number_words())
+    network = eager_twin(model.network)
+    layers = mixing("T5", network, kind)
+    written = torch.tensor([[0, 9, 30]])
+    both = [{"input_ids": ids(text), "decoder_input_ids": written} for text in (TEXT, SOURCE)]
+    plain, _ = passed(network, both[0], layers)
+    source, theirs = passed(network, both[1], layers)
+    answers = (11, 12)
+    table = patch_effects(model, TEXT, SOURCE, target="9 30", kind=kind, answers=answers)
+    for layer, head, moved in table.itertuples(index=False):
+        found, _ = passed(network, both[0], layers, {(layer, head): theirs[layer][:, head]})
+        at, start, end = (float(logits[11] - logits[12]) for logits in (found, plain, source))
+        assert moved == pytest.approx((at - start) / (end - start), rel=1e-3, abs=1e-3)
+
+
+def test_france_and_italy(smollm):
+    patching = Patching(smollm, "The capital of France is", "The capital of Italy is")
+    names = smollm.tokenizer.convert_ids_to_tokens(patching.answers)
+    assert [name.strip("Ġ") for name in names] == ["Paris", "Rome"]
+    moved = np.full((30, 9), -np.inf)
+    for layer, shares in islice(patching.of_heads(), 10):  # the last layers, which are the quickest
+        moved[layer] = shares
+    assert np.isfinite(moved[20:]).all()
+    assert np.unravel_index(moved.argmax(), moved.shape) == (23, 4)
+    assert moved[23, 4] == pytest.approx(0.958, abs=0.01)
+    # Patched all together, nothing of the text is left but its last token, and that is the same in both.
+    assert patching.moved([[*np.ndindex(30, 9)]])[0] == pytest.approx(1, abs=1e-3)
+
+
+def test_what_cannot_be_compared(smollm, three_layers):
+    with refused("source", r"has 5, the other one 8\. The other text is longer") as raised:
+        patch_effects(smollm, "The capital of France is", "The capital of Liechtenstein is")
+    assert "“ France”" in str(raised.value)
+    with refused("source", "same answer") as raised:
+        patch_effects(three_layers, TEXT, TEXT)
+    with pytest.raises(InputError, match="same answer"):
+        patch_effects(three_layers, TEXT, TEXT, answers=(3, 4))
+    with pytest.raises(InputError, match="There is no token 64"):
+        patch_effects(three_layers, TEXT, SOURCE, answers=(3, 64))
+    for place, field in (((3, 0), "layer"), ((-1, 0), "layer"), ((0, 4), "head"), ((0, -1), "head")):
+        with refused(field, "they run from 0 to"):
+            patch_effects(three_layers, TEXT, SOURCE, through=place)

@@ -1,18 +1,18 @@
 """Views of heads against the same thing done plainly on whole traces."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from core import capture, head_weights, load_model
-from core.attention.pooling import pool
-from core.attention.rowwise import around
-from core.attention.strongest import strongest_cell
-from core.heads.views import HeadView, ViewMatrix
+from core.attention.rowwise import around, pool
+from core.heads.views import HeadView, ViewMatrix, crossing_shares, pair_ranges, pair_shares, pair_sides, thumbnails
 from core.models.words import merge_keys, merge_queries, word_starts, word_texts
 from tests.conftest import TEXTS
-from tests.core.passes import tiny_pass
+from tests.core.passes import every_head, tiny_pass
 from tests.core.tiny_models import tiny
 from tests.refusals import refused
 
@@ -121,18 +121,6 @@ def test_words(taken, trace, most):
     assert part.start == (6, 2)
 
 
-@pytest.mark.parametrize("most", [10**6, 20, 3])
-def test_the_strongest_cell_of_a_picture_leads_to_a_pair(taken, most):
-    one = viewed(taken, (13, 2))
-    picture = one.overview(most)
-    query, key = one.strongest(picture)
-    row, column = strongest_cell(picture.matrices["view"].values)
-    assert (query // picture.matrices["view"].row_block, key // picture.matrices["view"].column_block) == (row, column)
-    assert taken.trace(13, 2).weights[query, key] == pytest.approx(
-        picture.matrices["view"].values[row, column], abs=1e-6
-    )
-
-
 PEAK = Path("/proc/self/clear_refs")
 
 
@@ -189,24 +177,6 @@ def test_a_window_around_a_place():
         assert around(place, length, 10) == expected
 
 
-def test_a_mean_can_be_watched_and_stopped(monkeypatch):
-    monkeypatch.setattr(ViewMatrix, "cells", 5 * 40)
-    taken = capture(load_model(tiny("Llama")), input_ids=np.arange(3, 43))
-    viewed = ViewMatrix(taken, "self", HeadView(heads=((0, 1), (1, 3))))
-    seen = []
-    expected = viewed.overview(on_progress=seen.append)
-    assert len(seen) > 2
-    assert seen == sorted(seen)
-    assert seen[-1] == len(taken.input_ids)
-    np.testing.assert_array_equal(expected.matrices["view"].values, viewed.overview().matrices["view"].values)
-
-    def stop(_):
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        viewed.overview(on_progress=stop)
-
-
 # --- two texts
 
 
@@ -228,3 +198,78 @@ def test_a_part_of_a_pair_keeps_its_numbers_and_says_what_share_they_are(minilm,
     np.testing.assert_allclose(
         words.inside().mean(), words.overview().matrices["view"].values.sum(axis=1).mean(), atol=1e-6
     )
+
+
+def test_shares_of_a_small_pair():
+    sides = np.array([-1, 0, -1, 1, 1, -1])
+    weights = np.zeros((6, 6))
+    weights[1] = [0.1, 0.2, 0.1, 0.3, 0.2, 0.1]
+    weights[3] = [0, 1, 0, 0, 0, 0]
+    weights[4] = [0, 0, 0, 0.5, 0.5, 0]
+    first, second = pair_shares(weights, sides)
+    assert (first.own, first.other, first.special) == pytest.approx((0.2, 0.5, 0.3))
+    assert (second.own, second.other, second.special) == pytest.approx((0.5, 0.5, 0))
+
+
+class TestRealPairs:
+    FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
+
+    @pytest.fixture
+    def passed(self, minilm):
+        return capture(minilm, self.FIRST, pair=self.SECOND)
+
+    def test_the_sides_are_those_of_the_texts(self, minilm, passed):
+        tokens, sides = np.array(passed.tokens()[0]), pair_sides(passed)
+        for side, text in enumerate((self.FIRST, self.SECOND)):
+            assert tokens[sides == side].tolist() == minilm.tokenizer.tokenize(text)
+        assert tokens[sides == -1].tolist() == ["[CLS]", "[SEP]", "[SEP]"]
+        assert pair_ranges(passed) == (range(1, 8), range(9, 17))
+        assert pair_ranges(capture(minilm, self.FIRST)) is None
+
+    def test_shares_add_up_and_words_of_a_kind_find_each_other(self, passed):
+        sides = pair_sides(passed)
+        weights = passed.trace(1, 1).weights
+        for shares in pair_shares(weights, sides):
+            assert shares.own + shares.other + shares.special == pytest.approx(1, abs=1e-6)
+        tokens = passed.tokens()[0]
+        across = np.where(sides == 1, weights, 0)
+        assert tokens[across[tokens.index("cat")].argmax()] == "kitten"
+        assert tokens[across[tokens.index("mat")].argmax()] == "rug"
+        assert weights[tokens.index("cat"), tokens.index("kitten")] == pytest.approx(0.60, abs=0.01)
+
+    def test_the_last_layer_crosses_most(self, passed):
+        shares = crossing_shares(passed, pair_sides(passed))
+        assert shares.shape == (6, 12)
+        assert shares.mean(axis=1).argmax() == 5
+
+    def test_a_blank_second_text_is_named(self, minilm):
+        with refused("pair", "second text is blank"):
+            pair_sides(capture(minilm, self.FIRST, pair=" "))
+
+
+def drawn_whole(taken, layer, head, kind, side):
+    trace = taken.trace(layer, head, kind)
+    return pool(trace.weights, side, trace.mask)
+
+
+@pytest.mark.parametrize("side", [5, 12, 24])
+@pytest.mark.parametrize("name", ["BERT", "Mistral", "BART", "gpt-oss"])
+def test_every_head_of_every_kind(name, side):
+    taken = tiny_pass(name)
+    drawn = {kind: thumbnails(taken, kind, side=side) for kind in taken.kinds}
+    for layer, head, kind in every_head(taken):
+        small, whole = drawn[kind], drawn_whole(taken, layer, head, kind, side)
+        np.testing.assert_allclose(small.values[layer, head], whole.values, atol=1e-6)
+        np.testing.assert_array_equal(small.allowed[layer, head], whole.allowed)
+        assert (small.row_block, small.column_block) == (whole.row_block, whole.column_block)
+
+
+def test_a_longer_text_of_a_real_model(smollm):
+    taken = capture(smollm, TEXTS[1] * 10)
+    seen = []
+    small = thumbnails(taken, on_progress=seen.append)
+    assert seen == list(range(1, 31))
+    assert small.values.shape[:2] == (30, 9)
+    assert max(small.values.shape[2:]) <= 24
+    for at in ((0, 0), (13, 8), (29, 5)):
+        np.testing.assert_allclose(small.values[at], drawn_whole(taken, *at, "self", 24).values, atol=1e-6)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import capture
-from core.heads.contributions import head_contributions, lengths
+from core.heads.views import head_contributions, lengths
 from core.lessons.many_heads import (
     LayerWeights,
     fetch,

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from core import Edits, capture, head_weights
-from core.heads.effects import head_effects
-from core.heads.patching import patch_effects
+from core.heads.effects import head_effects, patch_effects
 from core.models.devices import called, checked_device, devices, short
 from core.models.loading import load_model
 from core.models.model import Model

@@ -19,7 +19,7 @@ from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import escaped, visible
 from core.figures.plots.bars import share_bars
 from core.figures.plots.lines import Series, lines
-from core.heads.one_query import one_query
+from core.heads.metrics import one_query
 from core.models.images import read_image
 from core.models.inputs import image_token
 from core.models.modules import Kind

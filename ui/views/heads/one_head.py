@@ -12,18 +12,16 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
-from core.attention.rowwise import Overview
-from core.attention.strongest import Numbers, strongest_cell
+from core.attention.rowwise import Numbers, Overview, strongest_cell
 from core.capturing.weights_only import WeightsOnly
 from core.figures.chart import Chart
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH
 from core.figures.heatmaps.views import view_heatmap
 from core.figures.labels import all_placed
-from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import text_of
-from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix
+from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix, pair_ranges
 from core.notebook.figures import stage_figure
 from ui import links, presenting, state
 from ui.calls import call, expression, result, result_of

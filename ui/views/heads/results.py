@@ -7,13 +7,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from core.attention.masks import Predicate
-from core.attention.pooling import Pooled
+from core.attention.rowwise import Pooled
 from core.figures.labels import visible
-from core.heads.metrics import head_metrics, in_words, nameable_keys
-from core.heads.one_query import pair_weights
+from core.heads.metrics import head_metrics, in_words, nameable_keys, pair_weights
 from core.heads.patterns import match_heads
 from core.heads.quantities import Pass
-from core.heads.thumbnails import thumbnails
+from core.heads.views import thumbnails
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
 from ui.requests import KindRequest

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core import AttentionTrace
-from core.attention.pooling import Pooled
+from core.attention.rowwise import Pooled
 from core.figures.heatmaps.side_by_side import small
-from core.heads.contributions import HeadContributions, add_up, head_contributions
+from core.heads.views import HeadContributions, add_up, head_contributions
 from core.lessons.long_range import Reach, compare_reach
 from core.lessons.long_range import mean_distances as distances_of_heads
 from core.lessons.scaling import (

@@ -14,7 +14,7 @@ from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.heatmaps.views import colour_limit, stage_heatmap
 from core.figures.plots.waterfall import passed_on, waterfall
-from core.heads.pairs import pair_ranges
+from core.heads.views import pair_ranges
 from core.notebook.figures import stage_figure
 from ui import links, presenting, shown, state
 from ui.calls import call, is_known, result, result_of

@@ -16,7 +16,7 @@ from core.capturing.edits.kinds import Mute
 from core.capturing.edits.lines import edits_of, lines_of
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars, share_bars
-from core.heads.aligning import Alignment
+from core.heads.comparing import Alignment
 from core.units import distance_in_words
 from ui import links, presenting, shown, state
 from ui.calls import result, result_of

@@ -11,11 +11,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError, Model
-from core.attention.pooling import Pooled
-from core.attention.rowwise import Overview
+from core.attention.rowwise import Overview, Pooled
 from core.figures.heatmaps.views import ComparedAxis, Part, compared_heatmaps, strongest_colours
-from core.heads.aligning import Alignment, Labels, align
-from core.heads.comparing import HeadPair, compare, mean_divergence, worst_divergence
+from core.heads.comparing import Alignment, HeadPair, Labels, align, compare, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
 from ui import presenting, shown, state
 from ui.allowed import model_help, offered

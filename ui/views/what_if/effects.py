@@ -15,10 +15,9 @@ from core.figures.chart import written
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.figures.plots.dots import dots_against
-from core.heads.effects import probability_after, rank_correlation
+from core.heads.effects import Patching, probability_after, rank_correlation
 from core.heads.examples import FRANCE, ITALY, TIRED, WIDE
 from core.heads.metrics import largest
-from core.heads.patching import Patching
 from core.models.tokens import token_texts
 from core.notebook.figures import heads_figure
 from core.units import distance_in_words, small_number

@@ -8,9 +8,9 @@ import streamlit as st
 from core import InputError
 from core.capturing.calls.head_places import EVERYWHERE, Place
 from core.capturing.edits import forms
+from core.capturing.edits.applying import components_read
 from core.capturing.edits.kinds import EDIT_KINDS
 from core.capturing.edits.lines import lines_of
-from core.capturing.edits.path_cuts import components_read
 from core.capturing.image_regions import edits_without_region
 from ui import links, presenting, state
 from ui.components import pin

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from core import Capture
 from core.capturing.answers import NextToken, next_token
 from core.capturing.generation.generating import Generating
-from core.heads.effects import SUSPECTS, Effects, head_effects
+from core.heads.effects import SUSPECTS, Effects, Patching, Piece, head_effects
+from core.heads.effects import patch_effects as measure_patching
 from core.heads.examples import (
     INDUCTION_STEPS,
     LANGUAGE_MODEL,
@@ -23,12 +24,9 @@ from core.heads.examples import (
     needs_previous,
     patch_pronoun,
 )
-from core.heads.interventions import Piece
 from core.heads.likeness import RandomPairs, random_pairs_divergence
 from core.heads.likeness import head_changes as changes_of_heads
 from core.heads.likeness import heads_like as heads_most_like
-from core.heads.patching import Patching
-from core.heads.patching import patch_effects as measure_patching
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call, expression, made_by
 from ui.growing import Growing
@@ -127,7 +125,7 @@ def patching(of: KindRequest, source: str) -> Patching:
 
 @cached(MEMORY)
 def patch_effects(request: PatchRequest) -> Growing:
-    """[layers that can act, heads] how far each head moves the answer: see `core.heads.patching.Patching`."""
+    """[layers that can act, heads] how far each head moves the answer: see `core.heads.effects.Patching`."""
     both = patching(request.of, request.source)
     layers = both.layers if request.through is None else request.through[0]
     growing = Growing(

@@ -15,14 +15,14 @@ from transformers import BertConfig, BertModel
 
 from core import Edits, Place, capture, load_model
 from core.attention import rowwise
-from core.attention.pooling import pool
+from core.attention.rowwise import pool
 from core.capturing.calls.rows import row_blocks
 from core.capturing.capture import check_edits
 from core.capturing.edits.edits import every
 from core.capturing.edits.kinds import EDIT_KINDS, CutPath, Mean, Patch, ReplaceToken
 from core.errors import InputError
 from core.heads.metrics import head_metrics
-from core.heads.thumbnails import thumbnails
+from core.heads.views import thumbnails
 from core.models.calls import IMPLEMENTATION
 from core.models.inputs import all_inputs, image_inputs
 from tests.core.naive_attention import Naive, naive_pass, twin_of
@@ -539,7 +539,6 @@ SOME = (
     Edits(mean_heads={1}, mean_over="a 'quoted' text\n"),
     Edits(patch_heads={(1, 2)}, patch_from='"'),
     Edits(mean_over="said beforehand"),
-    Edits(scale_by=2),
     Edits(scale_by={None: 0.1, (0, 1): 1.0}),
     Edits(scale_by=1.0),
     Edits(softmax={1: "hardmax", Place(None, 2): "softmax"}),
@@ -551,9 +550,7 @@ SOME = (
     Edits(block_pairs=[(1, 2), (0, 0)]),
     Edits(block_pairs=((1, 2),)),
     Edits(block_pairs={0: [(1, 0)]}),
-    Edits(pattern="uniform"),
     Edits(pattern={None: PAINTED}),
-    Edits(pattern={0: "first", (0, 1): PAINTED}),
     Edits(replace_tokens={3: "7", 0: " a"}),
     Edits(cut_paths={("mlp 9", (1, 2, "value")): "mean", ("16.0", (18, 6, "key")): "zero"}),
     Edits(cut_paths={("cross 1.2", (5, 1, "query", "cross")): "zero", ("it's", (5, 1, "query")): "mean"}),

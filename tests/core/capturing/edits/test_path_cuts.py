@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers.models.gemma2.modeling_gemma2 import apply_rotary_pos_emb
 
 from core import AttentionTrace, Edits, capture, load_model
+from core.capturing.answers import pass_with_losses
 from core.capturing.generation.generating import generate
-from core.capturing.losses import pass_with_losses
 from core.heads.attribution import score_attribution
 from core.heads.probing import random_texts
 from core.models.modules import Kind

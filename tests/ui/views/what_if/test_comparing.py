@@ -6,7 +6,7 @@ import re
 from streamlit.testing.v1 import AppTest
 
 from core import compare
-from core.heads.aligning import align
+from core.heads.comparing import align
 from core.heads.likeness import heads_like
 from tests.pages.app import choose, figure, opened, texts, words
 from ui import state

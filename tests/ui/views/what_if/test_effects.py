@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from core import Edits, capture, direct_contributions, head_effects, load_model
 from core.figures.chart import written
-from core.heads.patching import patch_effects
+from core.heads.effects import patch_effects
 from tests.browser.driver import array
 from tests.core.tiny_models import number_words, tiny
 from tests.pages.app import FRANCE, choose, drawn, figure, press, ran, words
