@@ -16,7 +16,7 @@ from tests.source_files import ROOT
 from tools.gallery_numbers import MEASURE, Passes
 from tools.gallery_pictures import HEIGHT, PAINT, WIDTH, painted
 from ui import links, state
-from ui.gallery.cards import GROUPS
+from ui.gallery.views import GROUPS
 from ui.gallery.views import CARDS, PICTURES, Card
 
 BOUND = "10⁻¹²"

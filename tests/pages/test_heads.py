@@ -23,8 +23,7 @@ from core.models.words import word_starts
 from tests.browser.driver import Picture
 from tests.source_files import ROOT
 from ui import state
-from ui.cache import Store
-from ui.memory import Memory
+from ui.cache import Memory, Store
 from ui.requests import ModelChoice, TextRequest
 from ui.views.sources import models
 from ui.views.sources.passes import captured, probe

@@ -21,8 +21,7 @@ from tests.pages import app as shell
 from tests.pages.app import address, ran, words
 from tests.source_files import ROOT
 from ui import state
-from ui.cache import Store
-from ui.memory import Memory
+from ui.cache import Memory, Store
 from ui.views.sources import models, passes
 from ui.views.sources.text_fields import SENTENCE
 from ui.views.step_by_step import tour

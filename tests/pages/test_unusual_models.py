@@ -33,7 +33,7 @@ from tests.pages.app import drawn as values
 from tests.pages.app import texts as read
 from tests.source_files import ROOT
 from ui import state
-from ui.memory import MEMORY, Memory
+from ui.cache import MEMORY, Memory
 from ui.requests import ModelChoice, TextRequest
 from ui.views.patches import drawn_region
 from ui.views.sources import passes as cached_passes

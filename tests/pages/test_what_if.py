@@ -23,7 +23,7 @@ from tests.pages.app import FRANCE, MINILM, SMOLLM, address, choose, opened, pic
 from tests.written_numbers import WRITTEN, number
 from ui import state
 from ui.controls.edit_list import HIDDEN
-from ui.controls.what_if import CHOICES, Change
+from ui.controls.masks import CHOICES, Change
 from ui.views.sources import models
 
 

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from tests.pages.app import go, new
 from ui import links, state
 from ui.requests import HeadRequest, ModelChoice, TextRequest
-from ui.sharing.link import LONGEST, cannot_hold, link_to
+from ui.sharing.dialog import LONGEST, cannot_hold, link_to
 from ui.shown import PageContents
 from ui.views.sources.text_fields import SENTENCE
 

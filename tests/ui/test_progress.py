@@ -20,7 +20,7 @@ from core.threads import side_by_side
 from tests.conftest import PATIENCE
 from ui import progress, settings
 from ui.cache import Task
-from ui.growing import Growing
+from ui.progress import Growing
 from ui.settings import Settings
 
 
@@ -349,7 +349,7 @@ def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypa
     def page() -> None:
         import streamlit as st
 
-        from ui.growing import Growing
+        from ui.progress import Growing
         from ui.progress import fill
 
         growing = st.session_state.setdefault(

@@ -37,7 +37,7 @@ SWITCHED = DRAWN | {"Padded end": PADDED, "Causal, open prefix": CAUSAL | OPEN, 
 def a_choice():
     import streamlit as st
 
-    from ui.controls.mask_choice import pick_mask
+    from ui.controls.masks import pick_mask
 
     st.session_state["drawn"] = pick_mask(5, 6)
 
@@ -48,7 +48,7 @@ def a_switch():
 
     from core import attend
     from core.attention.head import Head
-    from ui.controls.what_if import choose_change
+    from ui.controls.masks import choose_change
 
     given = Head.of(attend(np.eye(5, 3), np.eye(6, 3), np.eye(6, 3), mask=np.arange(30).reshape(5, 6) % 7 > 0))
     change = choose_change(given, st.container())

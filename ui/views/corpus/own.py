@@ -13,7 +13,7 @@ from ui.markdown import plain
 from ui.requests import ModelChoice, RunRequest
 from ui.views.corpus import results
 from ui.views.sources import models
-from ui.views.sources.model_fields import choose_model, read_model
+from ui.views.sources.text_fields import choose_model, read_model
 
 PASTED = "pasted.txt"
 ENDINGS = ["txt", "md", "text"]

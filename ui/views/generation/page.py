@@ -16,7 +16,7 @@ from core.units import small_number
 from ui import presenting, shown, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
-from ui.components.arrows import arrow_keys
+from ui.components.keys import arrow_keys
 from ui.controls.fields import menu, number, switch, whole_number
 from ui.markdown import quoted, show_error
 from ui.progress import fill, run

@@ -9,7 +9,7 @@ from core.attention.stages import BY_KEY
 from core.figures.heatmaps.equation import TERMS, equation, middle_of
 from ui import links, state
 from ui.components import pin
-from ui.components.arrows import arrow_keys
+from ui.components.keys import arrow_keys
 from ui.links import Choice
 from ui.views.charts import show_chart
 from ui.views.head_links import link_to_heads

@@ -14,7 +14,7 @@ from ui.views.head_links import link_to_why_word
 from ui.views.numbers import of_tokens
 from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
-from ui.views.sources.needs import NEXT_TOKENS, needs
+from ui.views.sources.models import NEXT_TOKENS, needs
 
 EXPORTED = 50  # next tokens
 ONE_OF_FOUR = 190  # pixels: how wide each picture is in a window 1024 wide

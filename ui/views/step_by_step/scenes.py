@@ -20,7 +20,7 @@ from core.exporting.tables import stage_table
 from ui import links, shown, state
 from ui.calls import call
 from ui.controls.fields import menu, text_line, upload, whole_number
-from ui.controls.what_if import Change
+from ui.controls.masks import Change
 from ui.markdown import errors_shown, plain
 from ui.progress import run
 from ui.views.sources import passes

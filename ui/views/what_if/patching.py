@@ -13,13 +13,12 @@ from core.notebook.figures import heads_figure
 from ui import links, presenting, state
 from ui.calls import result_of
 from ui.controls.fields import switch, text_line
-from ui.growing import Growing
 from ui.markdown import errors_shown, quoted
-from ui.progress import run
+from ui.progress import Growing, run
 from ui.requests import PatchRequest
 from ui.views.grid_of_heads import Grid, fill_grid, show_strongest
 from ui.views.sources.heads import RealHead
-from ui.views.sources.needs import TEXTS, needs
+from ui.views.sources.models import TEXTS, needs
 from ui.views.what_if import results
 
 LABEL = "Share of the way"

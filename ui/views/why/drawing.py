@@ -19,9 +19,8 @@ from core.heads.lens import POSITIONS, ranks_first_after
 from core.heads.paths import Stop
 from core.units import in_rounding_errors
 from ui import presenting, state
-from ui.components.arrows import arrow_keys
-from ui.components.shaded_text import shaded_text
-from ui.components.token_view import part_in_text
+from ui.components.keys import arrow_keys
+from ui.components.token_view import part_in_text, shaded_text
 from ui.controls.fields import menu
 from ui.markdown import quoted
 from ui.progress import run
@@ -29,8 +28,7 @@ from ui.views.certificates import verdict
 from ui.views.charts import show_chart, show_heatmap
 from ui.views.head_links import link_to_effects
 from ui.views.numbers import of_table
-from ui.views.sources.models import MAX_TOKENS
-from ui.views.sources.needs import NEXT_TOKENS
+from ui.views.sources.models import MAX_TOKENS, NEXT_TOKENS
 from ui.views.sources.reading import run_pass
 from ui.views.why import results
 from ui.views.why.view import SIDES, View, attribution_of, go_to, opening_side, pairs_of, signed

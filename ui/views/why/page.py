@@ -15,8 +15,7 @@ from ui.links import Choice, Text
 from ui.markdown import plain
 from ui.progress import run
 from ui.requests import AnswerRequest, PathRequest, TextRequest
-from ui.views.sources.models import MAX_TOKENS
-from ui.views.sources.needs import TEXTS, missing
+from ui.views.sources.models import MAX_TOKENS, TEXTS, missing
 from ui.views.sources.reading import InputFields, read_or_say, run_pass
 from ui.views.why import results
 from ui.views.why.asking import choose_answer, text_of
