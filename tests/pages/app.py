@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,13 @@ def go(app: AppTest, page: str, **said: object) -> AppTest:
     app.query_params.clear()
     for name, value in said.items():
         app.query_params[name] = value if isinstance(value, list) else str(value)
+    return ran(app)
+
+
+def part(script: Callable, *given: object, **said: object) -> AppTest:
+    """A part of a page by itself, opened with this address."""
+    app = AppTest.from_function(script, args=given)
+    app.query_params.update(said)
     return ran(app)
 
 
