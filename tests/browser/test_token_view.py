@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from playwright.sync_api import Locator, expect
 
 from core.figures.labels import visible
-from tests.browser.driver import App, Server
+from tests.browser.driver import App, Server, Visits
 from tests.browser.token_view_app import TEXTS, tokens, weights
-from tests.browser.visits import Visits
 from tests.source_files import ROOT
 from ui.components.token_view import token_view
 
