@@ -18,8 +18,7 @@ from starlette.middleware import Middleware
 from streamlit import config
 
 from ui import settings
-from ui.early import FetchEarly, send_at_once
-from ui.in_order import answer_in_order
+from ui.serving import FetchEarly, answer_in_order, send_at_once
 from ui.sharing import served
 from ui.views.corpus.folders import delete_left
 

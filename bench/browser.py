@@ -34,9 +34,8 @@ from bench.measuring import chromium, load_average, quartiles
 from core import capture, load_model
 from core.corpus.opened import runs_in
 from tests.browser.driver import App, Server
-from tests.browser.test_gallery import shown
 from tests.source_files import ROOT
-from tests.test_gallery import disagreement
+from tests.test_gallery import disagreement, shown
 from ui import state
 from ui.gallery.views import CARDS
 
@@ -372,7 +371,7 @@ def _present(app: App) -> list[float]:
         place = app.widget(state.STAGE_KEYS).locator(".place", has_text=f"{TALK.index(word) + 1} / {len(TALK)}")
         place.wait_for()
         times.append((app.idle().page.evaluate("window.changed") - pressed) / 1000)
-        trouble = disagreement(word, shown(app, word) or ())
+        trouble = disagreement(word, shown(word, app.page.get_by_test_id("stMain").inner_text(), app.drawn))
         assert trouble is None, trouble
     app.page.keyboard.press("Escape")
     app.idle()

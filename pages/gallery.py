@@ -1,6 +1,6 @@
 """The start page: links to the main pages, and finished views to look at."""
 
-from ui.gallery.cards import show_cards, show_ways_in
+from ui.gallery.views import show_cards, show_ways_in
 from ui.presenting import show_heading
 
 show_heading(

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from ui.controls.what_if import choose_change
+from ui.controls.masks import choose_change
 from ui.presenting import show_heading
 from ui.views.head_links import link_to_changing, link_to_why
 from ui.views.sources.heads import show_key_sharing

@@ -90,7 +90,7 @@ def eager_attentions(model, capture):
 
 
 # The files whose tests take longest without a browser: they start Ray, other processes, or pages in great number.
-LONG = ("test_running.py", "test_links_doc.py", "test_install.py", "test_notebooks.py", "test_conversion.py")
+LONG = ("test_running.py", "test_docs.py", "test_install.py", "test_notebooks.py", "test_conversion.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -27,7 +27,7 @@ from core.models import inputs, loading
 from core.models.bounds import forbidden_length
 from tests.hostile import long_texts
 from ui import allowed, markdown, talk
-from ui.sharing import provenance
+from ui.sharing import pictures
 
 EDITS = (
     *("", "mute x", "mute 1", "mean 1 over", 'mean 1 over "', "token 3", "paint ", "scale 2 at", "mask window "),
@@ -112,6 +112,6 @@ PARSERS = {
     # what is shown of them
     "as Markdown": Parser(markdown.quoted),
     "as a label": Parser(labels.escaped),
-    "as a file's name": Parser(lambda text: provenance.file_name({"page": text, "model": text}, text)),
+    "as a file's name": Parser(lambda text: pictures.file_name({"page": text, "model": text}, text)),
     "as lines of a picture": Parser(lambda text: portrait(go.Figure(), "", [text], GROUNDS["light"])),
 }

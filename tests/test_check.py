@@ -46,18 +46,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path)
 
 
-@pytest.mark.usefixtures("machine")
-def test_no_browser_is_found_on_a_bare_machine() -> None:
+def test_each_browser_on_path_is_found_and_the_one_that_takes_least_goes_first(machine: Machine) -> None:
     assert check.find_browser() is None
-
-
-@pytest.mark.parametrize("name", check.BROWSERS)
-def test_a_browser_on_path_is_found(machine: Machine, name: str) -> None:
-    path = machine.has(name)
-    assert check.find_browser() == path
-
-
-def test_the_one_that_takes_least_goes_first(machine: Machine) -> None:
     for name in reversed(check.BROWSERS):
         path = machine.has(name)
         assert check.find_browser() == path
@@ -71,14 +61,10 @@ def test_a_browser_that_does_not_start_is_passed_over(machine: Machine) -> None:
     assert check.find_browser() == chrome
 
 
-def test_the_chosen_browser_goes_first(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chosen_browser_goes_first_and_has_to_start(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.has("chromium")
     monkeypatch.setenv("HEADLIGHT_CHROMIUM", machine.has("my-browser"))
     assert check.find_browser() == str(machine.folder / "my-browser")
-
-
-def test_a_chosen_browser_that_does_not_start_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.has("chromium")
     monkeypatch.setenv("HEADLIGHT_CHROMIUM", str(machine.folder / "nowhere"))
     with pytest.raises(check.CheckError, match=r"HEADLIGHT_CHROMIUM is .*nowhere"):
         check.find_browser()
@@ -217,14 +203,13 @@ def test_the_outer_pip_serves_an_environment_without_one(machine: Machine) -> No
 # --- steps
 
 
-def test_a_failed_step_stops_with_its_name_and_remedy(machine: Machine) -> None:
-    with pytest.raises(check.CheckError, match=r"ruff format failed \(exit code 3\)\. To repair most of it: do this"):
-        check.run("ruff format", [machine.has("ruff", "exit 3")], hint="do this")
-
-
-def test_a_passed_step_says_only_its_name(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_says_its_name_and_stops_with_a_remedy_if_it_fails(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
     check.run("ruff format", [machine.has("ruff")])
     assert capsys.readouterr().out == "check.py: ruff format\n"
+    with pytest.raises(check.CheckError, match=r"ruff format failed \(exit code 3\)\. To repair most of it: do this"):
+        check.run("ruff format", [machine.has("ruff", "exit 3")], hint="do this")
 
 
 @pytest.mark.parametrize(

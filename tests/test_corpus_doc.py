@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -101,9 +99,3 @@ def test_the_image_has_the_version_of_ray_that_is_pinned() -> None:
     dockerfile = (DEPLOY / "Dockerfile").read_text("utf-8")
     assert re.findall(r"^ARG RAY=rayproject/ray:([0-9.]+)-", dockerfile, re.M) == [RAY]
     assert set(re.findall(r"ray\[default\]==([0-9.]+)", DOC.read_text("utf-8"))) == {RAY}
-
-
-def test_a_linter_finds_nothing_in_the_image() -> None:
-    hadolint = Path(sys.executable).with_name("hadolint")
-    found = subprocess.run([hadolint, DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout + found.stderr

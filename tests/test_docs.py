@@ -1,22 +1,33 @@
 """Docs and code in step: what one names the other has, and examples give the numbers beside them."""
 
+from __future__ import annotations
+
 import ast
 import re
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import core
+from core import Edits
 from core.attention.stages import STAGES
+from core.capturing.answers import pass_with_losses
+from core.capturing.edits.kinds import EDIT_KINDS
+from core.capturing.edits.lines import VERBS, edits_of
 from core.capturing.rounding import OF_SUMS
+from core.heads.examples import LENGTH, SEEDS, knows_paris, patch_pronoun
 from core.heads.metrics import METRICS
-from tests.source_files import ROOT
-from tools.docs import PARTS, document, written
-from ui import settings
+from core.heads.probing import random_texts
+from tests.source_files import ROOT, python_files, text
+from tools.docs import PARTS, document, example, written
+from tools.links import Found, found_on_every_page, table
+from ui import settings, state
 from ui.gallery.views import CARDS
 from ui.lessons import LESSONS
 from ui.views.step_by_step.tour import STOPS
+from ui.views.what_if.worked_examples import EXAMPLES
 
 DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench/README.md"]
 
@@ -178,3 +189,85 @@ def test_limits_of_attribution_are_those_of_the_certificates():
     assert len(stated) == 2
     limits = {str(dtype).removeprefix("torch."): limit for dtype, limit in OF_SUMS.items()}
     assert {name: float(limit) for name, limit in stated} == {name: limits[name] for name, _ in stated}
+
+
+# --- docs/links.md: its table is what the pages themselves say
+
+
+SHORT_WORD = r"-?[a-z0-9][a-z0-9._-]{0,19}"
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Found]:
+    return found_on_every_page()
+
+
+def test_the_table_is_up_to_date(found):
+    """`python -m tools.docs links` renews it.
+    Only running every page in every way finds a field that some choice brings and the document does not know."""
+    assert written("links") == table(found)
+
+
+def test_every_value_is_a_short_word(found):
+    words = {(name, word) for of_page in found.values() for name, one in of_page.items() for word in (name, *one.words)}
+    assert [pair for pair in words if not re.fullmatch(SHORT_WORD, pair[1])] == []
+
+
+def test_every_name_that_links_know_is_that_of_a_field(found):
+    """And the other way round: a page reads no other name from its address."""
+    known = {name for of_page in found.values() for name in of_page}
+    of_any_page = {state.EDITS, *state.HOW}  # which are told above the table
+    assert known | of_any_page == state.IN_ADDRESS
+
+
+def test_only_links_reads_and_writes_the_address():
+    """Two who write it undo each other's work: Streamlit drops what it has bound itself when the history moves."""
+    others = {path.name: text(path) for path in python_files("pages", "ui") if path.name != "links.py"}
+    assert [name for name, source in others.items() if "st.query_params" in source or "bind=" in source] == []
+
+
+# --- docs/what-if.md: its tables are what the page shows; `python -m tools.docs paris induction pronoun` renews them
+
+
+CLOSE = 0.011  # another machine rounds differently, and a cell has two or three decimals
+
+
+def assert_same_but_for_rounding(ours: str, theirs: str) -> None:
+    """The same words, and numbers that are close."""
+    number = r"−?\d+\.\d+"
+    assert re.sub(number, "#", ours) == re.sub(number, "#", theirs)
+    both = [[float(found.replace("−", "-")) for found in re.findall(number, text)] for text in (ours, theirs)]
+    np.testing.assert_allclose(*both, atol=CLOSE)
+
+
+def test_paris(smollm):
+    assert_same_but_for_rounding(written("paris"), example("paris", knows_paris(smollm)))
+
+
+def test_pronoun(minilm):
+    assert_same_but_for_rounding(written("pronoun"), example("pronoun", patch_pronoun(minilm)))
+
+
+@pytest.mark.parametrize("row", ["as it is", "16.0 muted"])
+def test_induction(smollm, row):
+    (line,) = re.findall(rf"^\| {row}.*$", written("induction"), re.MULTILINE)
+    *_, loss, _ = line.strip("| ").split(" | ")
+    edits = Edits() if row == "as it is" else Edits(mute_heads={(16, 0)})
+    texts = [random_texts(smollm, LENGTH, seed)[0] for seed in SEEDS]
+    losses = [pass_with_losses(smollm, text.ids, edits=edits, start=text.second + 1)[1] for text in texts]
+    assert float(loss) == pytest.approx(np.mean(losses), abs=CLOSE)
+
+
+def test_every_text_is_short():
+    for name in EXAMPLES:
+        words = written(name).partition("\n")[0]
+        assert 20 < len(words.split()) < 60, name
+
+
+def test_every_line_of_the_table_says_the_edits_beside_it():
+    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", document("paris").read_text("utf-8"), flags=re.M)
+    verbs = {line.split()[0] for line, _ in rows}
+    assert verbs == {*VERBS}
+    assert {type(edit) for line, _ in rows for edit in edits_of(line).each} == {*EDIT_KINDS}
+    for line, python in rows:
+        assert repr(edits_of(line)).replace("'", '"') == f"Edits({python})"

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
+from tests.browser.driver import Picture
 from tests.conftest import eager_attentions
+from tests.pages.app import figure, go, new
 from tests.source_files import ROOT
+from tests.written_numbers import WRITTEN, number
 from tools.gallery_numbers import MEASURE, Passes
 from tools.gallery_pictures import HEIGHT, PAINT, WIDTH, painted
 from ui import links, state
-from ui.gallery.cards import GROUPS
-from ui.gallery.views import CARDS, PICTURES, Card
+from ui.gallery.views import CARDS, GROUPS, PICTURES, Card
+from ui.lessons import LESSONS
 
 BOUND = "10⁻¹²"
 
@@ -67,6 +71,94 @@ def test_a_wrong_card_is_seen():
     assert disagreement("order", (1e-9,)) is not None
 
 
+# --- what their views show
+
+Draw = Callable[[str], Picture]
+
+# What pages say of the numbers that the cards claim
+WORDS = {
+    "pronoun": r"“it” gives\s([\d.]+%)\sof its attention to “animal”",
+    "induction": r"“·green” gives ([\d.]+%) of its attention to “·doors”",
+    "previous": r"Mostly the previous token \(([\d.]+%)\)",
+    "paris": r"“·Paris” comes next: ([\d.]+%) → ([\d.]+%)",
+    "generation": r"“·Paris” is written after “·is”, which gives ([\d.]+%) of its attention to “·France”",
+    "patching": r"moves (?:the sentence vector most:|it) ([\d.]+%)",
+    "two_sentences": r"“it” → “animal”: This text ([\d.]+%); Other text ([\d.]+%)",
+    "two_heads": r"The rows are ([\d.]+) nats apart on average: 0 is the same, ([\d.]+) nothing in common\.",
+    "unscaled": r"=\s*weight\s+([\d.]+)\s+([\d.]+)",
+    "why": r"is (?=[\d.]+ above that of .* adds most: ([\d.]+))([\d.]+)",
+    "circuit": r"scored \S+ (?=[\d.]+ above the mean of the other keys: .* adds most, ([\d.]*\d))([\d.]+)",
+    "grouped": r"(\d+) query heads share (\d+) key/value heads",
+    "saturation": r"\bweight\s+[\d.]+\s+[\d.]+\s+([\d.]+)",
+    "leak": r"([\d.]+) of the weight leaks",
+    "order": rf"in the two orders: ({WRITTEN})",
+    "in_blocks": rf"float64 ({WRITTEN})",
+    "costs": r"n = d = (\d+) tokens",
+    "crossing": r"give weights (\d+) × (\d+)",
+    "own_matrices": r"“q0” gives ([\d.]+%) of its attention to “k0”",
+}
+
+
+def of_all_heads(drawn: Draw) -> tuple[float]:
+    return (float(np.nanmean(drawn("atlas").values)),)
+
+
+def smallest_and_largest(drawn: Draw) -> tuple[float, float]:
+    values = drawn("atlas").values
+    return float(np.nanmin(values)), float(np.nanmax(values))
+
+
+def sum_of_bands(drawn: Draw) -> tuple[float, float]:
+    _, parts = next(line for name, line in drawn("bands").lines.items() if name.startswith("here"))
+    return float(parts.sum()), len(parts)
+
+
+def between_the_ends(drawn: Draw) -> tuple[float]:
+    lines = drawn("gradients").lines
+    return (float(lines["attention"][1][-1] - lines["RNN"][1][-1]),)
+
+
+def rows_of_the_year(drawn: Draw) -> tuple[float]:
+    """The rows that write 1987 come first, and the four characters come last, before the end of the text."""
+    return (float(np.diag(drawn("head").values[:4, -5:-1]).mean()),)
+
+
+# Where the number is in a picture
+DRAWN: dict[str, Callable[[Draw], tuple[float, ...]]] = {
+    "sink": of_all_heads,
+    "entropy": smallest_and_largest,
+    "date": rows_of_the_year,
+    "rotary": sum_of_bands,
+    "gradients": between_the_ends,
+}
+
+
+def shown(word: str, said: str, drawn: Draw) -> tuple[float, ...]:
+    """The numbers of a view, from its words or its pictures; none where they are not there."""
+    if word in DRAWN:
+        return DRAWN[word](drawn)
+    found = re.search(WORDS[word], said)
+    return () if found is None else tuple(map(number, found.groups()))
+
+
+def said(app: AppTest) -> str:
+    """All words of a page, without the marks of Markdown."""
+    words = "\n".join(part.value for part in app.main if isinstance(getattr(part, "value", None), str))
+    return re.sub(r"[\\*#|]", "", words).replace(":small[]", "")
+
+
+@pytest.mark.parametrize("word", CARDS)
+def test_its_view_shows_what_the_card_says(word):
+    card = CARDS[word]
+    page = f"learn/{card.page}" if card.page in LESSONS else card.page
+    app = go(new(), page, **links.lasting(card.address))
+    assert disagreement(word, shown(word, said(app), lambda name: figure(app, name))) is None, said(app)
+    assert not [*app.error, *app.warning, *app.info]
+
+
+# --- the measurements and pictures
+
+
 def test_heads_are_measured_as_transformers_own_eager_code_has_them(passes, minilm, smollm):
     """The weights that cards speak of, from another computation than ours."""
     for word, model in (("pronoun", minilm), ("induction", smollm), ("unscaled", smollm), ("previous", minilm)):
@@ -104,8 +196,7 @@ def test_every_view_is_a_card_whose_link_says_all():
         link = found[f"**{view.title}**"]
         assert link.page == view.page
         assert set(view.address) <= state.IN_ADDRESS
-        assert links.lasting(view.address)[state.VERSION] == str(links.VERSION)
-        assert f"{state.VERSION}={links.VERSION}" in link.query_string
+        assert parse_qs(link.query_string) == {name: [str(word)] for name, word in links.lasting(view.address).items()}
     shown = [picture.proto.imgs[0].alt for picture in app.get("image")]
     assert sorted(shown) == sorted(view.alt for view in CARDS.values())
     assert not [switch for switch in app.toggle if switch.key == state.TABLES]  # these pictures have no tables

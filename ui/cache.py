@@ -5,27 +5,29 @@
 
 The positional arguments are the key: plain names and frozen requests, never arrays or models. Keyword-only arguments are not
 part of it: they say how the result is computed, and never change what it is. A store holds a number of results, or a number of
-bytes (`ui.memory.MEMORY`).
+bytes (`MEMORY`).
 
 Unlike Streamlit's own caches this one tells whether a result is known, so that work can show its progress (`ui.progress`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import update_wrapper
 from inspect import signature
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import streamlit as st
 from cachetools import LRUCache
 
+from core import InputError
 from core.progress import held
-from ui import calls
+from core.units import bytes_in_words
+from ui import calls, settings
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -75,6 +77,69 @@ class Store:
 
     def _keep(self, key: Hashable, result: Any) -> None:
         self._results[key] = result
+
+
+class Memory(Store):
+    """One bound in bytes for kept results and running work. Work comes first: it makes the store forget results.
+
+    A result (with `nbytes`) that is larger than the whole memory takes all of it: if it were not kept, every element of a page
+    would compute it again.
+
+    most      bytes
+    reserved  bytes that running work has reserved and not yet used for a result
+    """
+
+    def __init__(self, most: float) -> None:
+        super().__init__(most, size=lambda result: min(result.nbytes, most))
+        self.most = most
+        self.reserved = 0.0
+        self._mine = local()  # bytes that this thread has reserved and not yet used for a result
+
+    def check(self, needs: float) -> None:
+        """Raise InputError (field "text") if so many bytes are more than the whole memory."""
+        if needs > self.most:
+            raise InputError(
+                f"This needs about {bytes_in_words(needs)}; this host allows {bytes_in_words(self.most)}. Shorten the text.",
+                field="text",
+            )
+
+    def reserve(self, needs: float) -> bool:
+        """Reserve bytes for work and return True, forgetting results where needed; False while other work needs the room."""
+        with self._lock:
+            if self.reserved + needs > self.most:
+                return False
+            self.reserved += needs
+            self._make_room(0)
+            return True
+
+    @contextmanager
+    def held(self, needs: float) -> Iterator[None]:
+        """Run work of this thread in bytes that it has reserved. Its kept results take some; the rest is freed."""
+        before = getattr(self._mine, "left", 0.0)
+        self._mine.left = before + needs
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.reserved -= max(0.0, self._mine.left - before)
+                self._mine.left = min(self._mine.left, before)
+
+    def _keep(self, key: Hashable, result: Any) -> None:
+        """Keep a result in the bytes that its work has reserved for it, and in others where these are too few."""
+        self._results.pop(key, None)
+        size = self._results.getsizeof(result)
+        left = getattr(self._mine, "left", 0.0)
+        self._mine.left = left - min(size, left)
+        self.reserved -= min(size, left)
+        self._make_room(size)
+        super()._keep(key, result)
+
+    def _make_room(self, size: float) -> None:
+        while self._results and self.kept + self.reserved + size > self.most:
+            self._results.popitem()
+
+
+MEMORY = Memory(settings.current().memory)  # one bound for what all sessions keep and what runs for them
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.query_params import sanitize_query_string
 
 from ui import lessons, state
-from ui.address import follow
+from ui.in_browser import follow
 from ui.markdown import plain
 
 Address = dict[str, list[str]]

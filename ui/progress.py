@@ -20,9 +20,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Literal, Protocol, TypeVar
 
+import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime import exists, get_instance
@@ -30,13 +31,13 @@ from streamlit.runtime.scriptrunner import StopException, add_script_run_ctx, ge
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_run_yield_check
 
 from core import InputError
-from core.progress import stopped_by
+from core.heads.effects import Piece
+from core.progress import held, stopped_by
 from core.threads import processor_time
 from core.units import seconds_in_words
 from ui import settings, state
-from ui.cache import Task
+from ui.cache import MEMORY, Task
 from ui.markdown import plain
-from ui.memory import MEMORY
 from ui.turns import HEAVY, TURNS
 
 Result = TypeVar("Result")
@@ -457,3 +458,83 @@ def _wishes() -> dict[int, _Wish]:
 
 def _wish(job: Hashable, wish: _Wish) -> None:
     _wishes()[hash(job)] = wish
+
+
+# --- a result that grows
+
+
+class Growing:
+    """An array that is computed piece by piece. It is kept as far as it is known; whoever wants more continues from there.
+
+    pieces  begins to give them, in any order: together they fill the array. It is called again where it was ended
+    nbytes  bytes held while pieces are computed
+    cost    gives the cost of every number at an index of the first axis, in any unit
+    first   how many pieces come before the work may pause: those that are worth looking at without the rest
+    values  NaN where not known yet
+    known   of the same shape, True where a number is known
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        pieces: Callable[[], Iterator[Piece]],
+        *,
+        nbytes: int,
+        cost: Callable[[int], float] = lambda _: 1,
+        first: int = 0,
+    ) -> None:
+        self.values = np.full(shape, np.nan)
+        self.known = np.zeros(shape, bool)
+        self.nbytes = nbytes
+        self._begin = pieces
+        self._pieces: Iterator[Piece] | None = None
+        self._next: Piece | None = None
+        self._to_come = first
+        costs = np.array([cost(index) for index in range(shape[0])], dtype=np.float64)
+        self._costs = np.broadcast_to(costs.reshape(-1, *[1] * (len(shape) - 1)), shape)
+        self._lock = Lock()
+
+    @property
+    def done(self) -> int:
+        return int(self.known.sum())
+
+    @property
+    def total(self) -> int:
+        return self.known.size
+
+    @property
+    def share(self) -> float:
+        """The share of all the work that is done."""
+        return float(self._costs[self.known].sum() / self._costs.sum())
+
+    @property
+    def may_pause(self) -> bool:
+        """Whether enough is known to be looked at without the rest."""
+        return self._to_come <= 0
+
+    def go_on(self) -> bool:
+        """Compute one more piece; False if there is none left. Sessions that want the same array take turns.
+
+        A piece that is ended half-way is the next one again.
+        """
+        with held(self._lock):
+            if self._next is None:
+                self._next = self._piece()
+            if self._next is None:
+                return False
+            places, compute = self._next
+            self.values[places], self.known[places] = compute(), True
+            self._next = None
+            self._to_come -= 1
+            if self.known.all():
+                self._begin, self._pieces = lambda: iter(()), None  # the old ones go, and with them all that they hold
+            return True
+
+    def _piece(self) -> Piece | None:
+        """The next piece that is not known; None if there is none left."""
+        try:
+            self._pieces = self._pieces or self._begin()
+            return next((piece for piece in self._pieces if not self.known[piece[0]].all()), None)
+        except BaseException:
+            self._pieces = None  # an iterator that was ended gives nothing more
+            raise

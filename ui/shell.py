@@ -10,14 +10,15 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.heatmaps.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import lessons, links, presenting, progress, shown, state, visitors  # noqa: E402 - found only now
-from ui.components import presenting_keys  # noqa: E402
-from ui.components.cells import read_cells  # noqa: E402
+from ui import lessons, links, presenting, progress, shown, state  # noqa: E402 - found only now
+from ui.components.keys import await_keys, listen  # noqa: E402
+from ui.components.pin import read_cells  # noqa: E402
 from ui.gallery.views import OPENINGS  # noqa: E402
+from ui.serving import admit  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.turns import TURNS  # noqa: E402
 from ui.views import talking  # noqa: E402
-from ui.views.sources import model_fields  # noqa: E402
+from ui.views.sources import text_fields  # noqa: E402
 
 embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on another site's page
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
@@ -39,7 +40,7 @@ st.html(
     f".stMain .st-key-{state.FINDINGS} {{ row-gap: 0; }}"  # on a phone each has a line
     f"{progress.STYLE}{talking.STYLE}{talking.IN_A_FRAME if embedded else ''}</style>"
 )
-visitors.admit()
+admit()
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
@@ -70,13 +71,13 @@ if not is_leaving:
     came_by_menu = links.read(page.url_path, opening)
     compares_texts = page == WHY and state.LIKE_TEXT in st.session_state[state.CHOSEN]  # with an encoder
     if came_by_menu and page in (GENERATION, WHY) and not compares_texts:
-        model_fields.open_with_a_writer()
+        text_fields.open_with_a_writer()
 on_page = shown.begin(page.title, page.url_path)
 presentation = None if is_for_the_desk or is_leaving else presenting.begin()
 keys = st.container(key=state.STAGE_PLACE, gap=None)  # above the page: it stays while the page changes
 if presentation is None:
     with keys:
-        presenting_keys.await_keys()
+        await_keys()
 notes = st.empty()
 wants_to_share = talking.show_actions(
     page.url_path,
@@ -94,7 +95,7 @@ except progress.TimeIsUp:
 if presentation is not None:
     index = talking.begin()
     with keys:
-        presenting_keys.listen(presentation, page.url_path, talking.held(), index, rehearsing=talking.is_rehearsing())
+        listen(presentation, page.url_path, talking.held(), index, rehearsing=talking.is_rehearsing())
 links.write(page.url_path, notes, opening, is_whole=bool(on_page.pictures or on_page.lists))
 talking.remember(on_page)
 read_cells()

@@ -58,7 +58,7 @@ CHOSEN = "chosen"  # by name in the address, what was last chosen: it outlives i
 # Of which text each choice speaks, and what the address asks for: see ui/links.py
 SPOKE_OF, ASKED_OF = "spoke_of", "asked_of"
 HAS_CHOSEN = "has_chosen"  # whether anything in this session was ever other than it opens
-FOLLOWER, SESSION, RUN_NUMBER = "follower", "session", "run_number"  # see ui/address.py, ui/in_browser.py
+FOLLOWER, SESSION, RUN_NUMBER = "follower", "session", "run_number"  # see ui/in_browser.py
 
 # The start page: all cards, and what each of their names begins with
 CARDS, CARD, WAYS_IN = "cards", "card", "ways_in"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition, get_ident, local
 
-from ui.memory import MEMORY, Memory
+from ui.cache import MEMORY, Memory
 
 Waiting = Callable[[int], None]
 

@@ -19,7 +19,7 @@ from core.notebook.figures import stage_figure
 from ui import presenting, state
 from ui.calls import attribute, call, result, result_of
 from ui.controls.fields import menu, slider, token_picker
-from ui.controls.mask_choice import pick_mask
+from ui.controls.masks import pick_mask
 from ui.controls.pinned import Tokens
 from ui.markdown import plain, quoted
 from ui.views.charts import numbers, show_chart, table

@@ -20,6 +20,7 @@ from tests.browser.driver import STAGES
 from tests.conftest import loaded
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
+FRANCE = "The capital of France is"
 OPENING = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8)}
 OF_STAGE = {"query": "Query", "key": "Key", "raw": "Raw scores", "scaled": "Scaled", "mask": "Mask", "masked": "Masked"}
 OF_STAGE |= {"weights": "Softmax", "value": "Value", "output": "Output"}

@@ -11,8 +11,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from check import find_browser
-from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
-from tests.browser.visits import Visits
+from tests.browser.driver import BROWSER_ARGUMENTS, App, Server, Visits
 
 # Pages are too short-lived for scripts to be compiled well: without it they take an eighth less processor time.
 BASELINE_CODE = "--js-flags=--no-opt --no-maglev"
@@ -42,14 +41,6 @@ def server(corpora: Path) -> Iterator[Server]:
     with mock.patch.dict(os.environ, {"HEADLIGHT_CORPORA": str(corpora)}):
         server = Server()
     yield server.wait()
-    server.stop()
-
-
-@pytest.fixture
-def fresh_server() -> Iterator[Server]:
-    """Just started: it gets ready while the test does something else; then `wait` for it."""
-    server = Server()
-    yield server
     server.stop()
 
 
@@ -90,6 +81,6 @@ def go(regular: App) -> Iterator[Callable[..., App]]:
 
 
 @pytest.fixture
-def app(visit: Callable[..., App]) -> App:
-    """Step by step, as somebody finds it who has never been here."""
-    return visit()
+def app(go: Callable[[str], App]) -> App:
+    """Step by step, as it opens."""
+    return go("/step_by_step")

@@ -18,7 +18,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 from urllib.error import URLError
@@ -27,7 +28,7 @@ from urllib.request import urlopen
 
 import numpy as np
 from numpy.typing import NDArray
-from playwright.sync_api import BrowserContext, Locator, Page, WebSocket, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, WebSocket, expect
 
 from core import AttentionTrace
 from tests.source_files import ROOT
@@ -45,7 +46,7 @@ BROWSER_ARGUMENTS = (
 )
 # Of a browser context: nothing glides or blinks, which would be drawn sixty times a second by the processor.
 STILL: dict[str, Any] = {"reduced_motion": "reduce"}
-PATIENCE = 120.0  # seconds until what must come is missed; only a failing test waits that long
+PATIENCE = 300.0  # seconds until what must come is missed; only a failing test waits that long
 expect.set_options(timeout=1000 * PATIENCE)
 # How many times slower than this machine the browser and the servers are, to find tests and pages that depend on their speed.
 SLOW_BROWSER, SLOW_SERVER = (float(os.environ.get(f"SLOW_{what}", "1")) for what in ("BROWSER", "SERVER"))
@@ -299,6 +300,26 @@ _IDLE = """
 """
 
 
+# What is cut off or has to be scrolled sideways: the page itself, a picture beyond its edge, a box whose content is wider. The
+# text of a field scrolls as one types, a table of numbers in its own frame, and on a phone also rows of buttons.
+_CUT = """
+() => {
+    const room = document.documentElement.clientWidth, cut = [];
+    if (document.scrollingElement.scrollWidth > room) cut.push(`the page: ${document.scrollingElement.scrollWidth}`);
+    for (const picture of document.querySelectorAll(".js-plotly-plot, .stApp iframe, .stApp canvas, .stApp img")) {
+        const right = Math.round(picture.getBoundingClientRect().right);
+        if (right > room && !picture.closest(".stDataFrame, .st-key-equation")) cut.push(`a picture: ${right}`);
+    }
+    for (const box of document.querySelectorAll(room < 600 ? ".stMain, .scroll" : ".stApp *:not(input, textarea)")) {
+        const holds = getComputedStyle(box).overflowX !== "visible" && box.clientWidth > 2;
+        const isCut = holds && box.scrollWidth > box.clientWidth + 1 && !box.closest(".stDataFrame");
+        if (isCut) cut.push(`${box.className}: ${box.innerText?.slice(0, 60)}`);
+    }
+    return cut;
+}
+"""
+
+
 @dataclass(frozen=True)
 class Picture:
     """A Plotly figure as the browser holds it."""
@@ -347,6 +368,12 @@ def array(value: Any) -> NDArray:
         return np.array(value, dtype=float)
     flat = np.frombuffer(base64.b64decode(value["bdata"]), dtype=np.dtype("<" + value["dtype"]))
     return flat.reshape([int(length) for length in str(value["shape"]).split(",")]) if value.get("shape") else flat
+
+
+def opacity(colour: str) -> float:
+    """Of a colour as a browser writes it: 1 if it names none."""
+    parts = [float(part) for part in re.findall(r"[\d.]+", colour)]
+    return parts[3] if len(parts) == 4 else 1.0
 
 
 def difference(picture: Picture | None, expected: NDArray | None) -> str | None:
@@ -527,31 +554,56 @@ class App:
 
     # --- what is waited for
 
-    def says(self, *words: str) -> App:
+    def says(self, *words: str) -> Self:
         """All of these words are on the page."""
         for part in words:
             expect(self.page.locator("body")).to_contain_text(part, use_inner_text=True)
         return self
 
-    def never_says(self, *words: str) -> App:
+    def never_says(self, *words: str) -> Self:
         """None of these words are on the page, now that nothing runs."""
         for part in words:
             expect(self.idle().page.locator("body")).not_to_contain_text(part, use_inner_text=True)
         return self
 
-    def complains(self, *words: str) -> App:
+    def complains(self, *words: str) -> Self:
         """One box says that something is wrong, in these words."""
         self.eventually(self.alerts, lambda alerts: any(all(word in alert for word in words) for alert in alerts))
         return self
 
-    def is_well(self) -> App:
+    def is_well(self) -> Self:
         """No box says that something is wrong, now that nothing runs."""
         expect(self.idle().page.get_by_role("alert")).to_have_count(0)
         return self
 
-    def has(self, key: str, shown: str) -> App:
+    def has(self, key: str, shown: str) -> Self:
         """A widget shows this: typed text, the chosen option, or what stands for an empty choice."""
         self.reached(key).eventually(lambda: self.fields([key]), {key: shown})
+        return self
+
+    def fits(self, width: int | None = None, height: int = 844) -> Self:
+        """In a window of this size nothing is cut off, and nothing has to be scrolled sideways."""
+        if width is not None:
+            self.page.set_viewport_size({"width": width, "height": height})
+        self.idle().eventually(lambda: self.page.evaluate(_CUT), [])
+        return self
+
+    def says_in_address(self, **said: object) -> Self:
+        """The address says this of these fields; None: nothing."""
+        wanted = {name: None if word is None else [str(word)] for name, word in said.items()}
+        self.eventually(lambda: {name: self.said.get(name) for name in wanted}, wanted)
+        return self
+
+    def shades(self, weights: NDArray[np.floating], among: Locator | None = None) -> Self:
+        """The background of every token is as strong as its weight is, in units of the strongest."""
+        tokens = self.page.locator(".token") if among is None else among
+        colours = "tokens => tokens.map(token => getComputedStyle(token).backgroundColor)"
+
+        def seen() -> NDArray:
+            shown = np.array([opacity(colour) for colour in tokens.evaluate_all(colours)])
+            return shown / shown.max()
+
+        self.eventually(seen, lambda shown: np.allclose(shown, weights / weights.max(), rtol=0, atol=0.02))
         return self
 
     # --- widgets, by their keys: whoever works one waits until nothing runs, as people do
@@ -559,11 +611,11 @@ class App:
     def widget(self, key: str) -> Locator:
         return self.page.locator(f".st-key-{key}")
 
-    def reached(self, key: str) -> App:
+    def reached(self, key: str) -> Self:
         """With the popover open that has this field, if it is in one."""
         return self.unfold(POPOVERS[key]) if key in POPOVERS else self
 
-    def unfold(self, name: str, *, fold: bool = False) -> App:
+    def unfold(self, name: str, *, fold: bool = False) -> Self:
         """Open a popover, or close it; a click elsewhere closes it too."""
         button = self.page.get_by_test_id("stPopoverButton").filter(has_text=re.compile(re.escape(name)))
 
@@ -576,35 +628,46 @@ class App:
         self.idle().eventually(is_as_wanted)
         return self.idle()
 
-    def choose(self, key: str, option: object) -> App:
+    def choose(self, key: str, option: object) -> Self:
         """Choose from a select box."""
         return self._choose(key, str(option), str(option))
 
-    def choose_place(self, key: str, place: int) -> App:
+    def choose_place(self, key: str, place: int) -> Self:
         """Choose the token at this position from a box of tokens: "it (10)"."""
         return self._choose(key, f"({place})", re.compile(rf"\({place}\)$"))
 
-    def _choose(self, key: str, typed: str, option: str | re.Pattern[str]) -> App:
+    def _choose(self, key: str, typed: str, option: str | re.Pattern[str]) -> Self:
         box = self.idle().reached(key).widget(key).get_by_role("combobox")
         box.click()
         box.fill(typed)
         self.page.get_by_role("option", name=option, exact=True).click()
         return self
 
-    def press(self, key: str, name: str) -> App:
+    def press(self, key: str, name: str) -> Self:
         """Press one of the buttons of a segmented control."""
         self.idle().widget(key).get_by_role("radio", name=name, exact=True).click()
         return self
 
-    def toggle(self, key: str, name: str) -> App:
+    def toggle(self, key: str, name: str) -> Self:
         """Press one of several pills that can be on together."""
         self.idle().widget(key).get_by_role("button", name=name, exact=True).click()
+        return self
+
+    def keys(self, *keys: str) -> Self:
+        """Press keys one after the other, without waiting for what comes of them."""
+        for key in keys:
+            self.page.keyboard.press(key)
+        return self
+
+    def press_button(self, key: str) -> Self:
+        """Press the button of this key."""
+        self.idle().widget(key).get_by_role("button").click()
         return self
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True)
 
-    def click(self, name: str) -> App:
+    def click(self, name: str) -> Self:
         """Click the button of this name."""
         self.idle().button(name).click()
         return self
@@ -618,31 +681,31 @@ class App:
             .evaluate_all("rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => cell.textContent))")
         )
 
-    def mark_row(self, key: str, row: int) -> App:
+    def mark_row(self, key: str, row: int) -> Self:
         """Mark a row of a table in the column before the first one."""
         cells = self.idle().widget(key).locator(".dvn-scroller")
         cells.click(position={"x": 15, "y": 35 + 35 * row + 17})
         return self
 
-    def switch(self, key: str) -> App:
+    def switch(self, key: str) -> Self:
         """Turn a toggle or a checkbox, which has its label beside it and its input hidden."""
         self.idle().reached(key).widget(key).locator("label").click()
         return self
 
-    def write(self, key: str, text: str) -> App:
+    def write(self, key: str, text: str) -> Self:
         """Type into a text field and leave it."""
         field = self.idle().reached(key).widget(key).get_by_role("textbox")
         field.fill(text)
         field.press("Control+Enter")
         return self
 
-    def number(self, key: str, number: float) -> App:
+    def number(self, key: str, number: float) -> Self:
         field = self.idle().reached(key).widget(key).get_by_role("spinbutton")
         field.fill(str(number))
         field.press("Enter")
         return self
 
-    def upload(self, key: str, file: Any) -> App:
+    def upload(self, key: str, file: Any) -> Self:
         self.idle().widget(key).locator("input[type=file]").set_input_files(file)
         return self
 
@@ -669,12 +732,12 @@ class App:
         assert found is not None, f"there is no picture {name!r}"
         return found
 
-    def shows(self, expected: Mapping[str, NDArray | None]) -> App:
+    def shows(self, expected: Mapping[str, NDArray | None]) -> Self:
         """Wait until every named picture shows these numbers, or is not there if they are None."""
         self.eventually(lambda: troubles(self.pictures(expected), expected), {})
         return self
 
-    def pins(self, picture: str, row: int | None, column: int | None) -> App:
+    def pins(self, picture: str, row: int | None, column: int | None) -> Self:
         """Wait until this cell of a picture is framed."""
         self.eventually(lambda: self.drawn(picture).pinned, (row, column))
         return self
@@ -689,13 +752,13 @@ class App:
             found[stage] = Picture([trace], {"shapes": frames})
         return found
 
-    def shows_trace(self, trace: AttentionTrace, *, stages: Iterable[str] = EQUATION) -> App:
+    def shows_trace(self, trace: AttentionTrace, *, stages: Iterable[str] = EQUATION) -> Self:
         """Wait until the equation shows these stages of this trace, which is short enough for a cell each."""
         expected = {stage: STAGES[stage](trace).T if stage == "Key" else STAGES[stage](trace) for stage in stages}
         self.eventually(lambda: troubles(self.equation(), expected), {})
         return self
 
-    def click_stage(self, stage: str) -> App:
+    def click_stage(self, stage: str) -> Self:
         """Click the small picture of a stage."""
         number = EQUATION.index(stage) + 1
         box = self.widget(state.picture("equation")).locator(
@@ -705,7 +768,7 @@ class App:
         box.click()
         return self
 
-    def click_cell(self, picture: str, row: float, column: float, to: tuple[float, float] | None = None) -> App:
+    def click_cell(self, picture: str, row: float, column: float, to: tuple[float, float] | None = None) -> Self:
         """Point with the mouse at the middle of a cell, or at a point, and click as soon as the picture says which one that is.
 
         to  the cell where the mouse is released; None: the same
@@ -729,3 +792,36 @@ class App:
         """The tick labels of an axis ("x" columns, "y" rows) as the browser has drawn them; some may be left out for room."""
         labels = self.widget(state.picture(picture)).locator(f".{axis}tick text")
         return [label.strip() for label in labels.all_text_contents()]
+
+
+# --- visitors
+
+Kind = TypeVar("Kind", bound=App)
+
+
+class Visits:
+    """A page that has shown Headlight before opens an address in half the time, because it keeps the scripts that it has
+    compiled. To the server each visit is a session of its own, and what the browser remembers is forgotten in between."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._free: dict[Hashable, list[Any]] = defaultdict(list)
+
+    @contextlib.contextmanager
+    def to(self, server: Server, kind: type[Kind] = App) -> Iterator[Callable[..., Kind]]:
+        """Opens pages, each as a visitor of its own; in the end nothing may have gone wrong on any of them."""
+        used: list[tuple[Kind, list[Kind]]] = []
+
+        def visit(*path: str, at: Server = server, width: int = 1280, height: int = 900, **options: Any) -> Kind:
+            free = self._free[kind, tuple(options.items())]
+            app = free.pop() if free else kind(self._browser.new_context(**STILL, **options), at)
+            used.append((app, free))
+            app.page.set_viewport_size({"width": width, "height": height})
+            return app.arrive(at).open(*path)
+
+        yield visit
+        problems = [problem for app, _ in used for problem in app.problems]
+        for app, free in used:
+            app.leave()
+            free.append(app)
+        assert not problems, "\n".join(problems)

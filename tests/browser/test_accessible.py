@@ -14,8 +14,7 @@ from playwright.sync_api import expect
 from core import attend
 from core.attention.sources import random_matrices
 from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, TEXT, TEXT_ON_DARK
-from tests.browser.driver import App, Server
-from tests.browser.visits import Visits
+from tests.browser.driver import App, Server, Visits
 from tests.source_files import ROOT
 from ui import state
 

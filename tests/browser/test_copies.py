@@ -16,8 +16,7 @@ import pytest
 
 from bench.sessions import Visitor
 from core import attend
-from tests.browser.driver import AS_IT_IS, Server, running
-from tests.browser.visits import Visits
+from tests.browser.driver import AS_IT_IS, Server, Visits, running
 from ui import state
 
 pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="Caddy is not installed")

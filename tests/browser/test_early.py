@@ -7,7 +7,7 @@ from urllib.request import urlopen
 from playwright.sync_api import expect
 
 from tests.browser.driver import App
-from ui.early import early_scripts
+from ui.serving import early_scripts
 
 
 def test_the_page_names_them(server):

@@ -1,4 +1,4 @@
-"""Lessons in a real browser: Next, Back, knobs above their pictures on a phone, and a first query that can be turned."""
+"""Lessons in a real browser: Next, Back, a query that is turned, and clicks on a mask that come faster than it is read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from urllib.parse import urlsplit
 import numpy as np
 from playwright.sync_api import expect
 
+from core import attend
+from core.attention import masks as m
+from core.attention.sources import toy_sentence
 from core.lessons.query_key_value import ANGLE, TOKENS
-from tests.browser.driver import App, eventually
+from tests.browser.driver import App
 from tests.core.lessons.test_query_key_value import weights_at
-from tests.pages.lessons import LESSONS, parts
-from ui import lessons, state
+from tests.pages.lessons import parts
+from ui import state
 
 
 def test_next_leads_through_a_lesson_and_on_and_back_goes_back(visit):
@@ -43,41 +46,29 @@ def test_the_query_is_turned_by_its_slider(go):
     expect(app.page.get_by_role("heading", name=f"fits the key of “{best}” best")).to_be_visible()
 
 
-def tops(app: App) -> list[float]:
-    """Where the knobs, the picture and the words of an experiment begin, if it has them."""
-    boxes = [app.widget(key) for key in (state.KNOBS, state.EXPERIMENT_PICTURE, state.EXPERIMENT_WORDS)]
-    return [box.bounding_box()["y"] for box in boxes if box.count()]
+# Chooses cells as the keyboard does, all before the page can answer.
+_CHOOSE = """
+(cells) => cells.forEach((cell) => {
+    const detail = ["query", "key"].map((axis, place) => ({ axis, middle: cell[place], cells: 1 }));
+    document.dispatchEvent(new CustomEvent("headlight-cell", { detail }));
+})
+"""
 
 
-def test_on_a_phone_knobs_stand_above_their_picture_and_nothing_scrolls_sideways(visit):
-    app = visit("/query_key_value", width=390, height=844)
-    app.eventually(lambda: len(tops(app)), 3)
-    widths = (
-        "() => [document.documentElement, document.querySelector('.stMain')].map(one => one.scrollWidth - innerWidth)"
-    )
-    for lesson in lessons.LESSONS:
-        app.go(f"/{lesson}").eventually(lambda: tops(app), lambda found: found == sorted(found))
-        app.eventually(lambda: app.page.evaluate(widths), lambda beyond: max(beyond) <= 0)
-    assert sorted(lessons.LESSONS) == LESSONS
-    app.page.set_viewport_size({"width": 1280, "height": 720})
-    app.go("/query_key_value")  # knobs and picture stand side by side
-    app.eventually(lambda: tops(app), lambda tops: abs(tops[0] - tops[1]) < 2 and tops[2] > tops[0])
+def test_no_click_on_a_mask_is_lost_or_counts_twice(go):
+    app = go(f"/masking?{state.SENTENCE}=The+cat+sat")
+    words, expected = toy_sentence("The cat sat", d_head=8), m.grid(m.causal, 3, 3)
 
+    def shows_the_mask():
+        trace = attend(words.query, words.key, words.value, mask=expected)
+        app.shows({"weights with": np.where(expected, trace.weights, np.nan)})
 
-def test_the_zoom_bar_never_covers_a_colour_scale(go):
-    chart = go(f"/word_order?{state.PART}=sinusoids").widget(state.picture("sinusoids"))
-    chart.locator(".nsewdrag").hover()
-
-    def boxes() -> list[dict]:
-        parts = [chart, *(chart.locator(name) for name in (".modebar", ".colorbar", ".nsewdrag"))]
-        return [part.bounding_box() for part in parts]
-
-    def stands_below(found: list[dict]) -> bool:
-        edge, bar, *others = found
-        ends = [
-            edge[side] + edge[length] + 1 - bar[side] - bar[length]
-            for side, length in (("x", "width"), ("y", "height"))
-        ]
-        return bar["width"] > 20 and min(ends) >= 0 and all(bar["y"] >= one["y"] + one["height"] for one in others)
-
-    eventually(chart.page, boxes, stands_below)
+    for cells in ([(0, 1), (0, 2), (1, 2)], [(2, 0)], [(2, 0), (1, 0)]):
+        app.page.evaluate(_CHOOSE, cells)
+        for cell in cells:
+            expected[cell] = not expected[cell]
+        shows_the_mask()
+    app.click_cell("mask", 0, 1)  # with the mouse, after many runs of the page
+    expected[0, 1] = not expected[0, 1]
+    shows_the_mask()
+    app.has(state.CELLS, m.to_rows(expected))

@@ -1,21 +1,17 @@
-"""The landing page in a real browser: what is drawn is what core computes, whatever is clicked."""
+"""Step by step in a browser: clicks and keys, the tour, and what is drawn of it all."""
 
-import re
 from urllib.parse import quote
 
-import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 from core import capture, explain
-from core.attention.masks import causal, grid
 from core.attention.stages import BY_KEY, number
 from core.figures.heatmaps.equation import TERMS
 from core.figures.labels import visible
+from tests.browser.addresses import SENTENCE
 from tests.browser.driver import AS_IT_IS, EQUATION, STAGES
-from tests.conftest import eager_attentions
 from ui import state
-from ui.views.sources.text_fields import SENTENCE
 from ui.views.step_by_step.tour import STOPS, Stop
 
 TWICE = "the cat saw the other cat"
@@ -24,53 +20,20 @@ TWICE = "the cat saw the other cat"
 @pytest.fixture(scope="session")
 def opening(minilm):
     """What the app opens with, computed here."""
-    return capture(minilm, SENTENCE)
-
-
-def test_opening_shows_a_finished_picture_without_a_click(app, minilm, opening):
-    trace, tokens = opening.trace(5, 11), list(opening.tokens()[0])
-    app.shows_trace(trace).shows({AS_IT_IS: trace.weights}).is_well()
-    eager = eager_attentions(minilm, opening).attentions[5][0, 11].numpy()
-    np.testing.assert_allclose(trace.weights, eager, atol=1e-5)
-    app.eventually(lambda: app.ticks(AS_IT_IS, "y"), tokens[::2])  # as many as fit without overlap
-    app.eventually(lambda: app.ticks(AS_IT_IS, "x"), tokens)
-    app.says("Agrees with the model: 512 output numbers", "Reads texts only.")
-    app.has(state.QUERY, "it (10), suggested").has(state.KEY, "animal (2), suggested")
-    app.never_says(minilm.revision).unfold("Provenance").says(minilm.revision)  # it is behind a click
-
-
-def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_path, monkeypatch, request):
-    """Only this test finds progress of a real conversion that is below what a phone shows."""
-    monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))
-    server = request.getfixturevalue("fresh_server")  # which has the cache only now
-    app = visit(at=server.wait(), width=390, height=844)
-    text = app.settled(app.widget(state.TEXT).bounding_box)
-    app.choose(state.MODEL, "SmolLM2-135M-Instruct")
-    words = app.page.get_by_text(re.compile("converting its weights, once: [0-9]+%"))
-    expect(words).to_be_in_viewport()
-    expect(app.page.get_by_role("progressbar")).to_be_in_viewport()
-    app.eventually(app.widget(state.TEXT).bounding_box, text)  # it lies over the page, which does not move
-    expect(words).to_have_count(0)
-    app.shows_trace(capture(smollm, SENTENCE).trace(13, 8))
-    assert len(list(tmp_path.glob("SmolLM2*/model.safetensors"))) == 1
+    return capture(minilm, SENTENCE).trace(5, 11)
 
 
 def test_a_click_pins_a_cell_everywhere_and_explains_it(app, opening):
-    trace, tokens = opening.trace(5, 11), opening.tokens()[0]
-    app.shows({AS_IT_IS: trace.weights}).idle()
-    app.click_cell(AS_IT_IS, 7, 13).pins(AS_IT_IS, 7, 13)
-    app.has(state.QUERY, f"{tokens[7]} (7)").has(state.KEY, f"{tokens[13]} (13)")
-    app.eventually(lambda: app.said, {"query": ["7"], "key": ["13"]})
+    app.shows({AS_IT_IS: opening.weights}).idle()
+    app.click_cell(AS_IT_IS, 7, 13).pins(AS_IT_IS, 7, 13).eventually(lambda: app.said, {"query": ["7"], "key": ["13"]})
+    app.eventually(lambda: (app.place(state.QUERY), app.place(state.KEY)), (7, 13))
     apart = {"Query": (7, None), "Key": (None, 13), "Value": (13, None), "Output": (7, None)}
     expected = {stage: apart.get(stage, (7, 13)) for stage in EQUATION}
     app.eventually(lambda: {stage: picture.pinned for stage, picture in app.equation().items()}, expected)
-    cell = explain(trace, 7, 13)
+    cell = explain(opening, 7, 13)
     for figure in (cell.raw, cell.scaled, cell.masked, cell.exponential, cell.row_sum, cell.weight):
         expect(app.page.get_by_role("table").first).to_contain_text(number(figure))
-    app.says(f"“{tokens[7]}” gives {cell.weight:.1%} of its attention to “{tokens[13]}”.")
-
-    app.go("/step_by_step?stage=query").shows({AS_IT_IS: trace.query}).idle().click_cell(AS_IT_IS, 4, 20)
-    app.eventually(lambda: app.place(state.QUERY), 4)
+    app.go("/step_by_step?stage=query").shows({AS_IT_IS: opening.query}).idle().click_cell(AS_IT_IS, 4, 20)
     app.eventually(lambda: app.said, {"stage": ["query"], "query": ["4"]})  # a column of the queries is no key
 
 
@@ -89,98 +52,58 @@ def opens(app, stage, values):
 
 def test_a_stage_opens_by_click_by_key_and_by_link(app, opening):
     """Only this test finds keys that step beyond the ends, or a stage whose name and picture part."""
-    trace = opening.trace(5, 11)
-    opens(app, "weights", trace.weights)
-    opens(app.click_stage("Raw scores"), "raw", trace.raw)
+    opens(app, "weights", opening.weights)
+    opens(app.click_stage("Raw scores"), "raw", opening.raw)
     for keys, stage in (
         (["ArrowRight"], "scaled"),
         (["ArrowRight"] * 8, "output"),  # not beyond the last
         (["ArrowLeft"] * 8 + ["ArrowRight"], "key"),
     ):
-        for key in keys:
-            app.page.keyboard.press(key)
-        opens(app, stage, getattr(trace, stage))
+        opens(app.keys(*keys), stage, getattr(opening, stage))
     app.page.go_back()
     app.idle().eventually(lambda: app.here.count("stage="), lambda count: count <= 1)
     for link, stage in (("value", "value"), ("Raw+scores", "raw"), ("Q,+K,+V", "query")):
-        opens(app.go(f"/step_by_step?stage={link}"), stage, getattr(trace, stage))
+        opens(app.go(f"/step_by_step?stage={link}"), stage, getattr(opening, stage))
 
 
 CARD, RING = ".card", f".st-key-{state.TOUR_CARD} .ring"
 
 
-def begin_tour(app):
-    app.idle().widget(state.TOUR_START).get_by_role("button").click()
-    return app
-
-
-def at_stop(app, number, *words):
-    """The tour is at this stop, and its card says these words."""
-    expect(app.page.locator(f"{CARD} .place")).to_have_text(f"{number} of {len(STOPS)}")
-    for part in words:
-        expect(app.page.locator(f"{CARD} .words")).to_contain_text(part)
+def at_stop(app, place):
+    """The tour is at this stop: its card says so, what the stop shows is drawn."""
+    expect(app.page.locator(f"{CARD} .place")).to_have_text(f"{place} of {len(STOPS)}")
+    expect(app.page.locator(f"{CARD} .words")).not_to_be_empty()
     return app.idle()
 
 
 def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, smollm):
-    """Only this test finds a stop whose words and picture part, or choices that the tour does not give back."""
+    """Only this test finds a stop whose picture is another one, or choices that the tour does not give back."""
     app = visit(f"/step_by_step?text={quote('My own words')}&stage=scaled&scaling=false")
     app.widget(state.TOUR_START).get_by_role("button").press("Enter")
-    encoder, decoder = opening.trace(5, 11), capture(smollm, SENTENCE).trace(13, 8)
-    cell = explain(encoder, 10, 2)
-    said = {
-        1: f"gives {cell.weight:.1%} of its attention",
-        2: f"32 products add up to {number(cell.raw)}",
-        3: f"{number(cell.raw)} becomes {number(cell.scaled)}",
-        4: f"becomes a weight of {number(cell.weight)}",
-        5: "the output of “it” is the sum",
-        6: f"{int((~decoder.mask).sum())} of {decoder.mask.size} pairs are masked",
-        7: "Now try it yourself",
-    }
-    for stop, (words, shown) in enumerate(zip(said.values(), STOPS, strict=True), start=1):
-        trace = decoder if stop == 6 else encoder
-        at_stop(app, stop, words).shows_trace(trace)
-        opens(app, shown.stage, STAGES[BY_KEY[shown.stage].name](trace))
-        app.page.keyboard.press("ArrowRight")
+    decoder = capture(smollm, SENTENCE).trace(13, 8)
+    for place, stop in enumerate(STOPS, start=1):
+        trace = opening if stop.model == "all-MiniLM-L6-v2" else decoder
+        opens(at_stop(app, place), stop.stage, STAGES[BY_KEY[stop.stage].name](trace)).keys("ArrowRight")
     expect(app.page.locator(CARD)).to_have_count(0)
-    app.has(state.TEXT, "My own words")  # all is as it was before
-    app.eventually(lambda: (app.said["stage"], app.said["scaling"]), (["scaled"], ["false"]))
+    app.has(state.TEXT, "My own words").says_in_address(stage="scaled", scaling="false")  # all is as it was before
 
 
 def test_the_tour_is_left_in_the_middle_and_all_stays(visit, opening):
     """Only this test finds keys that are faster than the stops come."""
-    app = begin_tour(visit())
-    at_stop(app, 1)
-    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft", "ArrowRight", "ArrowRight"):  # without waiting
-        app.page.keyboard.press(key)
+    app = at_stop(visit().press_button(state.TOUR_START), 1)
+    app.keys("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft", "ArrowRight", "ArrowRight")
     for stop in (5, 4):
-        at_stop(app, stop).page.keyboard.press("ArrowLeft")
-    at_stop(app, 3).page.keyboard.press("Escape")
+        at_stop(app, stop).keys("ArrowLeft")
+    at_stop(app, 3).keys("Escape")
     expect(app.page.locator(CARD)).to_have_count(0)
-    opens(app, "scaled", opening.trace(5, 11).scaled)
+    opens(app, "scaled", opening.scaled)
     app.has(state.QUERY, "it (10)").has(state.KEY, "animal (2)").idle().click_cell(AS_IT_IS, 3, 4).pins(AS_IT_IS, 3, 4)
-    app.eventually(lambda: app.place(state.QUERY), 3)
-
-
-def test_the_tour_says_nothing_of_what_it_does_not_show(visit, opening):
-    """Not of other matrices, not of a scale that is switched off, though its own words invite to that.
-    Only this test finds words of the tour that speak of what a visitor has changed."""
-    app = begin_tour(visit())
-    for stop in (1, 2):
-        at_stop(app, stop).page.keyboard.press("ArrowRight")
-    at_stop(app, 3, "multiplied by 1").switch(state.SCALING)
-    at_stop(app, 3, "You have changed what this stop shows").switch(state.SCALING)
-    at_stop(app, 3, "multiplied by 1").click_cell(AS_IT_IS, 4, 3)
-    cell = explain(opening.trace(5, 11), 4, 3)
-    at_stop(app, 3, f"{number(cell.raw)} becomes {number(cell.scaled)}").choose(state.SOURCE, "My own matrices")
-    at_stop(app, 3, "You have changed what this stop shows").page.get_by_role("button", name="Next →").click()
-    at_stop(app, 4, "becomes a weight of")
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
 def test_the_card_stands_beside_its_outlined_subject_in_view(visit, width, height):
     """Only this test finds a card that covers what it speaks of, or speaks of something out of sight."""
-    app = begin_tour(visit(width=width, height=height))
+    app = visit(width=width, height=height).press_button(state.TOUR_START)
 
     def boxes(stop: Stop) -> list[dict[str, float]]:
         places = app.widget(stop.subject), app.page.locator(RING), app.page.locator(CARD)
@@ -192,13 +115,12 @@ def test_the_card_stands_beside_its_outlined_subject_in_view(visit, width, heigh
         larger = abs(ring["width"] - subject["width"]) + abs(ring["height"] - subject["height"])
         above = card["y"] + card["height"] <= subject["y"]
         beside = 0 <= max(distances(card, subject)) < 30 and above == (width < 640)  # and not on it
-        return (
-            outlined and larger < 20 and beside and card["y"] >= 50 and subject["y"] < height - 200
-        )  # below the header
+        in_view = card["y"] >= 50 and subject["y"] < height - 200  # below the header
+        return outlined and larger < 20 and beside and in_view
 
     for place, stop in enumerate(STOPS[:3], start=1):
         at_stop(app, place).eventually(lambda stop=stop: boxes(stop), stand_well)
-        app.page.keyboard.press("ArrowRight")
+        app.keys("ArrowRight")
     at_stop(app, 4).page.mouse.move(width / 2, height / 2)
     before, *_ = app.settled(lambda: boxes(STOPS[3]))
     app.page.mouse.wheel(0, 150)
@@ -217,12 +139,12 @@ def distances(one, other):
 
 def test_fast_clicks_leave_one_cell_pinned_and_the_page_alive(app, opening):
     """Only this test finds a page that dies of clicks which interrupt its runs."""
-    app.shows({AS_IT_IS: opening.trace(5, 11).weights}).idle()
+    app.shows({AS_IT_IS: opening.weights}).idle()
     clicked = [(place + 3, 14 - place) for place in range(6)]
     for cell in clicked:
         app.click_cell(AS_IT_IS, *cell)
     # A click in the instant in which a chart is replaced hits nothing; those that arrive never mix.
-    pinned = app.eventually(lambda: app.drawn(AS_IT_IS).pinned, lambda cell: cell in clicked)
+    app.eventually(lambda: app.drawn(AS_IT_IS).pinned in clicked)
     pinned = app.settled(lambda: app.drawn(AS_IT_IS).pinned)
     assert pinned in clicked
     app.eventually(lambda: (app.place(state.QUERY), app.place(state.KEY)), pinned)
@@ -249,41 +171,11 @@ def test_token_text_is_data(app, smollm):
     # Any dialog, script error or stray request fails in `visit`.
 
 
-def test_fits_a_phone(visit, opening, minilm):
-    app = visit(width=390, height=844)
-    app.shows_trace(opening.trace(5, 11))
-    app.eventually(lambda: app.page.evaluate("document.documentElement.scrollWidth"), lambda width: width <= 390)
+def test_a_stage_and_a_text_are_reached_on_a_phone(visit, opening, minilm):
+    app = visit(width=390, height=844).shows_trace(opening)
     line = app.widget(state.EQUATION)
     app.eventually(lambda: line.evaluate("line => line.scrollWidth > 2 * line.clientWidth"))
-    app.idle().click_stage("Output")  # brought into sight, and opened
-    opens(app, "output", opening.trace(5, 11).output)
+    opens(app.idle().click_stage("Output"), "output", opening.output)  # brought into sight, and opened
     app.widget(state.TEXT).get_by_role("textbox").fill(TWICE)
     app.widget(state.APPLY).get_by_role("button", name="Apply", exact=True).click()
     app.shows_trace(capture(minilm, TWICE).trace(5, 11))
-
-
-# How far the labels below the columns of each picture are apart, at right angles to the way they run, less what a line of
-# their letters needs; null while a picture has another size than its place on the page.
-_ROOM_BETWEEN_LABELS = """
-() => [...document.querySelectorAll("[class*=st-key-picture_] .js-plotly-plot")].map((chart) => {
-    if (!chart._fullLayout || Math.abs(chart._fullLayout.width - chart.clientWidth) > 1) return null;
-    const labels = [...chart.querySelectorAll(".xtick text")].map((label) => {
-        const { left, right } = label.getBoundingClientRect();
-        const angle = (label.getAttribute("transform").match(/rotate.(-?[0-9]+)/) || ["", "0"])[1];
-        return { left, right, slant: Math.abs(Math.sin(angle * Math.PI / 180)), size: parseFloat(label.style.fontSize) };
-    });
-    labels.sort((one, other) => one.right - other.right);
-    const room = labels.slice(1).map(({ left, right, slant, size }, place) =>
-        slant ? (right - labels[place].right) * slant - 0.95 * size : left - labels[place].right);
-    return Math.min(...room, 1000);
-})
-"""
-
-
-def test_labels_below_columns_do_not_overlap(visit, opening):
-    trace = opening.trace(5, 11)
-    app = visit("/step_by_step?mask=Causal&query=7&key=11", height=720)
-    app.shows_trace(trace.changed(mask=grid(causal, *trace.shape)))
-    for width in (1280, 1024, 390):
-        app.page.set_viewport_size({"width": width, "height": 720})
-        app.idle().eventually(lambda: app.page.evaluate(_ROOM_BETWEEN_LABELS), lambda room: min(room) >= 0)

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from playwright.sync_api import Locator, expect
 
 from core.figures.labels import visible
-from tests.browser.driver import App, Server
-from tests.browser.token_view_app import TEXTS, tokens, weights
-from tests.browser.visits import Visits
+from tests.browser.driver import App, Server, Visits, opacity
+from tests.browser.token_view_app import TEXTS, weights
+from tests.contrast import BACKGROUNDS, contrast, mixed
 from tests.source_files import ROOT
-from ui.components.token_view import token_view
 
 COUNT = len(TEXTS["spaces"])
 PIN = "rgb(230, 0, 126)"
@@ -39,11 +38,6 @@ _READ = """
 
 class View(App):
     """A token view on a page of its own."""
-
-    def open(self, path: str = "/") -> View:
-        super().open(path)
-        expect(self.tokens.first).to_be_visible()
-        return self
 
     @property
     def tokens(self) -> Locator:
@@ -69,12 +63,6 @@ class View(App):
         """Wait until the tokens are drawn in this way."""
         return self.eventually(lambda: self.seen(among), is_right)
 
-    def shades(self, weights: NDArray[np.floating], among: Locator | None = None) -> View:
-        """Wait until the opacity of every token's background, in units of the strongest, is that of its weight."""
-        expected = pytest.approx(weights / weights.max(), abs=0.01)
-        self.draws(lambda tokens: opacities(tokens) / opacities(tokens).max() == expected, among)
-        return self
-
     def framed(self) -> list[int]:
         """The tokens that are pointed at: those with a frame in the colour of the text."""
         return [place for place, token in enumerate(self.seen()) if token["colour"] in token["frame"]]
@@ -99,29 +87,15 @@ def opacities(tokens: list[dict]) -> NDArray[np.floating]:
     return np.array([opacity(token["background"]) for token in tokens])
 
 
-def opacity(colour: str) -> float:
-    parts = [float(part) for part in re.findall(r"[\d.]+", colour)]
-    return parts[3] if len(parts) == 4 else 1.0
-
-
 def percents(text: str) -> list[float]:
     """Every number in front of a percent sign, as a share."""
     return [float(number) / 100 for number in re.findall(r"([\d.]+)\s%", text)]
 
 
-def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
-    """WCAG 2.2, contrast ratio of two sRGB colours from 0 to 255."""
-
-    def luminance(colour: tuple[float, ...]) -> float:
-        shares = np.array(colour) / 255
-        return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
-
-    low, high = sorted([luminance(one), luminance(other)])
-    return (high + 0.05) / (low + 0.05)
-
-
-def rgb(colour: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in re.findall(r"[\d.]+", colour))[:3]
+def hexadecimal(colour: str) -> str:
+    """The colour of `rgb(...)` or `color(srgb ...)`, without its opacity, as #rrggbb."""
+    parts = [float(part) * (255 if "srgb" in colour else 1) for part in re.findall(r"[\d.]+", colour)[:3]]
+    return "#" + bytes(round(part) for part in parts).hex()
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +151,7 @@ def test_forbidden_pairs_are_marked_and_not_shaded(show):
         by_words = [["masked" in token[where] for token in tokens] for where in ("label", "title")]
         return [*by_words, [opacity(token["background"]) == 0 for token in tokens]] == [forbidden] * 3
 
-    view.draws(lambda tokens: marks(tokens) and rgb(tokens[0]["colour"]) != rgb(tokens[5]["colour"]))
+    view.draws(lambda tokens: marks(tokens) and tokens[0]["colour"] != tokens[5]["colour"])
     view.notes(f"It may not look at {COUNT - 5} tokens")
 
 
@@ -201,9 +175,7 @@ def test_a_scale_of_ones_own_and_numbers_that_are_no_shares(show):
         view.notes(f": {float(f'{drawn[5].max():.3g}'):g}, then")
         expect(view.page.locator(".view")).not_to_contain_text("%")
         shades.append(opacities(view.settled(view.seen)))
-    half_step = (
-        0.5 / 255
-    )  # a browser keeps opacities in bytes: half a step of one, and a quarter of half a step of the other
+    half_step = 0.5 / 255  # a browser keeps opacities in bytes: half a step of one, a quarter of that of the other
     np.testing.assert_allclose(shades[1], shades[0] / 4, atol=1.3 * half_step)
 
 
@@ -212,16 +184,12 @@ def test_text_is_legible_on_every_shade(show, scheme):
     view = show("/?mask=causal", color_scheme=scheme)
     view.tokens.nth(6).hover()
     ground = "app => getComputedStyle(app).backgroundColor"
-    page = rgb(view.settled(lambda: view.page.locator("[data-testid=stApp]").evaluate(ground)))
-    assert (page == (255, 255, 255)) == (scheme == "light")
+    page = hexadecimal(view.settled(lambda: view.page.locator("[data-testid=stApp]").evaluate(ground)))
+    assert page == BACKGROUNDS[scheme].lower()
 
     def is_legible(token: dict) -> bool:
-        share = opacity(token["background"])
-        shade = tuple(
-            share * part + (1 - share) * behind for part, behind in zip(rgb(token["background"]), page, strict=True)
-        )
-        text = [255 * part if "srgb" in token["colour"] else part for part in rgb(token["colour"].replace("srgb", ""))]
-        return contrast(tuple(text), shade) >= LEAST_CONTRAST and token["size"] >= 16
+        shade = mixed(hexadecimal(token["background"]), page, opacity(token["background"]))
+        return contrast(hexadecimal(token["colour"]), shade) >= LEAST_CONTRAST and token["size"] >= 16
 
     view.frames(6).draws(lambda tokens: all(map(is_legible, tokens)))
 
@@ -240,27 +208,14 @@ def test_a_click_returns_the_position_in_the_whole_text(show):
 
 def test_arrow_keys_move_and_enter_pins(show):
     view = show()
-    drawn = weights(COUNT, COUNT)
     view.tokens.first.focus()
-    press = view.page.keyboard.press
-    for key, place in (
-        ("ArrowRight", 1),
-        ("ArrowRight", 2),
-        ("ArrowLeft", 1),
-        ("End", COUNT - 1),
-        ("ArrowRight", COUNT - 1),
-    ):
-        press(key)
-        view.frames(place)
-    press("Home")
-    press("ArrowRight")
-    view.shades(drawn[1]).draws(lambda tokens: [token["tab"] for token in tokens] == [-1, 0] + [-1] * (COUNT - 2))
-    press("Enter")
-    view.selects(1).idle()
-    press("ArrowRight")  # the focus is where it was
-    view.frames(2)
-    press("Shift+Tab")
-    view.frames()
+    last = COUNT - 1
+    for key, place in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", last), ("ArrowRight", last)):
+        view.keys(key).frames(place)
+    view.keys("Home", "ArrowRight").shades(weights(COUNT, COUNT)[1])
+    view.draws(lambda tokens: [token["tab"] for token in tokens] == [-1, 0] + [-1] * (COUNT - 2))
+    view.keys("Enter").selects(1).idle().keys("ArrowRight").frames(2)  # the focus is where it was
+    view.keys("Shift+Tab").frames()
 
 
 def test_arrow_keys_move_between_lines(show):
@@ -269,15 +224,14 @@ def test_arrow_keys_move_between_lines(show):
     lines = sorted({round(box["top"]) for box in boxes})
     middle = (boxes[5]["left"] + boxes[5]["right"]) / 2
     view.tokens.nth(5).focus()
-    view.page.keyboard.press("ArrowDown")
+    view.keys("ArrowDown")
 
     def is_below(framed: list[int]) -> bool:
         (box,) = (boxes[place] for place in framed)
         return round(box["top"]) == lines[1] and box["left"] - 10 <= middle <= box["right"] + 10
 
     view.eventually(view.framed, is_below)
-    view.page.keyboard.press("ArrowUp")
-    view.eventually(lambda: [round(boxes[place]["top"]) for place in view.framed()], lines[:1])
+    view.keys("ArrowUp").eventually(lambda: [round(boxes[place]["top"]) for place in view.framed()], lines[:1])
 
 
 def test_the_first_tap_points_and_the_second_pins(show):
@@ -296,20 +250,12 @@ def test_moving_over_tokens_sends_the_server_nothing(show):
     view = show("/?count=200&mask=causal")
     assert view.sent, "the test does not see messages"
     view.sent.clear()
-    for place in range(0, 200, 8):
+    for place in range(0, 200, 40):
         view.tokens.nth(place).hover()
         view.notes(f"({place}) ")
-    for _ in range(20):
-        view.page.keyboard.press("ArrowRight")
-    assert view.away().idle().sent == []
+    assert view.keys(*["ArrowRight"] * 20).away().idle().sent == []
     view.tokens.nth(8).click()
     view.eventually(lambda: view.sent)
-
-
-def clicks(view: View) -> int:
-    """How many messages have told of clicks."""
-    told = b"".join(frame if isinstance(frame, bytes) else frame.encode() for frame in view.sent)
-    return told.count(b'"clicks"')
 
 
 def test_new_weights_are_shown_in_place(show):
@@ -321,13 +267,12 @@ def test_new_weights_are_shown_in_place(show):
     )
     view.page.locator(".scroll").evaluate("part => window.watch.observe(part, { childList: true, subtree: true })")
     view.tokens.nth(2).focus()
-    view.page.keyboard.press("ArrowRight")
-    view.number("seed", 1)
-    view.away().shades(weights(COUNT, COUNT, seed=1)[5])
+    view.keys("ArrowRight").number("seed", 1).away().shades(weights(COUNT, COUNT, seed=1)[5])
     view.eventually(lambda: view.page.evaluate("window.before.isConnected && window.changes === 0"))
     view.idle().sent.clear()
     view.tokens.nth(7).click()
-    assert clicks(view.selects(7).idle()) == 1  # a listener left over from before would tell it again
+    told = b"".join(frame if isinstance(frame, bytes) else frame.encode() for frame in view.selects(7).idle().sent)
+    assert told.count(b'"clicks"') == 1  # a listener left over from before would tell it again
 
 
 @pytest.mark.parametrize("lines", ["", "&lines=1"])
@@ -335,12 +280,10 @@ def test_pointing_outlives_another_text(show, lines):
     view = show(f"/?count=20&grow=1{lines}")
     queries = view.tokens if not lines else view.side("Queries")
     queries.nth(2).focus()
-    view.page.keyboard.press("ArrowRight")
-    view.page.keyboard.press("Enter")
+    view.keys("ArrowRight", "Enter")
     expect(queries).to_have_count(21)
     view.frames(3).shades(weights(21, 21)[3], view.tokens if not lines else view.side("Keys")).idle()
-    view.page.keyboard.press("ArrowRight")
-    view.frames(4)
+    view.keys("ArrowRight").frames(4)
     queries.nth(6).click()
     expect(queries).to_have_count(22)
     view.frames(6).away().frames()
@@ -466,10 +409,7 @@ def test_texts_from_right_to_left_stand_beside_the_lines_too(show):
 def test_nothing_overflows_on_a_phone(show, path):
     view = show(path, width=390)
     view.tokens.nth(1).hover()
-    part = view.page.locator(".scroll")
-    view.eventually(lambda: view.page.evaluate("document.documentElement.scrollWidth"), lambda width: width <= 390)
-    view.eventually(lambda: part.evaluate("part => part.scrollWidth - part.clientWidth"), lambda beyond: beyond <= 0)
-    view.eventually(part.bounding_box, lambda box: box["height"] <= 480)
+    view.fits().eventually(view.page.locator(".scroll").bounding_box, lambda box: box["height"] <= 480)
     view.draws(lambda tokens: max(token["right"] for token in tokens) <= 390)
 
 
@@ -519,30 +459,9 @@ def test_lines_of_a_token_and_the_strongest_of_all(show):
 def test_two_hundred_tokens_in_lines_can_be_reached(show):
     view = show("/?count=200&lines=1")
     view.side("Queries").first.focus()
-    view.page.keyboard.press("End")
-    view.notes("(199) attends most to")
+    view.keys("End").notes("(199) attends most to")
     places = view.page.locator(".scroll"), view.side("Queries").nth(199)
     view.eventually(
         lambda: [place.bounding_box() for place in places],
         lambda found: 0 <= found[1]["y"] - found[0]["y"] <= found[0]["height"] - found[1]["height"],
     )
-
-
-# --- what the caller may ask for
-
-
-@pytest.mark.parametrize(
-    ("shape", "given", "options", "words"),
-    [
-        ((3, 4), (3, 3), {}, r"\(3, 3\).*3 query tokens and 4 key tokens"),
-        ((257, 257), (257, 257), {}, "257.*at most 256"),
-        ((2, 2), (2, 2), {"direction": "both"}, "both"),
-    ],
-)
-def test_what_cannot_be_shown_is_refused(shape, given, options, words):
-    with pytest.raises(ValueError, match=words):
-        token_view(["a"] * shape[0], ["b"] * shape[1], np.zeros(given), key="view", **options)
-
-
-def test_long_texts_are_made_of_words():
-    assert tokens("spaces", 40)[16] == " The"

@@ -13,26 +13,15 @@ from playwright.sync_api import expect
 
 from core import capture, load_model
 from core.capturing.weights_only import attention_weights
-from core.heads.metrics import head_metrics
 from core.models.images import read_image
+from tests.browser.addresses import SENTENCE
 from tests.browser.driver import App
 from tests.core.tiny_models import VIT, WEIGHTS_ONLY, number_words, randomised
 from ui import state
 
-SENTENCE = "The animal didn't cross the street because it was too tired."
 NUMBERS = "5 17 8 5 17 8 9 40 3 21"
 WIDTH, HEIGHT, ROWS, COLUMNS = 480, 320, 5, 6
 PICTURE, SHOWN = "On the picture", "exposed weights"
-
-# Where an image inside a chart is on the screen: left, top, width, height.
-_BOX = """
-([key, layer]) => {
-    const image = document.querySelector(`.st-key-${key} ${layer} image`);
-    if (!image) return null;
-    const box = image.getBoundingClientRect();
-    return [box.left, box.top, box.width, box.height];
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -102,25 +91,33 @@ def test_a_picture_from_its_upload_to_the_attention_of_a_patch(
 
 def test_patches_lie_on_the_picture_in_its_proportions(visit: Callable[..., App], vit: Path, house: Path) -> None:
     app = upload(visit(f"/heads?metric=sink&model={vit}&as={PICTURE}"), house)
-    key = state.picture("patches")
+    image = app.widget(state.picture("patches"))
+
+    def boxes() -> list[list[float]]:
+        """Left, top, width and height of the picture, and of the patches on it."""
+        box = "image => image.getBoundingClientRect().toJSON()"
+        found = [image.locator(f"{layer} image").evaluate(box) for layer in (".imagelayer", ".heatmaplayer")]
+        return [[box[side] for side in ("x", "y", "width", "height")] for box in found]
 
     def lie_on_it(boxes: list[list[float]]) -> bool:
-        (picture, patches), same = boxes, pytest.approx(boxes[1], abs=1.5)
+        picture, patches = boxes
         wide = picture[2] > 250 and picture[2] / picture[3] == pytest.approx(WIDTH / HEIGHT, rel=0.01)
-        return wide and picture == same and patches is not None
+        return wide and picture == pytest.approx(patches, abs=1.5)
 
     for width in (1280, 700):
         app.page.set_viewport_size({"width": width, "height": 900})
-        layers = ".imagelayer", ".heatmaplayer"
-        app.idle().eventually(lambda: [app.page.evaluate(_BOX, [key, layer]) for layer in layers], lie_on_it)  # noqa: B023
+        app.idle().eventually(boxes, lie_on_it)
+    app.choose(state.MODEL, "all-MiniLM-L6-v2")  # from a picture back to a text
+    trace = capture(load_model("all-MiniLM-L6-v2"), SENTENCE).trace(5, 11)
+    app.shows({"head": trace.weights}).has(state.SHOWN_AS, "Heatmap")
 
 
 def test_a_region_is_drawn_on_the_picture_and_hidden(visit: Callable[..., App], vit: Path, house: Path) -> None:
     app = upload(visit(f"/what_if?model={vit}"), house)
     app.click_cell("patches", 3, 1, to=(1, 2)).click("Hide the region")
-    app.eventually(lambda: app.said.get("edit"), ["block key 8-9 14-15 20-21"])
+    app.says_in_address(edit="block key 8-9 14-15 20-21")
     app.eventually(lambda: app.drawn("patches").values[1:4, 1:3], lambda hidden: np.isnan(hidden).all())
-    app.is_well().click("Reset").eventually(lambda: "edit" in app.said, False)
+    app.is_well().click("Reset").says_in_address(edit=None)
 
 
 def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(
@@ -135,12 +132,6 @@ def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(
     app.shows({"head": None}).is_well()
 
 
-def test_from_a_picture_back_to_a_text(visit: Callable[..., App], vit: Path, house: Path) -> None:
-    app = upload(visit(f"/heads?metric=sink&model={vit}&as={PICTURE}"), house).choose(state.MODEL, "all-MiniLM-L6-v2")
-    trace = capture(load_model("all-MiniLM-L6-v2"), SENTENCE).trace(5, 11)
-    app.shows({"head": trace.weights}).has(state.SHOWN_AS, "Heatmap")
-
-
 def test_choosing_among_heads_of_which_only_weights_are_known(go: Callable[..., App], gptj: Path) -> None:
     app = go(f"/heads?metric=sink&model={gptj}&text={NUMBERS}")
     exposed = attention_weights(load_model(gptj), NUMBERS)
@@ -148,9 +139,6 @@ def test_choosing_among_heads_of_which_only_weights_are_known(go: Callable[..., 
     app.shows({SHOWN: exposed.weights(1, 2)}).idle().page.keyboard.press("ArrowRight")
     app.shows({SHOWN: exposed.weights(1, 3)}).idle().click_cell(SHOWN, 6, 2)
     app.pins(SHOWN, 6, 2).pins("atlas", 1, 3)
-    best = np.unravel_index(head_metrics(exposed)["sink"].to_numpy().argmax(), (2, 4))
-    app.idle().eventually(lambda: app.listed(state.RANKED))
-    app.mark_row(state.RANKED, 0).shows({SHOWN: exposed.weights(*map(int, best))})
-    app.follow("Step by step", "/step_by_step").shows({SHOWN: exposed.weights(*map(int, best))})
+    app.follow("Step by step", "/step_by_step").shows({SHOWN: exposed.weights(1, 3)})
     app.says("This model exposes only its attention weights.").is_well().choose(state.MODEL, "all-MiniLM-L6-v2")
     app.shows({SHOWN: None}).never_says("exposes only its attention weights")

@@ -215,7 +215,7 @@ PARTS = {
     *("attention.rowwise.RowwiseMatrix.overview", "capturing.capture.read", "capturing.capture.edited_pass"),
     *("capturing.recorder.record", "capturing.generation.generating.Generating.go_on"),
     "heads.effects.Interventions.table",
-    *("progress.step_counter", "threads.side_by_side", "corpus.example.example", "corpus.running.run"),
+    *("progress.step_counter", "threads.side_by_side", "corpus.running.run"),
     *("heads.examples.knows_paris", "heads.examples.needs_previous", "heads.examples.patch_pronoun"),
     *("corpus.reading.find_files", "corpus.walking.files_below"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -34,6 +34,13 @@ def go(app: AppTest, page: str, **said: object) -> AppTest:
     app.query_params.clear()
     for name, value in said.items():
         app.query_params[name] = value if isinstance(value, list) else str(value)
+    return ran(app)
+
+
+def part(script: Callable, *given: object, **said: object) -> AppTest:
+    """A part of a page by itself, opened with this address."""
+    app = AppTest.from_function(script, args=given)
+    app.query_params.update(said)
     return ran(app)
 
 

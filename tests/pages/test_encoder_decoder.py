@@ -90,7 +90,7 @@ def page_and_link(file: str) -> None:
     import streamlit as st
 
     from ui import shown
-    from ui.sharing.link import link_to
+    from ui.sharing.dialog import link_to
 
     on_page = shown.begin("", "heads")
     runpy.run_path(file)

@@ -22,8 +22,7 @@ from core.models.words import word_starts
 from tests.pages import app as pages
 from tests.pages.app import address, drawn, fields, figure, go, has, new, ran, words
 from ui import state
-from ui.cache import Store
-from ui.memory import Memory
+from ui.cache import Memory, Store
 from ui.requests import ModelChoice, TextRequest
 from ui.views.sources import models
 from ui.views.sources.passes import captured, probe

@@ -28,7 +28,7 @@ from tests.pages.app import MINILM, SMOLLM, drawn, figure
 from tests.pages.lessons import LESSONS, PAGES, open_lesson, parts, rows, said
 from tests.source_files import ROOT
 from ui import lessons, state
-from ui.controls import mask_choice
+from ui.controls import masks
 from ui.views.charts import numbers
 from ui.views.lesson.frame import IN_A_MODEL
 from ui.views.sources.heads import opening_head
@@ -421,15 +421,15 @@ def test_the_bands_add_up_to_the_raw_score():
 def clicked(monkeypatch, mask, kept=None, **places):
     """What the page keeps after a click on this cell of a picture. kept: what it has kept before"""
     kept = dict(kept or {})
-    monkeypatch.setattr(mask_choice.st, "session_state", kept)
-    mask_choice.turn_over(mask, {axis: range(place, place + 1) for axis, place in places.items()})
+    monkeypatch.setattr(masks.st, "session_state", kept)
+    masks.turn_over(mask, {axis: range(place, place + 1) for axis, place in places.items()})
     return kept
 
 
 def test_a_click_turns_a_cell_over(monkeypatch):
     mask = m.grid(m.causal, 3, 3)
     kept = clicked(monkeypatch, mask, query=0, key=2)
-    assert kept == {state.CELLS: "101/110/111", state.PATTERN: mask_choice.CUSTOM}
+    assert kept == {state.CELLS: "101/110/111", state.PATTERN: masks.CUSTOM}
     assert clicked(monkeypatch, m.from_rows(kept[state.CELLS], 3, 3), query=0, key=2)[state.CELLS] == "100/110/111"
     for elsewhere in ({"query": 3, "key": 0}, {"query": 0}, {"dimension": 1, "key": 0}):
         assert not clicked(monkeypatch, mask, **elsewhere)
@@ -439,5 +439,5 @@ def test_of_two_clicks_on_one_picture_both_count(monkeypatch):
     mask = m.grid(m.causal, 3, 3)
     kept = clicked(monkeypatch, mask, query=0, key=2)
     assert clicked(monkeypatch, mask, kept, query=1, key=2)[state.CELLS] == "101/111/111"
-    unreadable = {state.CELLS: "10/x", state.PATTERN: mask_choice.CUSTOM}
+    unreadable = {state.CELLS: "10/x", state.PATTERN: masks.CUSTOM}
     assert clicked(monkeypatch, mask, unreadable, query=1, key=2)[state.CELLS] == "10/x"

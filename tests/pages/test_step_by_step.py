@@ -26,8 +26,7 @@ from tests.browser.driver import AS_IT_IS, CHANGED, EQUATION, STAGES, Picture, d
 from tests.pages.app import address, choose, fields, figure, go, links, new, ran, texts, words
 from tests.source_files import ROOT
 from ui import state
-from ui.cache import Store
-from ui.memory import Memory
+from ui.cache import Memory, Store
 from ui.views.sources import models, passes
 from ui.views.sources.text_fields import SENTENCE
 from ui.views.step_by_step import tour

@@ -33,7 +33,7 @@ from tests.pages.app import drawn as values
 from tests.pages.app import go, new, words
 from tests.pages.app import texts as read
 from ui import state
-from ui.memory import MEMORY
+from ui.cache import MEMORY
 from ui.requests import ModelChoice, TextRequest
 from ui.views.patches import drawn_region
 from ui.views.sources import passes as cached_passes

@@ -36,7 +36,7 @@ from tests.pages.app import (
 from tests.written_numbers import WRITTEN, number
 from ui import state
 from ui.controls.edit_list import HIDDEN
-from ui.controls.what_if import CHOICES, Change
+from ui.controls.masks import CHOICES, Change
 from ui.views.sources import models
 
 

@@ -55,6 +55,19 @@ def paths(tmp_path: Path) -> list[str]:
     return [*inside, "core", "core/models", ".", "..", "../..", "core/../core", "x" * 9000, "org/name", *odd]
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where models of this disk are looked for."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(on_disk, "PATIENCE", 60)
+    return tmp_path
+
+
+def touched(*_args: object, **_named: object) -> None:
+    raise AssertionError("something was looked for")
+
+
 def refusal(name: str) -> str:
     with pytest.raises(InputError) as error:
         models.load(name)
@@ -66,10 +79,6 @@ def test_where_nothing_is_allowed_all_get_the_same_words_and_nothing_is_touched(
     host, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host(hub=False, folders=False)
-
-    def touched(*_args: object, **_named: object) -> None:
-        raise AssertionError("something was looked for")
-
     for owner, name in ((os, "stat"), (os, "lstat"), (os, "readlink"), (os, "scandir"), (socket, "getaddrinfo")):
         monkeypatch.setattr(owner, name, touched)
     said = {refusal(name) for name in paths}
@@ -146,12 +155,9 @@ def test_the_page_says_so_beside_the_field(host) -> None:
 
 
 def test_models_on_this_disk_are_listed_where_folders_are_allowed(
-    host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(on_disk, "PATIENCE", 60)
-    fill(tmp_path)
+    fill(home)
     host()
     assert len(models_here()) == 6
     assert models_here()["ollama:tiny:1b"] == "tiny:1b · 1 MB · llama F32 · Ollama"
@@ -159,33 +165,24 @@ def test_models_on_this_disk_are_listed_where_folders_are_allowed(
     assert "1 MB · llama F32 · Ollama" in model_help()
     host(hub=False)
     assert len(models_here()) == 5
-    host(folders=(str(tmp_path / ".ollama"),))
+    host(folders=(str(home / ".ollama"),))
     assert [name.partition(":")[0] for name in models_here()] == ["ollama"] * 3
     assert all("folder" in places_of(name) for name in models_here())
-    host(folders=(str(tmp_path / ".lmstudio"),), hub=False)
+    host(folders=(str(home / ".lmstudio"),), hub=False)
     assert [Path(name).name for name in models_here()] == ["tiny.gguf"]
     said = refusal("ollama:tiny:1b")
     assert said == refusal("ollama:other:1b")
     host(folders=False)
-
-    def touched(*_args: object, **_named: object) -> None:
-        raise AssertionError("something was looked for")
-
     monkeypatch.setattr(allowed, "models_on_disk", touched)
     assert models_here() == {}
     assert "gguf" not in model_help().lower()
     assert refusal("ollama:tiny:1b") == refusal("ollama:other:1b")
 
 
-def test_a_file_that_cannot_be_listed_does_not_take_the_page_down(
-    host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(on_disk, "PATIENCE", 60)
+def test_a_file_that_cannot_be_listed_does_not_take_the_page_down(host, home: Path) -> None:
     for case in ("a name that is not UTF-8", "a nested config", "a nested manifest", "half a surrogate"):
         make, _ = HOSTILE[case]
-        make(tmp_path)
+        make(home)
     host()
     app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"), default_timeout=60).run()
     assert not app.exception

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
+from core import InputError
 from tests.conftest import PATIENCE
 from ui import settings
-from ui.cache import Cached, Store, cached
-from ui.memory import MEMORY, Memory
+from ui.cache import MEMORY, Cached, Memory, Store, cached
 from ui.views.generation import results as writing
 from ui.views.heads import results as results_of_heads
 from ui.views.sources import passes
@@ -150,6 +151,54 @@ def test_all_that_is_large_shares_the_memory_of_the_settings() -> None:
     assert MEMORY.most == settings.current().memory
 
 
+# --- one bound for what is kept and what runs
+
+
+def keep(memory: Memory, name: str, size: int) -> None:
+    memory.get(name, lambda: SimpleNamespace(nbytes=size))
+
+
+def test_what_is_kept_makes_room_for_what_runs() -> None:
+    memory = Memory(10)
+    keep(memory, "old", 4)
+    keep(memory, "new", 4)
+    assert memory.reserve(6)
+    assert ("old" in memory, "new" in memory) == (False, True)
+    with memory.held(6):
+        keep(memory, "meanwhile", 3)  # of the six, so that nothing else has to go
+        assert ("new" in memory, memory.reserved, memory.kept) == (True, 3, 7)
+    assert (memory.reserved, memory.kept) == (0, 7)
+
+
+def test_what_runs_is_never_more_than_there_is() -> None:
+    memory = Memory(10)
+    assert memory.reserve(7)
+    assert not memory.reserve(4)
+    with memory.held(7):
+        pass
+    assert memory.reserve(4)
+
+
+def test_work_within_work_gives_back_what_is_its_own() -> None:
+    memory = Memory(10)
+    memory.reserve(6)
+    with memory.held(6):
+        memory.reserve(2)
+        with memory.held(2):
+            keep(memory, "result", 5)
+            assert (memory.reserved, memory.kept) == (3, 5)
+        assert memory.reserved == 3
+    assert (memory.reserved, memory.kept) == (0, 5)
+
+
+def test_what_can_never_fit_is_refused_with_both_figures() -> None:
+    memory = Memory(2 * 10**9)
+    memory.check(2 * 10**9)
+    with pytest.raises(InputError, match=r"needs about 3\.1 GB; this host allows 2\.0 GB") as refused:
+        memory.check(3.1 * 10**9)
+    assert refused.value.field == "text"
+
+
 # --- a store that several sessions use at once
 
 
@@ -172,11 +221,3 @@ def test_sessions_that_ask_at_once_wait_for_one_piece_of_work() -> None:
         finally:
             done.set()
         assert first.result(PATIENCE) is second.result(PATIENCE) is store.get("model", object)
-
-
-def test_work_that_failed_while_others_waited_is_tried_again() -> None:
-    store = Store(2, waits=True)
-    with pytest.raises(ZeroDivisionError):
-        store.get("model", lambda: 1 / 0)
-    assert "model" not in store
-    assert store.get("model", lambda: "found") == "found"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ui.growing import Growing
+from ui.progress import Growing
 
 
 def test_what_has_come_is_kept_and_gone_on_with() -> None:

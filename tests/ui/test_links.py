@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from tests.pages.app import go, new
 from ui import links, state
 from ui.requests import HeadRequest, ModelChoice, TextRequest
-from ui.sharing.link import LONGEST, cannot_hold, link_to
+from ui.sharing.dialog import LONGEST, cannot_hold, link_to
 from ui.shown import PageContents
 from ui.views.sources.text_fields import SENTENCE
 
@@ -34,6 +34,9 @@ RANDOM = {state.SOURCE: "random"}
         ("step_by_step", RANDOM | {state.SEED: "-1"}, "Seed “-1”, which must be a whole number from 0 to 9,999"),
         ("step_by_step", RANDOM | {state.D_K: "banana"}, "d_k “banana”, which must be a number"),
         ("step_by_step", RANDOM | {state.SCALING: "maybe"}, "Scaling “maybe”, which must be true or false"),
+        ("step_by_step", RANDOM | {state.MASK: "<b>bogus"}, "Mask “<b>bogus”"),
+        ("step_by_step", {state.LAYER: "77"}, "Layer “77”, which must be from 0 to 5"),
+        ("step_by_step", {state.SOURCE: "x" * 500}, "Where the numbers come from “xxx"),
         ("step_by_step", RANDOM | {"foo": "1"}, "unknown name “foo”"),
         ("step_by_step", RANDOM | {"lyaer": "1"}, "unknown name “lyaer” (did you mean “layer”?)"),
         ("step_by_step", RANDOM | {state.VERSION: "3"}, "link version “3”; the newest version known here is 2"),
@@ -46,6 +49,8 @@ RANDOM = {state.SOURCE: "random"}
 def test_what_is_asked_for_in_vain_is_named(page, said, named):
     app = opened(page, **said)
     assert named in complaint(app)
+    assert "<b>" not in app.warning[0].value  # it is escaped
+    assert len(complaint(app)) < 400
     assert app.get("plotly_chart")
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
 from threading import Event
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import streamlit as st
-from streamlit.runtime.scriptrunner import StopException
+from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from streamlit.testing.v1 import AppTest
 
 from core import InputError
@@ -19,32 +21,32 @@ from core.progress import stop_point
 from core.threads import side_by_side
 from tests.conftest import PATIENCE
 from ui import progress, settings
-from ui.cache import Task
-from ui.growing import Growing
+from ui.cache import OnProgress, Task
+from ui.progress import Growing
 from ui.settings import Settings
 
 
-def two_jobs() -> None:
-    """Each counts how often it was begun. Those named in `stops` are stopped once while they run."""
+def page(works, said=True, **options):
+    """Does each of the works, by their names, and shows what comes of it. said: whether the page says something meanwhile"""
     import streamlit as st
 
-    from ui import progress
-    from ui.cache import OnProgress, Task
+    from core import InputError
+    from ui.cache import Task
+    from ui.progress import TimeIsUp, run, say_time_is_up, watched
 
-    begun = st.session_state.setdefault("begun", {"first": 0, "second": 0})
-    stops = st.session_state.setdefault("stops", ["first", "second"])
-    for name in begun:
+    try:
+        with watched():
+            for name, work in works.items():
+                st.text(f"{run(Task(name, work), f'The {name}', 10, **options) if said else work()}")
+    except InputError as error:
+        st.error(str(error))
+    except TimeIsUp:
+        say_time_is_up()
 
-        def work(on_progress: OnProgress, name: str = name) -> str:
-            begun[name] += 1
-            on_progress(1)
-            if name in stops:
-                stops.remove(name)
-                progress._wish(("job", name), progress._Halt())  # what the Stop button does ...
-                st.rerun()  # ... and Streamlit after it
-            return "done"
 
-        st.text(f"{name}: {progress.run(Task(('job', name), work), f'The {name}', 1)}")
+def shown(work: Callable | dict[str, Callable], **options: Any) -> AppTest:
+    works = work if isinstance(work, dict) else {"job": work}
+    return AppTest.from_function(page, args=(works,), kwargs=options).run()
 
 
 def texts(app: AppTest) -> list[str]:
@@ -53,37 +55,36 @@ def texts(app: AppTest) -> list[str]:
 
 
 def test_work_that_was_stopped_stays_so_whatever_becomes_of_other_work() -> None:
-    app = AppTest.from_function(two_jobs).run()
-    assert texts(app) == ["first: None", "second: None"]
+    begun, stops = {"first": 0, "second": 0}, ["first", "second"]
+
+    def work(name: str, on_progress: OnProgress) -> str:
+        begun[name] += 1
+        on_progress(1)
+        if name in stops:
+            stops.remove(name)
+            progress._wish(name, progress._Halt())  # what the Stop button does ...
+            st.rerun()  # ... and Streamlit after it
+        return "done"
+
+    app = shown({name: partial(work, name) for name in begun})
+    assert texts(app) == ["None", "None"]
     assert [info.value for info in app.info] == ["The first was stopped.", "The second was stopped."]
     app.run()
-    assert app.session_state.begun == {"first": 1, "second": 1}
+    assert begun == {"first": 1, "second": 1}
     app.button[1].click().run()
-    assert texts(app) == ["first: None", "second: done"]
+    assert texts(app) == ["None", "done"]
     app.button[0].click().run()
-    assert texts(app) == ["first: done", "second: done"]
-    assert app.session_state.begun == {"first": 2, "second": 3}
+    assert texts(app) == ["done", "done"]
+    assert begun == {"first": 2, "second": 3}
 
 
 def test_the_bar_does_not_outlive_work_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def page() -> None:
-        import streamlit as st
-
-        from core import InputError
-        from ui.cache import OnProgress, Task
-        from ui.progress import run
-
-        def work(on_progress: OnProgress) -> None:
-            on_progress(1)
-            raise InputError("It cannot be read.", field="text")
-
-        try:
-            run(Task("job", work), "Reading", 2)
-        except InputError as error:
-            st.error(str(error))
+    def work(on_progress: OnProgress) -> None:
+        on_progress(1)
+        raise InputError("It cannot be read.", field="text")
 
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    app = AppTest.from_function(page).run()
+    app = shown(work)
     assert [error.value for error in app.error] == ["It cannot be read."]
     assert not app.button
 
@@ -142,59 +143,30 @@ def test_of_a_moment_nothing_is_said() -> None:
 # --- what this host allows
 
 
-def heavy_page() -> None:
-    """Work of ten steps of a second each, by a clock that the work itself sets on."""
-    import streamlit as st
-
-    from ui.cache import OnProgress, Task
-    from ui.progress import run
+def test_work_ends_with_the_time_that_the_host_gives_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten steps of a second or more each, by a clock that goes on with each look at it."""
+    done = []
 
     def work(on_progress: OnProgress) -> str:
         for step in range(1, 11):
-            st.session_state.clock.append(step)
+            done.append(step)
             on_progress(step)
         return "done"
 
-    st.session_state.clock = []
-    st.text(f"{run(Task('heavy job', work), 'Reading', 10)}")
-
-
-def test_work_ends_with_the_time_that_the_host_gives_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "current", lambda: Settings(seconds=3))
     ticks = count()
     monkeypatch.setattr(progress.TURNS, "clock", lambda: next(ticks))
-    app = AppTest.from_function(heavy_page).run()
+    app = shown(work)
     assert texts(app) == ["None"]
-    assert 1 < len(app.session_state.clock) < 6
+    assert 1 < len(done) < 6
     (said,) = [info.value for info in app.info]
     assert "ended after 3 s, the longest that this host computes. Shorten the text" in said
+    done.clear()
     app.run()
-    assert app.session_state.clock == []  # it is not begun again by itself
+    assert done == []  # it is not begun again by itself
     monkeypatch.setattr(settings, "current", Settings)
     app.button[0].click().run()
     assert texts(app) == ["done"]
-
-
-def between_steps() -> None:
-    """Work without any step of its own: what a page of the shell computes beside, then what it says something of."""
-    import streamlit as st
-
-    from core.progress import stop_point
-    from ui.cache import Task
-    from ui.progress import TimeIsUp, run, say_time_is_up, watched
-
-    def work(*_: object) -> str:
-        for _ in range(st.session_state.get("most", 100)):
-            st.session_state.passed.append(1)
-            stop_point()
-        return "done"
-
-    st.session_state.passed = []
-    try:
-        with watched():
-            st.text(f"{run(Task('one step', work), 'Reading', 1) if st.session_state.said else work()}")
-    except TimeIsUp:
-        say_time_is_up()
 
 
 @pytest.fixture
@@ -208,45 +180,39 @@ def looked_at_each_stop_point(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("looked_at_each_stop_point")
 @pytest.mark.parametrize("said", [True, False])
 def test_time_is_up_between_the_steps_too(said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed, most = [], [100]
+
+    def work(*_: object) -> str:
+        for step in range(most[-1]):
+            passed.append(step)
+            stop_point()
+        return "done"
+
     monkeypatch.setattr(settings, "current", lambda: Settings(seconds=9))
-    app = AppTest.from_function(between_steps)
-    app.session_state["said"] = said
-    assert texts(app.run()) == ["None"] * said
-    assert 1 < len(app.session_state.passed) < 12
+    app = shown(work, said=said)
+    assert texts(app) == ["None"] * said
+    assert 1 < len(passed) < 12
     (words,) = [info.value for info in app.info]
     assert "after 9 s, the longest that this host computes. Shorten the text" in words
-    app.session_state["most"] = 2  # each stretch has its own time
+    most.append(2)  # each stretch has its own time
     assert (app.button[0].click() if said else app).run().text[0].value == "done"
-
-
-def gone() -> None:
-    """Its visitor leaves while it works, as Streamlit tells a run whose tab is closed."""
-    import streamlit as st
-    from streamlit.runtime.scriptrunner import get_script_run_ctx
-
-    from core.progress import stop_point
-    from ui.cache import Task
-    from ui.progress import run, watched
-
-    def work(*_: object) -> None:
-        for step in range(9):
-            st.session_state["passed"] = step
-            if step == 3:
-                get_script_run_ctx().script_requests.request_stop()  # pyright: ignore[reportOptionalMemberAccess]
-            stop_point()
-
-    said = st.session_state.said
-    with watched():
-        run(Task("left", work), "Reading", 1) if said else work()
 
 
 @pytest.mark.usefixtures("looked_at_each_stop_point")
 @pytest.mark.parametrize("said", [True, False])
 def test_work_ends_at_the_next_stop_point_when_its_visitor_has_gone(said: bool) -> None:
-    app = AppTest.from_function(gone)
-    app.session_state["said"] = said
-    assert not app.run().exception
-    assert app.session_state.passed == 3
+    """As Streamlit tells a run whose tab is closed."""
+    passed = []
+
+    def work(*_: object) -> None:
+        for step in range(9):
+            passed.append(step)
+            if step == 3:
+                get_script_run_ctx().script_requests.request_stop()  # pyright: ignore[reportOptionalMemberAccess]
+            stop_point()
+
+    assert not shown(work, said=said).exception
+    assert passed == [0, 1, 2, 3]
 
 
 def test_a_file_ends_when_its_visitor_has_gone_and_when_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,43 +291,28 @@ def test_work_of_other_threads_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_work_that_does_not_fit_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    def page() -> None:
-        import streamlit as st
-
-        from core import InputError
-        from ui.cache import Task
-        from ui.progress import run
-
-        try:
-            run(Task("large job", lambda _: st.text("begun")), "Reading", 1, needs=3.1e9)
-        except InputError as error:
-            st.error(str(error))
-
     monkeypatch.setattr(progress.MEMORY, "most", 2e9)
-    app = AppTest.from_function(page).run()
-    assert [error.value for error in app.error] == [
-        "This needs about 3.1 GB; this host allows 2.0 GB. Shorten the text."
-    ]
+    app = shown(lambda _: st.text("begun"), needs=3.1e9)
+    words = "This needs about 3.1 GB; this host allows 2.0 GB. Shorten the text."
+    assert [error.value for error in app.error] == [words]
     assert not app.text
 
 
 def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    def page() -> None:
+    growing = Growing((10,), lambda: (([place], lambda: [1.0]) for place in range(10)), nbytes=0)
+
+    def page(growing):
         import streamlit as st
 
-        from ui.growing import Growing
         from ui.progress import fill
 
-        growing = st.session_state.setdefault(
-            "growing", Growing((10,), lambda: (([place], lambda: [1.0]) for place in range(10)), nbytes=0)
-        )
         fill(growing, "pieces", "Muting", lambda last: st.text(f"{growing.done}") if last else None, unit="layer")
 
     monkeypatch.setattr(settings, "current", lambda: Settings(seconds=8))
     monkeypatch.setattr(progress, "LONG", 1e9)
     ticks = count()
     monkeypatch.setattr(progress.TURNS, "clock", lambda: next(ticks))
-    app = AppTest.from_function(page).run()
+    app = AppTest.from_function(page, args=(growing,)).run()
     (some,) = map(int, texts(app))
     assert 0 < some < 10
     (said,) = [info.value for info in app.info]
@@ -379,17 +330,9 @@ def test_who_waits_reads_how_many_are_before_and_can_stop(monkeypatch: pytest.Mo
     """Three visitors with heavy work: the first one holds the turn, the last one leaves, and the second one gets it."""
     monkeypatch.setattr(progress, "HEAVY", -1.0)  # all work turns out to be heavy at its first step
 
-    def page() -> None:
-        import streamlit as st
-
-        from ui.cache import OnProgress, Task
-        from ui.progress import run
-
-        def work(on_progress: OnProgress) -> str:
-            on_progress(0)
-            return "done"
-
-        st.text(f"{run(Task('long job', work), 'Reading', 1)}")
+    def work(on_progress: OnProgress) -> str:
+        on_progress(0)
+        return "done"
 
     said: list[str] = []
 
@@ -410,8 +353,7 @@ def test_who_waits_reads_how_many_are_before_and_can_stop(monkeypatch: pytest.Mo
     with ThreadPoolExecutor() as visitors:
         first = visitors.submit(hold)
         assert begun.wait(PATIENCE)
-        app = AppTest.from_function(page)
-        second = visitors.submit(app.run)
+        second = visitors.submit(shown, work)
         while not progress.TURNS._queue:
             time.sleep(0.01)
         third = progress._Progress(st.empty(), "job", "Measuring", 3, "layer")
@@ -421,6 +363,6 @@ def test_who_waits_reads_how_many_are_before_and_can_stop(monkeypatch: pytest.Mo
         assert said == ["Measuring waits, 2 others before you"]
         over.set()
         first.result(PATIENCE)
-        second.result(PATIENCE)
+        app = second.result(PATIENCE)
     assert texts(app) == ["done"]
     assert not app.button

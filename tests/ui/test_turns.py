@@ -16,7 +16,7 @@ from streamlit.runtime.scriptrunner import RerunException, StopException
 from core import InputError
 from tests.conftest import PATIENCE
 from ui import turns
-from ui.memory import Memory
+from ui.cache import Memory
 from ui.turns import Turns
 
 

@@ -11,7 +11,7 @@ import streamlit as st
 from ui import state
 from ui.in_browser import component_beside, sent, session
 
-_BROWSER = component_beside(__file__)
+_BROWSER = component_beside(__file__, "browser")
 LONGEST = 200  # characters of a browser's error message
 
 

@@ -1,4 +1,4 @@
-"""Choosing a cell by a click on any picture. Two select boxes hold the chosen cell: see ui/controls/pinned.py.
+"""Choosing a cell of any picture, by a click or with the keyboard. Two select boxes hold it: see ui/controls/pinned.py.
 
 Streamlit sends no event for a click on a heatmap, so a small invisible component listens to the page and sends the coordinates
 of the clicked cell. The `meta` of each figure names its rows and columns.
@@ -15,8 +15,8 @@ from ui.in_browser import clicks_seen, component_beside, new_clicks
 
 FARTHEST = 2**31  # no text has more positions
 
-_LISTENER = component_beside(__file__, "figure_cells", "clicks")
-
+_LISTENER = component_beside(__file__, "figure_cells", "clicks", "pin")
+_READER = component_beside(__file__, "figure_cells", "fitting", "cells")
 
 Cell = dict[str, range]  # the name of each axis -> the positions on it that the clicked cell stands for
 
@@ -37,6 +37,15 @@ def listen(on_cell: Callable[[Cell], object] = pin) -> None:
                 on_cell(cell)
 
     _LISTENER(key=state.PIN, data={"seen": clicks_seen(state.PIN)}, on_clicks_change=clicked)
+
+
+def read_cells() -> None:
+    """Let pictures be read cell by cell with the keyboard: each cell is framed and read out; Enter chooses it, as a click does.
+
+    Call it once, anywhere: it finds the pictures by itself. The same component hides labels for which a picture is too narrow
+    (fitting.js), and reports a change of the theme, after which pictures need another colour for their text.
+    """
+    _READER(key=state.CELL_READER, data={"theme": st.context.theme.type}, on_theme_change=lambda: None)
 
 
 def _cell(click: object) -> Cell | None:

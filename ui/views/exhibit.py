@@ -14,7 +14,6 @@ from core.exporting.kept_heads import KeptHead, Origin
 from core.figures.labels import visible
 from ui import lessons, shown, state
 from ui.controls.fields import upload
-from ui.controls.target import from_address
 from ui.links import go_to
 from ui.markdown import errors_shown, plain, show_error
 from ui.progress import following, run
@@ -22,8 +21,8 @@ from ui.requests import ModelChoice, TextRequest
 from ui.views.certificates import show_certificate
 from ui.views.charts import show_chart
 from ui.views.sources import models, passes
-from ui.views.sources.model_fields import RECORDED, keep_recorded
 from ui.views.sources.reading import run_pass
+from ui.views.sources.text_fields import RECORDED, keep_recorded, target_from_address
 
 STEPS = "step_by_step"
 LIVE = (STEPS, "heads", "what_if", *lessons.LESSONS)  # pages that can compute the view of a file again
@@ -150,7 +149,7 @@ def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
         chosen,
         "" if model.reads_images else word(state.TEXT) or "",
         word(state.PAIR) if model.takes_pairs else None,
-        from_address(word) if model.is_encoder_decoder else None,
+        target_from_address(word) if model.is_encoder_decoder else None,
         keep=len(kept.key_tokens) if word(state.TRUNCATE) else None,
         image=None if image is None else image.data,
     )

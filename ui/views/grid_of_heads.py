@@ -16,10 +16,9 @@ from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.heatmaps.heatmap import WIDTH
 from ui import presenting, state
 from ui.components import pin
-from ui.components.arrows import arrow_keys
-from ui.growing import Growing
+from ui.components.keys import arrow_keys
 from ui.markdown import plain
-from ui.progress import fill, run
+from ui.progress import Growing, fill, run
 from ui.requests import KindRequest
 from ui.views.charts import show_chart
 from ui.views.numbers import of_grid

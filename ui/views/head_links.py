@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ui import state
-from ui.controls.target import in_address
-from ui.controls.what_if import Change
+from ui.controls.masks import Change
 from ui.links import link_to
 from ui.markdown import quoted
 from ui.requests import HeadRequest, TextRequest
 from ui.views.sources.heads import RealHead
+from ui.views.sources.text_fields import target_in_address
 
 Cell = tuple[int, int] | None  # the chosen (query, key)
 
@@ -86,7 +86,7 @@ def _link(page: str, label: str, icon: str, head: HeadRequest, cell: Cell, **mor
         state.KIND: head.kind,
         state.LAYER: str(head.layer),
         state.HEAD: str(head.head),
-        **in_address(text.target),
+        **target_in_address(text.target),
         state.TRUNCATE: "" if text.keep is None else "true",
         state.QUERY: query,
         state.KEY: key,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core import Edits
 from core.capturing.calls.head_places import Place
+from tests.pages.app import part, ran
 from ui import state
 from ui.controls.edit_list import MAX_LINES
 
@@ -29,17 +29,8 @@ def a_page(text):
     links.write("a page", st.empty(), is_whole=True)
 
 
-def opened(*lines, text=TEXT):
-    page = AppTest.from_function(a_page, args=(text,))
-    if lines:
-        page.query_params[state.EDITS] = list(lines)
-    return ran(page)
-
-
-def ran(page):
-    page.run()
-    assert not page.exception, page.exception
-    return page
+def opened(*lines):
+    return part(a_page, TEXT, **{state.EDITS: list(lines)} if lines else {})
 
 
 def done(page, *calls):

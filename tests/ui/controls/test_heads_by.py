@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.heads.metrics import GROUPS, METRICS
+from tests.pages.app import part
 from ui import state
 
 
@@ -25,11 +25,7 @@ def a_menu():
 
 
 def opened(**address):
-    page = AppTest.from_function(a_menu)
-    for name, value in address.items():
-        page.query_params[name] = value
-    page.run()
-    assert not page.exception
+    page = part(a_menu, **address)
     assert not page.warning
     return page
 

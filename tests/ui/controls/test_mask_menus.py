@@ -5,39 +5,27 @@ Links used to say what was on the page, and now say a short word.
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.attention import masks as m
+from tests.pages.app import part
 from ui import state
 
 CAUSAL, WINDOW, OPEN = np.tri(5, 6, dtype=bool), m.grid(m.sliding_window(2), 5, 6), m.grid(m.prefix(2), 5, 6)
-DRAWN = {
-    "Causal": CAUSAL,
-    "Sliding window": WINDOW,
-    "Causal window": CAUSAL & WINDOW,
-    "Packed blocks": m.grid(m.block(2), 5, 6),
-    "causal": CAUSAL,
-    "window": WINDOW,
-    "causal-window": CAUSAL & WINDOW,
-    "blocks": m.grid(m.block(2), 5, 6),
-}
+DRAWN = dict.fromkeys(("Causal", "causal"), CAUSAL) | dict.fromkeys(("Sliding window", "window"), WINDOW)
+DRAWN |= dict.fromkeys(("Causal window", "causal-window"), CAUSAL & WINDOW)
+DRAWN |= dict.fromkeys(("Packed blocks", "blocks"), m.grid(m.block(2), 5, 6))
 PADDED = np.arange(6)[None, :].repeat(5, axis=0) < 4
 EVERYTHING = np.ones((5, 6), dtype=bool)
 DRAWN |= {"padding": PADDED, "prefix": CAUSAL | OPEN, "none": EVERYTHING}
-PICKED = DRAWN | {
-    "Padding": PADDED,
-    "Prefix": CAUSAL | OPEN,
-    "None": EVERYTHING,
-    "My own": EVERYTHING,
-    "own": EVERYTHING,
-}
+PICKED = DRAWN | {"Padding": PADDED, "Prefix": CAUSAL | OPEN}
+PICKED |= dict.fromkeys(("None", "My own", "own"), EVERYTHING)
 SWITCHED = DRAWN | {"Padded end": PADDED, "Causal, open prefix": CAUSAL | OPEN, "No mask": EVERYTHING}
 
 
 def a_choice():
     import streamlit as st
 
-    from ui.controls.mask_choice import pick_mask
+    from ui.controls.masks import pick_mask
 
     st.session_state["drawn"] = pick_mask(5, 6)
 
@@ -48,7 +36,7 @@ def a_switch():
 
     from core import attend
     from core.attention.head import Head
-    from ui.controls.what_if import choose_change
+    from ui.controls.masks import choose_change
 
     given = Head.of(attend(np.eye(5, 3), np.eye(6, 3), np.eye(6, 3), mask=np.arange(30).reshape(5, 6) % 7 > 0))
     change = choose_change(given, st.container())
@@ -56,25 +44,21 @@ def a_switch():
 
 
 def opened(menu, **address):
-    page = AppTest.from_function(menu)
-    for name, value in address.items():
-        page.query_params[name] = value
-    page.run()
-    assert not page.exception
+    page = part(menu, **address)
     assert not page.error
     return page
 
 
-@pytest.mark.parametrize("name", PICKED)
-def test_the_choice_of_a_mask(name):
-    page = opened(a_choice, **{state.PATTERN: name, state.SPAN: "2"})
-    np.testing.assert_array_equal(page.session_state["drawn"], PICKED[name])
-
-
-@pytest.mark.parametrize("name", SWITCHED)
-def test_the_switch_of_a_mask(name):
-    page = opened(a_switch, **{state.MASK: name, state.MASK_SIZE: "2"})
-    np.testing.assert_array_equal(page.session_state["drawn"], SWITCHED[name])
+@pytest.mark.parametrize(
+    ("menu", "keys", "name", "drawn"),
+    [
+        *((a_choice, (state.PATTERN, state.SPAN), *of) for of in PICKED.items()),
+        *((a_switch, (state.MASK, state.MASK_SIZE), *of) for of in SWITCHED.items()),
+    ],
+)
+def test_a_mask_by_each_of_its_names(menu, keys, name, drawn):
+    page = opened(menu, **dict(zip(keys, (name, "2"), strict=True)))
+    np.testing.assert_array_equal(page.session_state["drawn"], drawn)
 
 
 def test_without_an_address():

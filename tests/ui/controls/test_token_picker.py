@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from streamlit.testing.v1 import AppTest
-
 from core.figures.labels import all_placed
+from tests.pages.app import part
 
 STRANGE = (" a", "<b>", "*x*", "\n", "")
 
@@ -21,17 +20,9 @@ def a_picker():
     links.write("a page", st.empty(), is_whole=True)
 
 
-def opened(**address):
-    page = AppTest.from_function(a_picker)
-    for name, value in address.items():
-        page.query_params[name] = value
-    page.run()
-    assert not page.exception
-    return page, page.get_by_key("query")
-
-
 def test_every_token_has_its_position():
-    page, box = opened()
+    page = part(a_picker)
+    box = page.get_by_key("query")
     assert box.options == ["the (0)", "cat (1)", "sat (2)"]
     assert box.proto.placeholder == "cat (1), suggested"
     assert page.session_state["picked"] == 1
@@ -41,7 +32,7 @@ def test_every_token_has_its_position():
 
 def test_the_label_follows_the_text():
     """The browser sends back the label that it shows: an old one would be no option any more."""
-    page, _ = opened(query="2")
+    page = part(a_picker, query="2")
     page.text_input[0].set_value("a black dog ran").run()
     box = page.get_by_key("query")
     assert (box.value, box.proto.set_value, box.proto.raw_value) == (2, True, "dog (2)")

@@ -38,7 +38,7 @@ def page_and_lines(file: str, page: str) -> None:
     import streamlit as st
 
     from ui import shown
-    from ui.sharing.as_python import cells_of, in_one
+    from ui.sharing.dialog import cells_of, in_one
 
     on_page = shown.begin("", page)
     runpy.run_path(file)

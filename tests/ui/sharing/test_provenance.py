@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 from ui import links, state
-from ui.sharing.exhibit import full_address
-from ui.sharing.provenance import lines
+from ui.sharing.dialog import full_address
+from ui.sharing.pictures import lines
 
 ABOUT = {
     "page": "Heads",

@@ -25,7 +25,7 @@ from core.models.modules import Kind
 from ui import presenting, shown, state
 from ui.allowed import places_of
 from ui.calls import call, result, result_of
-from ui.components.shaded_text import shade_legend, shaded_text
+from ui.components.token_view import shade_legend, shaded_text
 from ui.controls.fields import menu, page_of, part_of
 from ui.controls.heads_by import metric_menu
 from ui.markdown import plain, show_error

@@ -13,9 +13,8 @@ from core import InputError
 from core.corpus.in_process import InProcessRun
 from core.corpus.opened import ListedRun, Run, open_run, runs_in
 from ui import settings
-from ui.cache import OnProgress, Store, cached
+from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import made_by
-from ui.memory import MEMORY
 from ui.requests import RunRequest
 from ui.views.corpus.folders import folder_of_texts
 from ui.views.sources import models

@@ -20,7 +20,7 @@ from ui.requests import ModelChoice, RunRequest
 from ui.views.corpus import results
 from ui.views.corpus.heads import show_corpus_head, show_corpus_heads, show_examples, with_unit
 from ui.views.sources import models
-from ui.views.sources.model_fields import choose_model, read_model
+from ui.views.sources.text_fields import choose_model, read_model
 
 PASTED = "pasted.txt"
 ENDINGS = ["txt", "md", "text"]

@@ -29,7 +29,7 @@ from core.units import small_number
 from ui import presenting, shown, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
-from ui.components.arrows import arrow_keys
+from ui.components.keys import arrow_keys
 from ui.components.token_view import IN_TEXT, part_in_text, token_view
 from ui.controls.fields import menu, number, switch, token_picker, whole_number
 from ui.markdown import quoted, show_error

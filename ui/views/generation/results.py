@@ -12,8 +12,7 @@ from core.capturing.generation.generating import Generating, Generation
 from core.heads.likeness import weight_differences
 from core.models.inputs import all_inputs, chat_ids
 from core.progress import held
-from ui.cache import OnProgress, Store, cached
-from ui.memory import MEMORY
+from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.requests import WritingRequest
 from ui.views.sources.models import MAX_TOKENS, load, longest_text
 from ui.views.sources.passes import all_inputs_of, limits_of

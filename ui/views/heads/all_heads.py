@@ -38,7 +38,7 @@ from ui.views.heads import results
 from ui.views.numbers import of_heads
 from ui.views.sources import passes
 from ui.views.sources.heads import AnyHead
-from ui.views.sources.needs import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
+from ui.views.sources.models import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
 
 FINDINGS = 3  # heads that are named above the grid
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}

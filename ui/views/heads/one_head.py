@@ -42,8 +42,7 @@ from ui.views.heads.all_heads import looks_like
 from ui.views.numbers import of_view
 from ui.views.patches import choose_clicked_patch, noun, show_patches
 from ui.views.sources import passes
-from ui.views.sources.heads import AnyHead, ChosenHead, RealHead, show_key_sharing
-from ui.views.sources.weights_only import say_what_is_missing, show_weights
+from ui.views.sources.heads import AnyHead, ChosenHead, RealHead, say_what_is_missing, show_key_sharing, show_weights
 
 LOOKS = {"heatmap": "Heatmap", "text": "Text", "lines": "Lines", "picture": "On the picture"}
 OF_TEXTS, OF_IMAGES = ("heatmap", "text", "lines"), ("heatmap", "picture")

@@ -25,9 +25,8 @@ from core.models.images import Tiles, read_image
 from core.models.inputs import all_inputs, image_text_inputs
 from core.models.model import require_model
 from core.units import bytes_in_words
-from ui.cache import OnProgress, Store, cached
+from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import call
-from ui.memory import MEMORY
 from ui.requests import GeneratedTarget, HeadRequest, KindRequest, ModelChoice, TextRequest
 from ui.views.sources.models import check_characters, load, longest_text, opened
 

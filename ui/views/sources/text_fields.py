@@ -1,4 +1,4 @@
-"""The fields for a text or an image and the model that reads it."""
+"""The fields for a text or an image and for the model that reads it: its precision, its device, and loading it."""
 
 from __future__ import annotations
 
@@ -8,33 +8,38 @@ from dataclasses import replace
 import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from core import Capture, InputError, Model
 from core.captures.unchecked import unchecked
 from core.capturing.weights_only import WeightsOnly
 from core.heads.examples import FRANCE
 from core.models.catalogue import CATALOGUE
+from core.models.devices import devices
+from core.models.inputs import read_token_numbers
 from core.models.model import RecordedModel
-from ui import state
-from ui.allowed import model_help
+from core.units import bytes_in_words
+from ui import links, settings, state
+from ui.allowed import model_help, models_here, not_listed, offered, places_of
 from ui.calls import uploaded
-from ui.controls.fields import forget_uploads, name_uploads, text_area, text_line, upload, uploaded_file
-from ui.controls.target import choose_target
-from ui.markdown import errors_shown, plain, quoted, show_error
-from ui.requests import ModelChoice, TextRequest
-from ui.views.sources import models, passes
-from ui.views.sources.heads import choose_head
-from ui.views.sources.model_fields import (
-    choice_of,
-    choose_model,
-    choose_recorded,
-    popover_with_precision,
-    read_model,
-    say_size,
+from ui.controls.fields import (
+    forget_uploads,
+    menu,
+    name_uploads,
+    suggested,
+    text_area,
+    text_line,
+    upload,
+    uploaded_file,
 )
-from ui.views.sources.needs import QUERIES_AND_KEYS
+from ui.links import Choice
+from ui.markdown import errors_shown, plain, quoted, show_error
+from ui.progress import following, run
+from ui.requests import GeneratedTarget, ModelChoice, Target, TextRequest
+from ui.views.sources import models, passes
+from ui.views.sources.heads import choose_head, show_one_head
+from ui.views.sources.models import QUERIES_AND_KEYS
 from ui.views.sources.reading import WRITTEN, InputFields, read_or_say, run_pass
-from ui.views.sources.weights_only import show_one_head
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
@@ -71,7 +76,7 @@ def choose_request(
     model = read_model(chosen, progress, model_place, problem)
     # A file that is needed again has its field in sight.
     with model_place if model is None and chosen.is_recorded else further:
-        choose_recorded()
+        upload("Open a recorded pass, or attention weights", state.RECORDED, RECORDED, on_change=_keep_recorded)
     model_place.caption("No model." if model is None else _what_it_does(model), help=model_help())
     if model is not None:
         with further:
@@ -259,3 +264,154 @@ def _exposed(request: TextRequest) -> tuple[TextRequest, WeightsOnly]:
 
 def _show_exposed(request: TextRequest, exposed: WeightsOnly, place: DeltaGenerator) -> None:
     show_one_head(choose_head(request, exposed, place))
+
+
+# --- the model
+
+DEVICES = {"cpu": "CPU", "cuda": "GPU", "mps": "Apple GPU"}
+PRECISION, DEVICE = "Precision", "Device"
+RECORDED = ["safetensors", "npz"]  # endings of files that take the place of a model
+# Models that write nothing, and those that take their place on a page where something is written.
+WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
+
+
+def open_with_a_writer() -> None:
+    """Choose a model that writes if the chosen one does not, with the head that it opens with."""
+    chosen = st.session_state[state.CHOSEN]
+    if (name := chosen.get(state.MODEL, offered()[0])) in WRITERS:
+        chosen[state.MODEL] = WRITERS[name]
+        for key in (state.PAIR, state.KIND, state.LAYER, state.HEAD):
+            chosen.pop(key, None)
+
+
+def choice_of(name: str, dtype: str, device: str) -> ModelChoice:
+    """The model of this name: of the uploaded pass, if that is what it names."""
+    recorded = st.session_state.get(state.SHOWN_RECORDED)
+    contents = uploaded(*recorded) if recorded is not None and recorded[0] == name else None
+    return ModelChoice(name, dtype, device, contents)
+
+
+def _keep_recorded() -> None:
+    file = uploaded_file(state.RECORDED)
+    if file is not None:
+        keep_recorded(file)
+
+
+def keep_recorded(file: UploadedFile) -> None:
+    """Make a file with a recorded pass or attention weights the model of this visitor."""
+    st.session_state[state.SHOWN_RECORDED] = (file.name, file.getvalue())
+    st.session_state[state.MODEL] = file.name
+
+
+def choose_model(beside: DeltaGenerator, *, writes: bool = False) -> str:
+    """Show the field for a model, and return its name.
+
+    beside  says which models on this disk are not listed, where a line has room
+    writes  open with a model that writes
+    """
+    recorded = st.session_state.get(state.SHOWN_RECORDED)
+    names: list[str] = [*offered(), *([] if recorded is None else [recorded[0]])]
+    opening = WRITERS.get(names[0], names[0]) if writes else names[0]
+    here = models_here()
+    look = {"label_visibility": "collapsed", "format_func": lambda name: here.get(name, name)}
+    further = [name for name in here if name not in names]
+    if said := not_listed():
+        beside.caption(plain(said))
+    return suggested("Model", state.MODEL, names, opening, further, **look)
+
+
+def read_model(
+    chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator, beside: DeltaGenerator
+) -> Model | None:
+    """Load the model. `place` says what takes time, and `beside` what is to be known of the model, where a line has room. None
+    after saying in `problem` what is wrong."""
+    with errors_shown(problem):
+        model = _read(chosen, place)
+        if model is not None and model.notes:
+            beside.caption(f":material/info: {plain(' '.join(model.notes))}")
+        return model
+    return None
+
+
+def _read(chosen: ModelChoice, place: DeltaGenerator) -> Model | None:
+    if chosen.is_recorded:
+        with place.container():
+            passed = run(models.opened.task(chosen), "Reading the file", 1)
+        return None if passed is None else passed.model
+    places_of(chosen.name)
+    if models.loaded.is_known(chosen):
+        return models.load(chosen)
+    with following(place, f"Reading {chosen}") as tell:
+        return models.load(chosen, tell)
+
+
+# --- its precision and device
+
+
+def popover_with_precision() -> tuple[str, str, DeltaGenerator]:
+    """Show the popover "More", whose label names another precision or device than usual. Returns (dtype, device, popover)."""
+    names = {device: DEVICES.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
+    dtypes = {dtype: dtype for dtype in settings.current().dtypes}
+    usual = next(iter(dtypes))
+    dtype = links.field(state.DTYPE, Choice(dtypes), usual, PRECISION)
+    device = links.field(state.DEVICE, Choice(names), "cpu", DEVICE)
+    unusual = [dtype] * (dtype != usual) + [names[device]] * (device != "cpu")
+    popover = st.popover(f"More: {', '.join(unusual)}" if unusual else "More")
+    with popover:  # the menus are there, open or not
+        menu(PRECISION, state.DTYPE, dtypes, look="buttons")
+        if len(names) > 1:
+            menu(DEVICE, state.DEVICE, names, look="buttons")
+    return dtype, device, popover
+
+
+def say_size(model: Model) -> None:
+    """Say how much memory the model needs in each precision, according to the headers of its files."""
+    if model.size is None:
+        return
+    whole, half = (bytes_in_words(model.size.needed(dtype)) for dtype in ("float32", "bfloat16"))
+    st.caption(
+        plain(f"{model.name} needs {whole} of memory in float32, {half} in bfloat16 or float16.")
+        + " In half precision the model rounds its numbers, so its results differ. Headlight traces heads in float32."
+    )
+
+
+# --- the target of an encoder-decoder
+
+
+UNFINISHED, WHOLE = "unfinished", "generated"
+TARGET_WAYS = {UNFINISHED: "Generated", WHOLE: "Generated, whole", "text": "Text", "numbers": "Token numbers"}
+TARGET_HELP = (
+    "The text that the decoder has written so far; its tokens are the queries. Generated: the model writes it, always with the "
+    "most probable token. Its last token then comes next, unless the whole text is read."
+)
+
+
+def choose_target(model: Model) -> Target:
+    """Show the menu and the field of its choice, and return the target. Raises InputError (field "target")."""
+    writes = model.has_language_model_head
+    offered = {way: words for way, words in TARGET_WAYS.items() if writes or way not in (UNFINISHED, WHOLE)}
+    way = menu("Target", state.TARGET_AS, offered, width=150, help=TARGET_HELP)
+    if way == "text":
+        return text_line("Its text", state.TARGET, placeholder="nothing yet", width=170)
+    if way == "numbers":
+        return read_token_numbers(text_line("Its numbers", state.TARGET_IDS, placeholder="such as 5, 17, 8", width=170))
+    return GeneratedTarget(whole=way == WHOLE)
+
+
+def target_in_address(target: Target) -> dict[str, str]:
+    """Return the address of a target; empty for None."""
+    if target is None:
+        return {}
+    if isinstance(target, GeneratedTarget):
+        return {state.TARGET_AS: WHOLE if target.whole else UNFINISHED}
+    if isinstance(target, str):
+        return {state.TARGET_AS: "text", state.TARGET: target}
+    return {state.TARGET_AS: "numbers", state.TARGET_IDS: ", ".join(map(str, target))}
+
+
+def target_from_address(word: Callable[[str], str | None]) -> Target:
+    """Return the target of an address. word: name -> its word there, if any. Raises InputError (field "target")."""
+    way = word(state.TARGET_AS)
+    if way in (UNFINISHED, WHOLE):
+        return GeneratedTarget(whole=way == WHOLE)
+    return read_token_numbers(word(state.TARGET_IDS) or "") if way == "numbers" else word(state.TARGET)

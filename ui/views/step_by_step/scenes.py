@@ -23,7 +23,7 @@ from core.exporting.tables import stage_table
 from ui import links, shown, state
 from ui.calls import call, uploaded
 from ui.controls.fields import forget_uploads, menu, name_uploads, text_area, text_line, upload, whole_number
-from ui.controls.what_if import Change
+from ui.controls.masks import Change
 from ui.markdown import errors_shown, plain, show_error
 from ui.progress import run
 from ui.views.sources import passes

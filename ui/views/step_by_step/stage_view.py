@@ -19,7 +19,7 @@ from core.notebook.figures import stage_figure
 from ui import links, presenting, shown, state
 from ui.calls import call, is_known, result, result_of
 from ui.components import pin
-from ui.components.arrows import arrow_keys
+from ui.components.keys import arrow_keys
 from ui.controls.pinned import pinned_among
 from ui.links import Choice, Switch
 from ui.markdown import errors_shown, plain, quoted
@@ -30,7 +30,7 @@ from ui.views.numbers import of_tokens
 from ui.views.patches import choose_clicked_patch, show_patches
 from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
-from ui.views.sources.needs import NEXT_TOKENS, needs
+from ui.views.sources.models import NEXT_TOKENS, needs
 from ui.views.step_by_step.scenes import Scene
 
 HEIGHT = 270  # pixels of the large picture, below which the first screen of a small window ends

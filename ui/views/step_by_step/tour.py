@@ -10,8 +10,8 @@ from core import Ledger
 from core.attention.stages import number
 from core.figures.labels import visible
 from ui import links, state
-from ui.components.tour import tour_card
-from ui.controls.what_if import AS_GIVEN
+from ui.components.keys import tour_card
+from ui.controls.masks import AS_GIVEN
 from ui.views.sources.heads import opening_head
 from ui.views.sources.text_fields import SENTENCE
 from ui.views.step_by_step.scenes import Scene

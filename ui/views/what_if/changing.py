@@ -32,7 +32,7 @@ from ui.views.grid_of_heads import choose, choose_clicked, show_grid_of_heads, w
 from ui.views.head_links import link_to_why_word
 from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
-from ui.views.sources.needs import NEXT_TOKENS, needs
+from ui.views.sources.models import NEXT_TOKENS, needs
 from ui.views.sources.reading import run_pass
 from ui.views.what_if import results
 from ui.views.what_if.comparing import DIVERGENCE, TwoHeads, show_pictures

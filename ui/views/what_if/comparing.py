@@ -29,9 +29,9 @@ from ui.views.grid_of_heads import show_list_of_heads
 from ui.views.numbers import of_pair
 from ui.views.sources import passes
 from ui.views.sources.heads import ChosenHead, RealHead, opening_head
-from ui.views.sources.model_fields import read_model
-from ui.views.sources.needs import QUERIES_AND_KEYS, TEXTS, missing, needs
+from ui.views.sources.models import QUERIES_AND_KEYS, TEXTS, missing, needs
 from ui.views.sources.reading import run_pass, show_notes
+from ui.views.sources.text_fields import read_model
 from ui.views.what_if import results
 
 PARTS: tuple[Part, ...] = get_args(Part)

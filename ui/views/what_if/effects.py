@@ -25,14 +25,13 @@ from ui import links, presenting, state
 from ui.calls import result, result_of
 from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu, switch, text_line
-from ui.growing import Growing
 from ui.markdown import errors_shown, plain, quoted
-from ui.progress import fill, run
+from ui.progress import Growing, fill, run
 from ui.requests import EffectRequest, PatchRequest
 from ui.views.charts import show_chart
 from ui.views.grid_of_heads import Grid, contributions_of, fill_grid, show_strongest
 from ui.views.sources.heads import RealHead
-from ui.views.sources.needs import NEXT_TOKENS, TEXTS, needs
+from ui.views.sources.models import NEXT_TOKENS, TEXTS, needs
 from ui.views.what_if import results
 
 TAKEN_AWAY: dict[Literal["heads", "layers", "tokens"], str] = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}

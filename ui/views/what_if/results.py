@@ -27,10 +27,9 @@ from core.heads.examples import (
 from core.heads.likeness import RandomPairs, random_pairs_divergence
 from core.heads.likeness import head_changes as changes_of_heads
 from core.heads.likeness import heads_like as heads_most_like
-from ui.cache import OnProgress, Store, cached
+from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import call, expression, made_by
-from ui.growing import Growing
-from ui.memory import MEMORY
+from ui.progress import Growing
 from ui.requests import EffectRequest, HeadRequest, KindRequest, ModelChoice, PatchRequest, TextRequest
 from ui.views.sources.models import check_characters, load, longest_text
 from ui.views.sources.passes import PROBE_SEEDS, all_inputs_of, captured, inputs_of, limits_of, probe, target_of

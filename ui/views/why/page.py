@@ -29,9 +29,8 @@ from core.units import in_rounding_errors, small_number
 from ui import links, presenting, state
 from ui.calls import result
 from ui.components import pin
-from ui.components.arrows import arrow_keys
-from ui.components.shaded_text import shaded_text
-from ui.components.token_view import part_in_text
+from ui.components.keys import arrow_keys
+from ui.components.token_view import part_in_text, shaded_text
 from ui.controls.fields import menu, menu_of_several, suggested_or_none, text_line
 from ui.links import Choice, Text
 from ui.markdown import errors_shown, plain, quoted
@@ -41,8 +40,7 @@ from ui.views.certificates import verdict
 from ui.views.charts import show_chart
 from ui.views.head_links import link_to_effects
 from ui.views.numbers import of_table
-from ui.views.sources.models import MAX_TOKENS
-from ui.views.sources.needs import NEXT_TOKENS, TEXTS, missing
+from ui.views.sources.models import MAX_TOKENS, NEXT_TOKENS, TEXTS, missing
 from ui.views.sources.reading import InputFields, read_or_say, run_pass
 from ui.views.why import results
 

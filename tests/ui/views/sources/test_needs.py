@@ -6,7 +6,7 @@ import transformers as t
 
 from core import load_model
 from tests.core.tiny_models import VIT, WEIGHTS_ONLY, randomised
-from ui.views.sources.needs import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing, needs
+from ui.views.sources.models import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing, needs
 
 
 @needs(TEXTS, NEXT_TOKENS)

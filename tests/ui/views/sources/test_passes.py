@@ -16,8 +16,7 @@ from core import Edits
 from core.models.images import read_image
 from core.models.model import Model
 from tests.core.tiny_models import tiny
-from ui.cache import Store
-from ui.memory import Memory
+from ui.cache import Memory, Store
 from ui.requests import HeadRequest, KindRequest, ModelChoice, TextRequest
 from ui.views.heads import results as results_of_heads
 from ui.views.sources import models, passes

@@ -147,7 +147,7 @@ def half_way() -> None:
     import streamlit as st
 
     from ui import progress
-    from ui.growing import Growing
+    from ui.progress import Growing
 
     if "growing" not in st.session_state:
 

@@ -1,4 +1,4 @@
-"""What makes a visit start early, and what has to run before Streamlit is there.
+"""What the server does otherwise than Streamlit: a visit starts early, messages are answered in order, and a host can be full.
 
 - The script that draws figures is half of all that a visit loads. Streamlit asks for it when the first figure is drawn, and
   then waits. Named in the headers of the page itself, it loads while the browser would have nothing to do: the first picture is
@@ -13,17 +13,30 @@ from __future__ import annotations
 import gzip
 import re
 import socket
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock, local
+from typing import Any
 
 import psutil
 import streamlit
+import streamlit as st
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
+from streamlit.runtime import exists, get_instance
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
+from streamlit.runtime.state.safe_session_state import SafeSessionState
 
+from ui import settings, state
 from ui.lessons import PAGES
 
+_mine = local()
+_begin = SafeSessionState.on_script_will_rerun
+_look = ScriptRunner._maybe_handle_execution_control_request
 SCRIPTS = Path(streamlit.__file__).parent / "static" / "static" / "js"
 _OWN = b"<script>" + Path(__file__).with_suffix(".js").read_bytes() + b"</script>"
 # Only the server knows where an address of ours ends in a page, and only the browser what a proxy has put before it.
@@ -103,3 +116,69 @@ class FetchEarly:
 
 def _is_page(start: Message) -> bool:
     return MutableHeaders(scope=start).get("content-type", "").startswith("text/html")
+
+
+def answer_in_order() -> None:
+    """Answer what the browser sends in the order in which it was sent: a message waits until the callbacks of the one before
+    have ended. Call it before the first visitor.
+
+    Streamlit's "fast reruns" are switched off for that (.streamlit/config.toml): with them, each message starts another thread
+    on the same session, which can overtake the one before. Without them one thread answers all, at its next stop point. But
+    Streamlit 1.67 looks for newer messages whenever a callback reads the session's state. One that has come ends the callback,
+    and is answered after the others: by then a third may have come, and Streamlit takes the second for the newer of both.
+    """
+
+    def begin(self: SafeSessionState, *args: Any, **options: Any) -> None:
+        _mine.is_in_callbacks = True
+        try:
+            _begin(self, *args, **options)
+        finally:
+            _mine.is_in_callbacks = False
+
+    def look(self: ScriptRunner) -> None:
+        if not getattr(_mine, "is_in_callbacks", False):
+            _look(self)
+
+    SafeSessionState.on_script_will_rerun = begin
+    ScriptRunner._maybe_handle_execution_control_request = look
+
+
+# --- how many visitors there may be
+
+
+IDLE = 900.0  # seconds without a click after which a newcomer who finds no place gets this one
+
+
+class Visitors:
+    """The sessions that have a place, as long as each `is_there`, and when it was last seen. Threads may share it."""
+
+    def __init__(self, is_there: Callable[[str], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._is_there, self._clock = is_there, clock
+        self._seen: dict[str, float] = {}
+        self._lock = Lock()
+
+    def admit(self, session: str, most: int | None) -> bool:
+        """Return whether this session has a place, or gets one of so many; None: of any number."""
+        with self._lock:
+            self._seen = {name: seen for name, seen in self._seen.items() if name == session or self._is_there(name)}
+            if session not in self._seen and most is not None and len(self._seen) >= most:
+                idlest = min(self._seen, key=self._seen.__getitem__)
+                if self._clock() - self._seen[idlest] < IDLE:
+                    return False
+                del self._seen[idlest]
+            self._seen[session] = self._clock()
+            return True
+
+
+_VISITORS = Visitors(lambda session: exists() and get_instance().is_active_session(session))
+
+
+def admit() -> None:
+    """End the page's run with a few words if there is no place for this visitor."""
+    context = get_script_run_ctx()
+    if context is None or _VISITORS.admit(context.session_id, settings.current().sessions):
+        return
+    st.title("Headlight is full")
+    st.markdown("As many people as this host can serve are here now. Please come back in a few minutes.")
+    st.button("Try again", key=state.TRY_AGAIN)
+    st.stop()

@@ -1,12 +1,13 @@
-"""The keys of a presentation: for stages, heads and views, spotlight and notes. They need no focus.
+"""Keys: of a presentation, where they need no focus; arrows that walk through a grid; and those of the card of a tour.
 
-Every page listens for them. Keys that are pressed after Present or Start, but before the page is there, are kept and handled
-as soon as possible. The component also sends the size of the window.
+Every page listens for the keys of a presentation: for stages, heads and views, spotlight and notes. Those that are pressed
+after Present or Start, but before the page is there, are kept and handled as soon as possible. That component also sends the
+size of the window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import streamlit as st
 
@@ -16,7 +17,9 @@ from ui.links import go_to
 from ui.presenting import SPOTS, Presentation, Walk
 from ui.talk import Talk
 
-_KEYS = component_beside(__file__)
+_KEYS = component_beside(__file__, "presenting_keys")
+_ARROWS = component_beside(__file__, "arrows")
+_TOUR_CARD = component_beside(__file__, "tour")
 LARGEST = 20_000  # pixels: the largest window
 _ENTERS = f".st-key-{state.PRESENT_PAGE} button, .st-key-{state.START_TALK} button"
 
@@ -107,6 +110,50 @@ def _data(page: str) -> dict[str, object]:
     }
 
 
+# --- arrows and the tour
+
+
+def arrow_keys(
+    picture: str,
+    label: str,
+    place: tuple[int, int],
+    shape: tuple[int, ...],
+    on_step: Callable[[int, int], None],
+    *,
+    words: str = "← ↑ ↓ → walk through the heads",
+    line: tuple[str, float] | None = None,
+) -> None:
+    """Show a line of text that can be focused, also by a click on the picture with the key `picture`.
+
+    Arrow keys then walk from `place` through a grid of this shape, and call on_step(row, column). While presenting, the whole
+    page listens for them instead.
+
+    label  the line's name for screen readers
+    words  the line's text
+    line   the key of a container that scrolls sideways, and the place in it, from 0 to 1, that stays in sight
+    """
+
+    if presenting.walk_through(place, shape, on_step):
+        return
+
+    def stepped() -> None:
+        if (step := read_step(sent(state.ARROWS, "step"), shape)) is not None:
+            row, column, st.session_state[state.PRESSES] = step
+            on_step(row, column)
+
+    data = {
+        "picture": f".st-key-{picture}",
+        "text": words,
+        "label": label,
+        "place": place,
+        "shape": shape,
+        "line": None if line is None else {"box": f".st-key-{line[0]}", "share": line[1]},
+        "presses": st.session_state.get(state.PRESSES, 0),
+        "session": session(),
+    }
+    _ARROWS(key=state.ARROWS, data=data, on_step_change=stepped)
+
+
 def read_step(press: object, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
     """Return (row, column, number of the press); None if what the browser sent is not a step in this grid."""
     if isinstance(press, Mapping):
@@ -114,3 +161,30 @@ def read_step(press: object, shape: tuple[int, ...]) -> tuple[int, int, int] | N
             case [int(row), int(column)], int(presses) if 0 <= row < shape[0] and 0 <= column < shape[1]:
                 return row, column, presses
     return None
+
+
+def tour_card(words: str, stop: int, count: int, subject: str, on_go: Callable[[int | None], None]) -> None:
+    """Show the card of a tour at this stop of `count`, beside its subject or, without room for that, above or below it: these
+    words, the number of the stop, and Next, Back and Leave, also by the arrow keys and Esc.
+
+    subject  the key of the widget or picture that the words are about: it is outlined, and scrolled into view at every new stop
+    on_go    called with the next stop, with `count` after the last one, or with None if somebody leaves
+    """
+
+    def moved() -> None:
+        message = sent(state.TOUR_CARD, "go")
+        if isinstance(message, Mapping):
+            match message.get("stop"), message.get("presses"):
+                case (None | int()) as target, int(presses) if target is None or 0 <= target <= count:
+                    st.session_state[state.TOUR_PRESSES] = presses
+                    on_go(target)
+
+    data = {
+        "words": words,
+        "stop": stop,
+        "count": count,
+        "presses": st.session_state.get(state.TOUR_PRESSES, 0),
+        "session": session(),
+        "subject": f".st-key-{subject}",
+    }
+    _TOUR_CARD(key=state.TOUR_CARD, data=data, on_go_change=moved)

@@ -1,13 +1,16 @@
-"""The two switches that change a head: its scaling and its mask."""
+"""The choice of a mask: by name, as rows of 0 and 1, or by clicks on a picture; and the two switches that change a head, its
+scaling and its mask. Widgets hold them, and so the address."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
+from core import InputError
 from core.attention import masks as m
 from core.attention.head import Head
 from core.attention.masks import Predicate
@@ -17,14 +20,60 @@ from core.capturing.edits.kinds import Mask, Softmax
 from core.models.modules import Kind
 from ui import state
 from ui.calls import call
-from ui.controls.fields import menu, switch, text_area, whole_number
+from ui.components import pin
+from ui.controls.fields import menu, switch, text_area, text_line, whole_number
 from ui.markdown import errors_shown
 
-AS_GIVEN, CUSTOM = "given", "own"
+CUSTOM = "own"
+CHOICES = {word: named.name for word, named in m.MASKS.items()} | {CUSTOM: "My own"}
+
+
+def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
+    """Return the chosen mask [queries, keys]. A click on any picture of queries and keys flips its cell."""
+    name = menu("Mask", state.PATTERN, CHOICES, opening="causal", on_change=_by_name)
+    named = m.MASKS["none" if name == CUSTOM else name]
+    size = 0
+    if named.number is not None:
+        size = whole_number(named.number.capitalize(), state.SPAN, 4, 1, 12)
+    drawn = call(named.grid, size, queries, keys)
+    text = text_line(
+        "Or rows of 1 (may attend) and 0", state.CELLS, placeholder=m.to_rows(drawn), max_chars=200, on_change=_by_cells
+    )
+    mask = call(m.from_rows, text, queries, keys) if text.strip() else drawn
+    pin.listen(lambda cell: turn_over(mask, cell))
+    return mask
+
+
+def turn_over(mask: NDArray[np.bool_], cell: pin.Cell) -> None:
+    """Flip the clicked cell of the mask, which makes it a mask of one's own."""
+    pair = pin.place_in(cell, "query", "key", mask.shape)
+    if pair is None:
+        return  # a click on another picture, or on that of a sentence that has changed since
+    rows = st.session_state.get(state.CELLS, "")  # an earlier click can have changed them since the mask was drawn
+    try:
+        changed = m.from_rows(rows, *mask.shape) if rows.strip() else mask.copy()
+    except InputError:
+        return  # said beside the field, whose text stays as it is
+    changed[pair] = not changed[pair]
+    st.session_state[state.CELLS] = m.to_rows(changed)
+    _by_cells()
+
+
+def _by_name() -> None:
+    st.session_state[state.CELLS] = ""
+
+
+def _by_cells() -> None:
+    st.session_state[state.PATTERN] = CUSTOM
+
+
+# --- changing a head
+
+AS_GIVEN = "given"
 MAX_TYPED = 64  # queries or keys: beyond that nobody types a mask
 # Beside "Mask as given" some masks need a longer name.
 LONGER = {"none": "No mask", "prefix": "Causal, open prefix", "padding": "Padded end"}
-CHOICES = {
+SWITCHED = {
     AS_GIVEN: "Mask as given",
     **{word: LONGER.get(word, named.name) for word, named in m.MASKS.items()},
     CUSTOM: "My own mask",
@@ -35,7 +84,7 @@ CHOICES = {
 class Change:
     """A head's scaling and mask, as the two switches have them.
 
-    mask    one of CHOICES
+    mask    one of SWITCHED
     number  the number of the mask, if it has one
     rows    the rows of one's own mask, as typed and without blanks around them
     """
@@ -74,7 +123,7 @@ def choose_change(head: Head, problem: DeltaGenerator) -> tuple[Change, Head] | 
     problem  where to say what is wrong: in sight, also while the switches are in a closed popover
     """
     scaling = switch("Scaling", state.SCALING, True, help="Off: the raw scores go into the softmax as they are.")
-    name, number = menu("Mask", state.MASK, CHOICES, width=240), 0
+    name, number = menu("Mask", state.MASK, SWITCHED, width=240), 0
     if name in m.MASKS and (label := m.MASKS[name].number):
         number = whole_number(label, state.MASK_SIZE, 3, 1, 4096, width=240)
     rows = ""

@@ -1,0 +1,216 @@
+"""What fits before anybody does anything: the first screen of a page, a page in a frame and on a phone, labels of pictures."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.driver import AS_IT_IS, Server, eventually, new_page
+from tests.source_files import ROOT
+from ui import state
+from ui.lessons import LESSONS
+
+PHONE, LAPTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 720}
+
+# Where the first picture of a page is, which fields stand before it, and how many words before or beside it. A field counts
+# once, whatever it is made of; the buttons at the top right, which are the same on every page, don't.
+_FIRST_SCREEN = """
+() => {
+    const main = document.querySelector("[data-testid=stMain]");
+    const box = (element) => {
+        const { top, bottom, width, height } = element.getBoundingClientRect();
+        return width > 2 && height > 2 && getComputedStyle(element).visibility !== "hidden" ? { top, bottom } : null;
+    };
+    const pictures = [...main.querySelectorAll(".js-plotly-plot, .st-key-token_view, [data-testid=stImage]")].map(box);
+    const [first] = pictures.filter(Boolean).sort((one, other) => one.top - other.top);
+    const fields = [...main.querySelectorAll(".stElementContainer:not(.st-key-actions *)")].filter((element) =>
+        element.querySelector("button:not([data-testid=stTooltipIcon] *), input, textarea, a[href]")
+        && !element.querySelector(".js-plotly-plot") && box(element)?.top < first.top);
+    const texts = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
+    let words = 0;
+    while (texts.nextNode()) {
+        const range = document.createRange();
+        range.selectNodeContents(texts.currentNode);
+        const place = range.getBoundingClientRect();
+        const isSeen = place.width > 2 && place.bottom > 0 && place.top < first.bottom;
+        const isOurs = !texts.currentNode.parentElement.closest(
+            ".js-plotly-plot, .katex, .st-key-token_view, .st-key-actions, style, script");
+        if (isSeen && isOurs) words += (texts.currentNode.textContent.match(/[\\p{L}\\p{N}]\\S*/gu) || []).length;
+    }
+    return { top: first.top, bottom: first.bottom, fields: fields.map((field) => field.innerText), words };
+}
+"""
+# What each page says first, and the pictures that are whole on a laptop's first screen besides the first one.
+OPENS = {
+    "step_by_step": ("“it” gives 67.3% of its attention to “animal”", ["equation", AS_IT_IS]),
+    "heads": ("previous token: 0.2 (100%)", ["atlas", "head"]),
+    "why": ("Head 23.4 adds most: 3.01, read from “·France”", ["path"]),
+    "what_if": ("“·Paris” comes next: 77.3% → 14.1%", []),
+    "generation": ("“·Paris” is written after “·is”, which gives 90.3% of its attention to “·France”", []),
+    "heads?metric=pair": ("3.1 gives most from “it” to “animal” (67.7%)", ["atlas", "head"]),
+    "corpus": ("Head 0.2 gives 99.9% of its attention to the previous token", ["heads of the corpus"]),
+}
+
+
+@pytest.mark.parametrize("page", OPENS)
+def test_a_page_opens_on_its_finding_and_picture(go, page):
+    finding, pictures = OPENS[page]
+    app = go(f"/{page}")
+    app.page.set_viewport_size(LAPTOP)
+    said = app.page.get_by_text(finding).first
+    app.eventually(lambda: bottoms(said, *(app.widget(state.picture(name)) for name in pictures)), is_at_most(720))
+    app.eventually(
+        lambda: app.page.evaluate(_FIRST_SCREEN),
+        lambda seen: seen["bottom"] <= 720 and len(seen["fields"]) <= 12 and seen["words"] <= 60,
+    )
+    app.fits(390).eventually(lambda: [*bottoms(said), app.page.evaluate(_FIRST_SCREEN)["top"]], is_at_most(844))
+    if page == "heads":
+        metric = app.widget(state.METRIC).locator("input")
+        app.eventually(lambda: metric.evaluate("field => field.scrollWidth <= field.clientWidth"))  # it is not cut
+        lines = [app.widget(state.one_of(state.FINDING, place)) for place in (0, 1, 2)]
+        app.eventually(lambda: np.diff(bottoms(*lines)), is_at_most(48))
+        app.unfold("Options").fits()
+        for key, name in ((state.ATLAS_BY, "Small pictures"), (state.SHOWN_AS, "Lines")):
+            app.press(key, name).fits()
+
+
+def bottoms(*places) -> list[float]:
+    return [box["y"] + box["height"] for box in (place.bounding_box() for place in places)]
+
+
+def is_at_most(limit: float):
+    return lambda found: max(found) <= limit
+
+
+def test_every_page_fits_into_the_promised_frame_and_a_phone(go):
+    """docs/links.md: 800 pixels suit all pages. The page itself has the width of a frame, which is what a frame comes to. Only
+    this test finds a page that is wider than its frame, and knobs of a lesson below their picture."""
+    (promised,) = re.findall(
+        r'src="http://localhost:8501(/step_by_step\?[^"]*)"', (ROOT / "docs/links.md").read_text("utf-8")
+    )
+    app = go(promised).fits(800, 600)
+
+    def tops() -> list[float]:
+        """Where the knobs, the picture and the words of an experiment begin, if it has them."""
+        boxes = [app.widget(key) for key in (state.KNOBS, state.EXPERIMENT_PICTURE, state.EXPERIMENT_WORDS)]
+        return [box.bounding_box()["y"] for box in boxes if box.count()]
+
+    paths = sorted(path.stem for path in (ROOT / "pages").rglob("*.py"))
+    assert {"heads", *LESSONS} < set(paths)
+    for path in paths:
+        app.page.set_viewport_size({"width": 800, "height": 600})
+        app.go(f"/{'' if path == 'gallery' else path}?embed=true")
+        title = {"gallery": "Headlight"}.get(path) or LESSONS.get(path) or path.replace("_", " ").capitalize()
+        expect(app.page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+        app.fits().fits(390).eventually(tops, lambda found: found == sorted(found))
+        if path == "query_key_value":
+            app.eventually(lambda: len(tops()), 3)
+            app.page.set_viewport_size(LAPTOP)  # knobs and picture stand side by side
+            app.eventually(tops, lambda tops: abs(tops[0] - tops[1]) < 2 and tops[2] > tops[0])
+
+
+def test_a_page_in_a_frame_begins_with_its_heading(browser: Browser, server: Server, tmp_path: Path) -> None:
+    """Without names of pages, and in the dark theme, as the address asks for it, on a machine that prefers a light one."""
+    page = new_page(browser.new_context(viewport={"width": 860, "height": 660}, color_scheme="light"))
+    host = tmp_path / "somebody_elses.html"
+    address = f"{server.address}/softmax?embed=true&embed_options=dark_theme&scores=1%2C+2"
+    host.write_text(f'<iframe src="{address}" width="800" height="600"></iframe>', encoding="utf-8")
+    page.goto(host.as_uri())
+    frame = page.frame_locator("iframe")
+    expect(frame.get_by_role("heading", name="Softmax")).to_be_visible()
+    expect(frame.locator(f".st-key-{state.picture('weights')} .js-plotly-plot")).to_be_visible()
+    page.frames[1].wait_for_function(
+        "() => [...document.querySelectorAll('h3')].some((h3) => h3.getBoundingClientRect().top < 60)"
+    )
+    expect(frame.get_by_text("Step by step").filter(visible=True)).to_have_count(0)
+    expect(frame.locator(f".st-key-{state.SHARE}")).to_be_hidden()
+    expect(frame.locator(f".st-key-{state.SCORES} input")).to_have_value("1, 2")
+    expect(frame.locator(".stApp")).to_have_css("background-color", "rgb(20, 23, 28)")
+    page.context.close()
+
+
+# The labels below the columns of each picture that are seen: what they say, from where to where, the sine of their angle, and
+# the size of their letters; null while a picture has another size than its place on the page.
+_LABELS = """
+() => [...document.querySelectorAll("[class*=st-key-picture_] .js-plotly-plot")].map((chart) => {
+    if (!chart._fullLayout || Math.abs(chart._fullLayout.width - chart.clientWidth) > 1) return null;
+    const seen = [...chart.querySelectorAll(".xtick > text")].filter((one) => getComputedStyle(one).visibility === "visible");
+    return seen.map((one) => {
+        const { left, right } = one.getBoundingClientRect();
+        const angle = (one.getAttribute("transform").match(/rotate.(-?[0-9]+)/) || ["", "0"])[1];
+        const slant = Math.abs(Math.sin(angle * Math.PI / 180));
+        return { text: one.textContent, left, right, slant, size: parseFloat(one.style.fontSize) };
+    }).sort((one, other) => one.right - other.right);
+})
+"""
+_NUMBERS = """
+(key) => [...document.querySelectorAll(`.st-key-${key} .textpoint > text`)]
+    .filter((one) => getComputedStyle(one).visibility === "visible").map((one) => one.getBoundingClientRect().toJSON())
+"""
+
+
+def room(labels: list[dict]) -> float:
+    """How far the labels are apart, at right angles to the way they run, less what a line of their letters needs."""
+    apart = [
+        (one["right"] - before["right"]) * one["slant"] - 0.95 * one["size"]
+        if one["slant"]
+        else one["left"] - before["right"]
+        for before, one in pairwise(labels)
+    ]
+    return min(apart, default=0)
+
+
+def test_labels_and_numbers_never_lie_on_each_other(go):
+    app = go("/step_by_step?mask=Causal&query=7&key=11")
+
+    def have_room(pictures: list[list[dict]]) -> bool:
+        return min(map(room, pictures)) >= 0 and max(map(len, pictures)) >= 5
+
+    for width in (1280, 1024, 390):
+        app.page.set_viewport_size({"width": width, "height": 720})
+        app.idle().eventually(lambda: app.page.evaluate(_LABELS), have_room)
+    app.go("/step_by_step").idle()
+
+    def texts() -> list[list[str]]:
+        return [[one["text"] for one in labels] for labels in app.page.evaluate(_LABELS)]
+
+    app.eventually(texts, lambda found: any("animal" in one for one in found))  # what is chosen keeps its label
+    app.page.set_viewport_size(LAPTOP)
+    app.idle().eventually(texts, lambda found: max(map(len, found)) == 16)
+
+    def numbers(picture: str) -> list[dict]:
+        return app.page.evaluate(_NUMBERS, state.picture(picture))
+
+    def are_apart(found: list[dict]) -> bool:
+        return len(found) == 48 and all(a["right"] <= b["left"] or a["top"] != b["top"] for a, b in pairwise(found))
+
+    app.page.set_viewport_size(PHONE)
+    app.go(f"/step_by_step?{state.SOURCE}=random").eventually(lambda: numbers(AS_IT_IS), are_apart)
+    app.page.set_viewport_size({"width": 320, "height": 844})
+    app.go("/long_range?part=model").eventually(
+        lambda: numbers("distances"), []
+    )  # nobody could read those of 12 columns
+    app.page.set_viewport_size(LAPTOP)
+    app.eventually(lambda: len(numbers("distances")), 72)
+
+
+def test_the_zoom_bar_never_covers_a_colour_scale(go):
+    chart = go(f"/word_order?{state.PART}=sinusoids").widget(state.picture("sinusoids"))
+    chart.locator(".nsewdrag").hover()
+
+    def boxes() -> list[dict]:
+        parts = [chart, *(chart.locator(f".{name}") for name in ("modebar", "colorbar", "nsewdrag"))]
+        return [part.bounding_box() for part in parts]
+
+    def stands_below(found: list[dict]) -> bool:
+        edge, bar, *others = found
+        sides = ("x", "width"), ("y", "height")
+        beyond = [bar[side] + bar[length] - edge[side] - edge[length] for side, length in sides]
+        return bar["width"] > 20 and max(beyond) <= 1 and all(bar["y"] >= one["y"] + one["height"] for one in others)
+
+    eventually(chart.page, boxes, stands_below)

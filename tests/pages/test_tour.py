@@ -1,0 +1,62 @@
+"""The tour without a browser: each stop says the numbers of what it shows, and nothing of what a visitor has changed."""
+
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import capture, explain
+from core.attention.stages import number
+from tests.browser.addresses import SENTENCE
+from tests.source_files import ROOT
+from ui import state
+from ui.views.step_by_step import tour
+
+CHANGED = "You have changed what this stop shows"
+
+
+@pytest.fixture
+def says(monkeypatch):
+    """Goes to a stop, or changes fields one after the other, and gives the words on the card."""
+    words, app = [], AppTest.from_file(str(ROOT / "pages/step_by_step.py"))
+    monkeypatch.setattr(tour, "tour_card", lambda said, *_: words.append(said))
+
+    def says(stop=None, **changes):
+        if stop is not None:
+            app.session_state[state.TOUR] = stop - 1
+            for key, value in tour.STOPS[stop - 1].choices().items():
+                app.session_state[key] = value
+        for key, value in changes.items():
+            app.get_by_key(key).set_value(value)
+        app.run()
+        assert not app.exception, app.exception
+        return re.sub(r"[\\*]", "", words[-1]).replace("\u00a0", " ")
+
+    return says
+
+
+def test_each_stop_says_the_numbers_of_its_picture(says, minilm, smollm):
+    cell, decoder = explain(capture(minilm, SENTENCE).trace(5, 11), 10, 2), capture(smollm, SENTENCE).trace(13, 8)
+    for stop, words in enumerate(
+        (
+            f"gives {cell.weight:.1%} of its attention",
+            f"32 products add up to {number(cell.raw)}",
+            f"{number(cell.raw)} becomes {number(cell.scaled)}",
+            f"becomes a weight of {number(cell.weight)}",
+            "the output of “it” is the sum",
+            f"{int((~decoder.mask).sum())} of {decoder.mask.size} pairs are masked",
+            "Now try it yourself",
+        ),
+        start=1,
+    ):
+        assert words in says(stop)
+
+
+def test_nothing_is_said_of_what_is_not_shown(says, minilm):
+    """Not of other matrices, not of a scale that is switched off, though its own words invite to that."""
+    cell = explain(capture(minilm, SENTENCE).trace(5, 11), 4, 3)
+    assert "multiplied by 1" in says(3)
+    assert CHANGED in says(**{state.SCALING: False})
+    assert "multiplied by 1" in says(**{state.SCALING: True})
+    assert f"{number(cell.raw)} becomes {number(cell.scaled)}" in says(**{state.QUERY: 4, state.KEY: 3})
+    assert CHANGED in says(**{state.SOURCE: "own"})

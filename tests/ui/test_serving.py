@@ -1,0 +1,91 @@
+"""What is fetched early are files that Streamlit has, messages go at once and in order, and a host has room for two."""
+
+from __future__ import annotations
+
+import re
+import socket
+
+import pytest
+from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
+from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
+from streamlit.testing.v1 import AppTest
+
+from tests.source_files import ROOT
+from ui import serving, settings
+from ui.serving import IDLE, SCRIPTS, Visitors, answer_in_order, early_scripts, send_at_once
+
+
+def test_the_scripts_are_there_with_all_that_they_import():
+    names = early_scripts()
+    assert names[0].startswith("PlotlyChart.")
+    assert len(names) == len(set(names)) > 10
+    for name in names:
+        head = (SCRIPTS / name).read_text("utf-8")[:4000]
+        assert set(re.findall(r"""from["']\./([\w.-]+\.js)["']""", head)) <= set(names), name
+
+
+def test_connections_send_small_messages_at_once():
+    """As Streamlit makes its own socket, asyncio would leave the delay on: this socket has no protocol either."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert listening.proto == 0
+        send_at_once()
+        with socket.create_connection(listening.getsockname()), listening.accept()[0] as connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def page(arrives):
+    import streamlit as st
+
+    def first():
+        arrives(2)
+        st.session_state["ended"] = True  # here Streamlit looks for newer messages
+
+    st.button("first", on_click=first)
+    st.button("second", on_click=arrives, args=(3,))
+    st.number_input("number", key="number")
+
+
+def test_a_message_waits_for_the_callbacks_of_the_one_before():
+    answer_in_order()
+
+    def arrives(number: float) -> None:
+        states = WidgetStates(widgets=[WidgetState(id=app.number_input[0].proto.id, double_value=number)])
+        context = get_script_run_ctx()
+        assert context is not None
+        assert context.script_requests is not None
+        context.script_requests.request_rerun(
+            RerunData(widget_states=states, page_script_hash=context.page_script_hash)
+        )
+
+    app = AppTest.from_function(page, args=(arrives,)).run()
+    app.number_input[0].set_value(1)
+    app.button[0].click()
+    app.button[1].click().run()
+    assert app.session_state["number"] == 3
+    assert "ended" in app.session_state
+
+
+def test_a_place_is_kept_given_back_and_lost_by_those_who_sleep() -> None:
+    there, now = {"a", "b", "c", "d"}, 0.0
+    host = Visitors(there.__contains__, lambda: now)
+    assert [host.admit(one, 2) for one in "abcab"] == [True, True, False, True, True]
+    there.discard("a")
+    assert [host.admit(one, 2) for one in "cd"] == [True, False]
+    now = IDLE
+    assert host.admit("c", 2)
+    assert host.admit("d", 2)  # in the place of b
+    assert [host.admit(one, 2) for one in "bc"] == [False, True]
+    assert host.admit("b", None)
+
+
+def test_a_visitor_who_finds_no_place_is_told_so_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "current", lambda: settings.Settings(sessions=1))
+    monkeypatch.setattr(serving, "_VISITORS", full := Visitors(lambda _: True))
+    full.admit("somebody else", 1)
+    app = AppTest.from_file(str(ROOT / "ui/shell.py")).run()
+    assert not app.exception
+    assert [title.value for title in app.title] == ["Headlight is full"]
+    assert not app.get("plotly_chart")
+    full._is_there = lambda _: False
+    app.button[0].click().run()
+    assert not app.title or app.title[0].value != "Headlight is full"
