@@ -13,6 +13,7 @@ from core import capture, load_model
 from core.capturing.capture import Capture
 from core.units import small_number
 from tests.conftest import TEXTS
+from tests.core.certificates import certify
 from tests.core.passes import every_head, given_to
 from tests.core.tiny_models import GROUPED, TINY, eager, number_words, randomised, tiny
 
@@ -36,9 +37,7 @@ def test_half_precision_is_certified_and_a_wrong_scale_is_not(in_half: dict[str,
     """One percent shows in all heads but the few that hardly depend on their scores."""
     for taken in in_half.values():
         right, wrong = rounding(taken), rounding(taken, 1.01)
-        certificate = taken.certificate(0, 0)
-        assert (certificate.dtype, certificate.traced_in) == ("bfloat16", "float32")
-        allowed = certificate.allowed
+        allowed = taken.certificate(0, 0).allowed
         assert right.max() <= 1.01 < allowed < 20
         assert np.mean(wrong > allowed) > 0.95
         assert np.median(wrong) > 3 * allowed
@@ -49,6 +48,20 @@ def test_float16_tells_one_percent_from_rounding_in_every_head() -> None:
     taken = capture(load_model("all-MiniLM-L6-v2", dtype="float16"), TEXTS[1])
     assert all(taken.certificate(layer, head).holds for layer in range(6) for head in range(12))
     assert rounding(taken, 1.01).min() > taken.certificate(0, 0).allowed
+
+
+def test_every_way_to_a_certificate_has_the_same_tolerance(in_half: dict[str, Capture]) -> None:
+    taken = in_half["all-MiniLM-L6-v2"]
+    call, trace = taken.layer_call(3), taken.trace(3, 5)
+    in_blocks = taken.certificate(3, 5)
+    whole = certify(trace, taken.model_output(3, 5), taken.model)
+    _, in_a_sweep = taken.certified_overview(3, 5)
+    for certificate in (whole, in_a_sweep):
+        assert certificate.holds
+        assert abs(certificate.rounding - in_blocks.rounding) < 0.01
+    off = certify(trace.changed(scale=call.scale * 1.02), taken.model_output(3, 5), taken.model)
+    assert not off.holds
+    assert (off.dtype, off.traced_in) == ("bfloat16", "float32")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Models that expose nothing but their weights, and those that expose none."""
 
 import io
+import tracemalloc
 from functools import cache
 
 import numpy as np
@@ -22,6 +23,7 @@ from tests.core.tiny_models import (
     SMALL,
     WEIGHTS_ONLY,
     WITHOUT_WEIGHTS,
+    XLNET,
     randomised,
 )
 from tests.refusals import refused
@@ -146,6 +148,18 @@ def test_all_weights_together_stay_below_the_limit(monkeypatch):
     with pytest.raises(TooLongError, match="21 tokens; at most 20 can be read") as caught:
         attention_weights(model, input_ids=np.full(21, 7))
     assert (caught.value.count, caught.value.limit, caught.value.field) == (21, 20, "input_ids")
+
+
+def test_the_limit_for_many_heads():
+    config = t.XLNetConfig(**XLNET | {"n_layer": 24, "n_head": 32})
+    model = load_model(t.XLNetModel(config))
+    tracemalloc.start()
+    with pytest.raises(TooLongError) as caught:
+        attention_weights(model, input_ids=np.full(2000, 7), max_tokens=4000)
+    assert tracemalloc.get_traced_memory()[1] < 5e6
+    tracemalloc.stop()
+    limit = caught.value.limit
+    assert 24 * 32 * 4 * limit**2 <= 256e6 < 24 * 32 * 4 * (limit + 1) ** 2
 
 
 @pytest.mark.parametrize("name", WITHOUT_WEIGHTS)

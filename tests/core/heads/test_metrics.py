@@ -17,6 +17,7 @@ from core.capturing.weights_only import WeightRows, attention_weights, open_weig
 from core.heads.metrics import (
     METRICS,
     NAMES,
+    Metric,
     head_metrics,
     in_words,
     largest,
@@ -390,6 +391,9 @@ def test_every_metric_says_what_it_is():
     assert len(set(NAMES)) == len(NAMES)
     for metric in METRICS:
         assert all((metric.label, metric.formula, metric.high, metric.words, metric.source)), metric.name
+    about = {"name": "a", "group": "Spread", "label": "A", "formula": "a", "high": "1", "words": "A.", "source": "none"}
+    with pytest.raises(TypeError, match="measure"):
+        Metric(**about)
 
 
 # --- of weights alone
