@@ -128,7 +128,7 @@ def opened(page: Path, address: Address, found: Found) -> tuple[list[Address], s
 
     def field(key: str, form: Form, opening: Any, what: str) -> Any:
         names.add(key)
-        if not isinstance(form, links.Lines):  # they have a page of their own in the docs
+        if not isinstance(form, links.LinesForm):  # they have a page of their own in the docs
             note(found.setdefault(key, Parameter()), form, opening, what)
         if key != state.DTYPE:  # a precision brings no field, and the model is loaded again
             offered.extend({key: word} for word in words_to_try(form, opening))
@@ -145,9 +145,9 @@ def opened(page: Path, address: Address, found: Found) -> tuple[list[Address], s
 
 def words_to_try(form: Form, opening: Any) -> list[str]:
     match form:
-        case links.Choice(choices):
+        case links.ChoiceForm(choices):
             return [str(word) for word in choices if not str(word).isdecimal() and word != opening]
-        case links.Switch():
+        case links.SwitchForm():
             return [str(not opening).lower()]
     return []
 
@@ -155,23 +155,23 @@ def words_to_try(form: Form, opening: Any) -> list[str]:
 def note(one: Parameter, form: Form, opening: Any, what: str) -> None:
     opens = ", ".join(form.say(opening)) if opening is not None else ""
     match form:
-        case links.Number() if what == "Which ten examples":
+        case links.NumberForm() if what == "Which ten examples":
             one.take(what, values="1 to as many as there are", opening=opens)
-        case links.Text(such_as=such_as):
+        case links.TextForm(such_as=such_as):
             one.take(what, values=f"text, such as {', '.join(such_as[:MANY])}" if such_as else "text")
-        case links.Number(low, high):
+        case links.NumberForm(low, high):
             limits = "a number" if low is None or high is None else f"{low:g} to {high:g}"
             one.take(what, values=limits, opening=opens)
-        case links.Numbers(of, count):
+        case links.NumbersForm(of, count):
             opens = " and ".join(word for number in opening for word in of.say(number))
             one.take(what, values=f"{SPELLED[count]} of {of.low:g} to {of.high:g}", opening=opens)
-        case links.Switch():
+        case links.SwitchForm():
             one.take(what, words={"true": "on", "false": "off"}, opening=opens)
-        case links.Several(choices):
+        case links.SeveralForm(choices):
             one.take(what, words={str(word): called for word, called in choices.items()}, values="several of")
-        case links.Choice(choices):
+        case links.ChoiceForm(choices):
             one.take(what, words={str(word): called for word, called in choices.items()}, opening=opens)
-        case links.Index(count):
+        case links.IndexForm(count):
             one.take(what, words={str(place): str(place) for place in range(count)})
 
 

@@ -78,7 +78,7 @@ class SomeAreMissing(ValueError):
 
 
 @dataclass(frozen=True)
-class Text(Form):
+class TextForm(Form):
     """Text of at most `most` characters (None: any number). such_as: examples of it."""
 
     most: int | None = None
@@ -94,7 +94,7 @@ class Text(Form):
 
 
 @dataclass(frozen=True)
-class Number(Form):
+class NumberForm(Form):
     """A number from `low` to `high` (None: no limit); whole: without a fraction."""
 
     low: float | None
@@ -123,10 +123,10 @@ class Number(Form):
 
 
 @dataclass(frozen=True)
-class Numbers(Form):
+class NumbersForm(Form):
     """`count` numbers of one form, in ascending order."""
 
-    of: Number
+    of: NumberForm
     count: int
 
     def read(self, words: Sequence[str]) -> tuple[float, ...]:
@@ -143,7 +143,7 @@ class Numbers(Form):
 
 
 @dataclass(frozen=True)
-class Switch(Form):
+class SwitchForm(Form):
     """On or off."""
 
     def read(self, words: Sequence[str]) -> bool:
@@ -159,7 +159,7 @@ class Switch(Form):
 
 
 @dataclass(frozen=True)
-class Choice(Form):
+class ChoiceForm(Form):
     """One of `choices`: word in the address -> label on the page, which older addresses say.
 
     formerly  labels in older addresses that are no longer on the page -> word
@@ -179,7 +179,7 @@ class Choice(Form):
 
 
 @dataclass(frozen=True)
-class Several(Form):
+class SeveralForm(Form):
     """Any of `choices`, or none of them; words of an address that name none of them are missing."""
 
     choices: Mapping[Any, str]
@@ -204,7 +204,7 @@ def _meanings(choices: Mapping[Any, str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Index(Form):
+class IndexForm(Form):
     """A whole number from 0 to count - 1; None while none is chosen."""
 
     count: int
@@ -219,7 +219,7 @@ class Index(Form):
 
 
 @dataclass(frozen=True)
-class Lines(Form):
+class LinesForm(Form):
     """At most `most` lines of text; of a longer list in an address, the last ones are kept.
 
     speaks_of_text  of a line: whether it is dropped where there is another text
@@ -347,7 +347,7 @@ def local_value(key: str, opening: Any) -> Any:
 
 
 def _read(key: str, form: Form, words: Sequence[str], opening: Any, label: str) -> Any:
-    if not any(words) and not isinstance(form, Text):
+    if not any(words) and not isinstance(form, TextForm):
         return opening
     try:
         return form.read(words)
@@ -472,7 +472,7 @@ def _take_in(address: Address, opening: Address) -> None:
     _check_length()
     version = address.get(state.VERSION, ["0"])
     try:
-        Number(0, VERSION, whole=True).read(version)
+        NumberForm(0, VERSION, whole=True).read(version)
     except ValueError:
         _in_vain(state.VERSION, f"link version “{version[-1][:SHOWN]}”; the newest version known here is {VERSION}")
     for name in sorted(address.keys() - foreign.keys() - state.IN_ADDRESS):

@@ -19,7 +19,7 @@ from core.figures.chart import Chart
 from core.figures.heatmaps.frames import Spot, with_spotlight
 from core.figures.theme import smallest_letters
 from ui import links, state
-from ui.links import Choice, Switch
+from ui.links import ChoiceForm, SwitchForm
 
 WINDOW = (1280, 720)  # pixels, until the browser sends its size
 LETTERS = 18  # pixels: the smallest letters, in a small window
@@ -54,7 +54,7 @@ _CURRENT: ContextVar[Presentation | None] = ContextVar("presentation", default=N
 
 def begin() -> Presentation | None:
     """Begin a run of a page, in a context of its own, and return its presentation; None while nobody presents."""
-    presents = links.field(state.PRESENT, Switch(), False, "Presenting")
+    presents = links.field(state.PRESENT, SwitchForm(), False, "Presenting")
     presentation = Presentation(st.session_state.get(state.WINDOW, WINDOW)) if presents else None
     _CURRENT.set(presentation)
     smallest_letters.set(0)
@@ -156,7 +156,7 @@ def walk_through(place: tuple[int, int], shape: tuple[int, ...], on_step: Callab
 
 def spot() -> Spot:
     """Return which part of the large picture is lit."""
-    return links.field(state.SPOT, Choice(SPOTS), "none", "Spotlight")
+    return links.field(state.SPOT, ChoiceForm(SPOTS), "none", "Spotlight")
 
 
 def lit(chart: Chart, row: int | None, column: int | None) -> None:

@@ -15,7 +15,7 @@ from ui.requests import HeadRequest
 
 
 @dataclass(frozen=True)
-class Numbers:
+class ShownNumbers:
     """The exact numbers behind a picture or a list. They are made only for an export.
 
     cells  how many numbers there will be
@@ -42,7 +42,7 @@ class Picture:
     title: str
     chart: Chart
     alt: str
-    numbers: Numbers | None = None
+    numbers: ShownNumbers | None = None
 
 
 @dataclass(eq=False)
@@ -63,7 +63,7 @@ class PageContents:
     title: str = ""
     page: str = ""
     pictures: dict[str, Picture] = field(default_factory=dict)
-    lists: dict[str, Numbers] = field(default_factory=dict)
+    lists: dict[str, ShownNumbers] = field(default_factory=dict)
     of: HeadRequest | None = None
     beside: dict[str, HeadRequest] = field(default_factory=dict)
     about: Mapping[str, str] | None = None

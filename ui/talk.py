@@ -23,7 +23,7 @@ NOT_OF_A_VIEW = (state.PRESENT, state.TALK_AT, "embed", "embed_options")  # name
 
 
 @dataclass(frozen=True)
-class View:
+class TalkView:
     """One view of a talk.
 
     page        its path below the app's own address; "" for the start page
@@ -56,9 +56,9 @@ def _link(page: str, parameters: Mapping[str, Any]) -> str:
 class Talk:
     """The views of a talk, in order; indices count from 0."""
 
-    views: tuple[View, ...] = ()
+    views: tuple[TalkView, ...] = ()
 
-    def with_view(self, view: View) -> Talk:
+    def with_view(self, view: TalkView) -> Talk:
         """Return the talk with a view added at its end. Raises InputError if it has too many or is too large."""
         return _checked(Talk((*self.views, view)))
 
@@ -115,7 +115,7 @@ def _error(problem: str) -> InputError:
     return InputError(problem, field="talk")
 
 
-def view_of(title: str, page: str, parameters: Mapping[str, Sequence[str]], notes: str = "") -> View:
+def view_of(title: str, page: str, parameters: Mapping[str, Sequence[str]], notes: str = "") -> TalkView:
     """Return a view of a page with this address, less the names that say how it is shown.
 
     Raises InputError for an address that is too long, and for half of a surrogate pair.
@@ -125,14 +125,14 @@ def view_of(title: str, page: str, parameters: Mapping[str, Sequence[str]], note
     # JSON can hold half of a surrogate pair; no page shows it.
     if any(re.search(r"[\ud800-\udfff]", text) for text in texts):
         raise _error("The view contains half of a character. Type it again.")
-    view = View(title[:MAX_TITLE], page, kept, notes[:MAX_NOTES])
+    view = TalkView(title[:MAX_TITLE], page, kept, notes[:MAX_NOTES])
     if len(view.link) > MAX_LINK:
         limit = f"{len(view.link):,} characters; the maximum is {MAX_LINK:,}"
         raise _error(f"The address of this view has {limit}. Shorten its text.")
     return view
 
 
-def view_at(title: str, link: str) -> View:
+def view_at(title: str, link: str) -> TalkView:
     """Return the view of a copied link, with or without the app's own address. Raises InputError for what is not a link."""
     try:
         parts = urlsplit(link.strip())
@@ -200,7 +200,7 @@ def _version_and_views(content: bytes) -> tuple[int, list[Any]]:
     return version, views
 
 
-def _view(entry: Any) -> View:
+def _view(entry: Any) -> TalkView:
     """Return the view that one entry of a talk's file describes. Raises InputError, whose words follow “View 3”."""
     if not isinstance(entry, dict):
         raise _error("is not an object with “title”, “page”, “parameters” and “notes”.")

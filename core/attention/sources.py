@@ -45,16 +45,16 @@ class Matrices:
                 raise ValueError(f"{len(tokens)} {name} tokens for {len(getattr(self, name))} rows of {name}")
 
 
-class Distribution(NamedTuple):
+class EntryDistribution(NamedTuple):
     words: str
     draw: Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
 
 
 # All three have mean 0 and variance 1, so that a score of random rows has variance d_k whichever is chosen.
 DISTRIBUTIONS = {
-    "normal": Distribution("normal", lambda rng, shape: rng.standard_normal(shape)),
-    "uniform": Distribution("uniform", lambda rng, shape: rng.uniform(-math.sqrt(3), math.sqrt(3), shape)),
-    "sign": Distribution("±1", lambda rng, shape: rng.choice((-1.0, 1.0), shape)),
+    "normal": EntryDistribution("normal", lambda rng, shape: rng.standard_normal(shape)),
+    "uniform": EntryDistribution("uniform", lambda rng, shape: rng.uniform(-math.sqrt(3), math.sqrt(3), shape)),
+    "sign": EntryDistribution("±1", lambda rng, shape: rng.choice((-1.0, 1.0), shape)),
 }
 
 

@@ -38,7 +38,7 @@ from ..models.modules import Kind, first_of
 from ..models.tokens import token_texts
 from ..progress import OnProgress
 from .calls.edited_call import edit_of
-from .calls.head_places import Path
+from .calls.head_places import PathIntoHead
 from .calls.rows import Rows, head_permissions, row_blocks
 from .certifying import Certificate, certified_head, certify, mask_in_words
 from .components.running import ComponentPass
@@ -505,7 +505,9 @@ def _outputs_over(
     return lambda kind, layer: other.layer_call(layer, kind).output[0]
 
 
-def _patched_components(model: Model, edits: Edits, inputs: dict[str, torch.Tensor]) -> dict[Path, torch.Tensor]:
+def _patched_components(
+    model: Model, edits: Edits, inputs: dict[str, torch.Tensor]
+) -> dict[PathIntoHead, torch.Tensor]:
     """What the components that are patched are in the other text, by path."""
     if not (paths := [cut.at for cut in edits.cuts if cut.value == "patch"]):
         return {}

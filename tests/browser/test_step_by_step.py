@@ -12,7 +12,7 @@ from core.figures.labels import visible
 from tests.browser.addresses import SENTENCE
 from tests.browser.driver import AS_IT_IS, EQUATION, STAGES
 from ui import state
-from ui.views.step_by_step.tour import STOPS, Stop
+from ui.views.step_by_step.tour import STOPS, TourStop
 
 TWICE = "the cat saw the other cat"
 
@@ -105,7 +105,7 @@ def test_the_card_stands_beside_its_outlined_subject_in_view(visit, width, heigh
     """Only this test finds a card that covers what it speaks of, or speaks of something out of sight."""
     app = visit(width=width, height=height).press_button(state.TOUR_START)
 
-    def boxes(stop: Stop) -> list[dict[str, float]]:
+    def boxes(stop: TourStop) -> list[dict[str, float]]:
         places = app.widget(stop.subject), app.page.locator(RING), app.page.locator(CARD)
         return [place.bounding_box() for place in places]
 

@@ -239,13 +239,13 @@ def waiting() -> None:
     import streamlit as st
 
     from ui import links, state
-    from ui.links import Text
+    from ui.links import TextForm
 
     links.read("a page")
     for key in (state.MODEL, state.TEXT):
-        links.field(key, Text(), "", key)
+        links.field(key, TextForm(), "", key)
     if is_ready := st.session_state.get("ready", False):
-        links.field(state.ANSWER, Text(), "", "Answer")
+        links.field(state.ANSWER, TextForm(), "", "Answer")
     links.write("a page", st.empty(), is_whole=is_ready)
 
 

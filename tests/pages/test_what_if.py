@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from core import Edits, Place, capture
 from core.capturing.edits.edits import every
-from core.capturing.edits.forms import Choice
+from core.capturing.edits.forms import ChoiceField
 from core.capturing.edits.kinds import EDIT_KINDS
 from core.capturing.edits.lines import edits_of
 from core.capturing.generation.generating import generate
@@ -130,7 +130,7 @@ FIELDS = {
 
 def test_every_field_of_a_form_has_a_key() -> None:
     fields = [field for kind in EDIT_KINDS for field in kind.fields]
-    fields += [further for field in fields if isinstance(field, Choice) for further in field.then.values()]
+    fields += [further for field in fields if isinstance(field, ChoiceField) for further in field.then.values()]
     assert {field.name for field in fields if hasattr(field, "name")} == set(state.NEW_FIELDS)
     assert set(state.NEW_FIELDS.values()) <= state.IN_ADDRESS
 

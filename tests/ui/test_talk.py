@@ -9,7 +9,7 @@ import pytest
 
 from core import InputError
 from ui import links, presenting, state
-from ui.talk import MAX_BYTES, MAX_NOTES, MAX_VIEWS, Talk, View, from_file, to_file, view_at
+from ui.talk import MAX_BYTES, MAX_NOTES, MAX_VIEWS, Talk, TalkView, from_file, to_file, view_at
 from ui.views import talking
 
 VIEW = {
@@ -19,7 +19,7 @@ VIEW = {
     "notes": "Slowly.\n\nNow.",
 }
 TALK = Talk(
-    (View("First", "heads", {"layer": ("5",), "edit": ("mute 5.11", "off scale 2")}, "Slowly."), View("🙂", ""))
+    (TalkView("First", "heads", {"layer": ("5",), "edit": ("mute 5.11", "off scale 2")}, "Slowly."), TalkView("🙂", ""))
 )
 
 
@@ -81,12 +81,12 @@ def test_of_a_later_version_it_opens_what_it_can():
 
 
 def test_views_are_moved_removed_and_renamed():
-    three = Talk(tuple(View(name, "") for name in "abc"))
+    three = Talk(tuple(TalkView(name, "") for name in "abc"))
     assert [view.title for view in three.moved(0, 1).views] == list("bac")
     assert [view.title for view in three.moved(2, 1).views] == list("abc")
     assert [view.title for view in three.without(1).changed(0, title="x" * 500).views] == ["x" * 200, "c"]
     with pytest.raises(InputError, match="at most 100"):
-        Talk(tuple(View("", "") for _ in range(MAX_VIEWS))).with_view(View("", ""))
+        Talk(tuple(TalkView("", "") for _ in range(MAX_VIEWS))).with_view(TalkView("", ""))
 
 
 # --- what can be put into a talk can be read again
@@ -116,8 +116,8 @@ def test_a_link_that_is_accepted_comes_back_and_leads_to_the_same(link):
 @pytest.mark.parametrize(
     "views",
     [
-        [View(f"{place}", "heads", {"text": ("x" * 18_000,)}) for place in range(60)],
-        [View(f"{place}", "heads", {}, "Я" * 6_000) for place in range(100)],
+        [TalkView(f"{place}", "heads", {"text": ("x" * 18_000,)}) for place in range(60)],
+        [TalkView(f"{place}", "heads", {}, "Я" * 6_000) for place in range(100)],
     ],
 )
 def test_a_talk_of_more_than_a_megabyte_comes_back(views):
@@ -129,13 +129,13 @@ def test_a_talk_of_more_than_a_megabyte_comes_back(views):
 
 
 def test_a_talk_never_becomes_larger_than_can_be_read():
-    large, talk = View("", "heads", {"text": ("x" * 18_000,)}, "🙂" * MAX_NOTES), Talk()
+    large, talk = TalkView("", "heads", {"text": ("x" * 18_000,)}, "🙂" * MAX_NOTES), Talk()
     while len(to_file(talk)) + len(to_file(Talk((large,)))) < MAX_BYTES:
         talk = talk.with_view(large)
     assert from_file(to_file(talk))[0] == talk
     with pytest.raises(InputError, match="Shorten texts or notes"):
         talk.with_view(large)
-    bare = Talk((*talk.views, *[View("", "heads", large.parameters)] * 3))
+    bare = Talk((*talk.views, *[TalkView("", "heads", large.parameters)] * 3))
     with pytest.raises(InputError, match="Shorten texts or notes"):
         bare.changed(0, notes="🙂" * MAX_NOTES)
 
@@ -151,7 +151,7 @@ def test_what_is_no_link_is_said(link):
 
 
 def talk_of(*titles: str) -> Talk:
-    return Talk(tuple(View(title, "") for title in titles))
+    return Talk(tuple(TalkView(title, "") for title in titles))
 
 
 @pytest.mark.parametrize(
@@ -197,6 +197,6 @@ def test_who_leaves_a_talk_takes_no_number_of_it_along(monkeypatch):
     presenting.leave()
     for key in (state.PRESENT, state.TALK_AT, state.SPOT):
         del kept[key]  # as on another page, which was opened before the next run
-    assert links.field(state.TALK_AT, links.Number(0, 3, whole=True), 0, "View of the talk") == 0
-    assert not links.field(state.PRESENT, links.Switch(), False, "Presenting")
+    assert links.field(state.TALK_AT, links.NumberForm(0, 3, whole=True), 0, "View of the talk") == 0
+    assert not links.field(state.PRESENT, links.SwitchForm(), False, "Presenting")
     assert presenting.spot() == "none"

@@ -17,7 +17,7 @@ from core.capturing.edits.lines import divided, edits_of, painted, painting, spe
 from core.errors import shortened
 from core.models.modules import Kind
 from ui import links, state
-from ui.links import Lines
+from ui.links import LinesForm
 from ui.markdown import plain
 
 OFF = "off "  # before a line that is switched off
@@ -98,7 +98,7 @@ def switched_on() -> list[str]:
 
 def shown_edits(capture: Capture) -> Edits:
     """Show the list, and return what is switched on and possible in this pass. The page says why a line is not possible."""
-    links.field(state.EDITS, Lines(MAX_LINES, _speaks_of_text), [], "Changes")
+    links.field(state.EDITS, LinesForm(MAX_LINES, _speaks_of_text), [], "Changes")
     applied, listed = [], lines()
     for number, line in enumerate(listed):
         edits, problem = _read(line, capture)

@@ -16,7 +16,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from core.figures.labels import all_placed
 from ui import links, state
-from ui.links import Choice, Index, Number, Numbers, Several, Switch, Text, Word
+from ui.links import ChoiceForm, IndexForm, NumberForm, NumbersForm, SeveralForm, SwitchForm, TextForm, Word
 from ui.markdown import plain
 
 # With this, Streamlit sends a field's value to a browser that has not drawn the field yet, as in a closed popover.
@@ -27,13 +27,13 @@ LONG = 1_000  # tokens: a box with more would be built anew for every head, were
 
 def text_line(label: str, key: str, opening: str = "", *, max_chars: int | None = None, **widget: Any) -> str:
     """A line of text."""
-    links.field(key, Text(max_chars), opening, label)
+    links.field(key, TextForm(max_chars), opening, label)
     return st.text_input(label, opening, key=key, max_chars=max_chars, **KEPT, **widget)
 
 
 def text_area(label: str, key: str, opening: str = "", **widget: Any) -> str:
     """Lines of text."""
-    links.field(key, Text(), opening, label)
+    links.field(key, TextForm(), opening, label)
     return st.text_area(label, opening, key=key, **KEPT, **widget)
 
 
@@ -48,7 +48,7 @@ def upload(label: str, key: str, types: str | Sequence[str], **widget: Any) -> U
 def name_uploads(names: Iterable[str]) -> None:
     """Put the names of the uploaded files that the page shows into the address. The files are gone after the visit: where there
     are none, say which ones the address names. When one is taken out, call `forget_uploads`."""
-    before, now = links.field(state.UPLOADED, Text(), "", "Uploaded files"), ", ".join(names)
+    before, now = links.field(state.UPLOADED, TextForm(), "", "Uploaded files"), ", ".join(names)
     if now:
         st.session_state[state.UPLOADED] = now
     elif before:
@@ -67,7 +67,7 @@ def uploaded_file(key: str) -> UploadedFile | None:
 
 def whole_number(label: str, key: str, opening: int | None, low: int | None, high: int | None, **widget: Any) -> int:
     """A whole number from `low` to `high` (None: no limit). It is None if `opening` is None and nobody has chosen."""
-    links.field(key, Number(low, high, whole=True), opening, label)
+    links.field(key, NumberForm(low, high, whole=True), opening, label)
     return st.number_input(label, low, high, opening, key=key, **KEPT, **widget)  # pyright: ignore[reportReturnType]
 
 
@@ -75,37 +75,37 @@ def number(
     label: str, key: str, opening: float | None, low: float | None = None, high: float | None = None, **widget: Any
 ) -> float:
     """A number that may have a fraction; otherwise like `whole_number`."""
-    links.field(key, Number(low, high, whole=False), opening, label)
+    links.field(key, NumberForm(low, high, whole=False), opening, label)
     return st.number_input(label, low, high, opening, key=key, **KEPT, **widget)  # pyright: ignore[reportReturnType]
 
 
 def slider(label: str, key: str, opening: Size, low: Size, high: Size, step: Size) -> Size:
     """A slider of numbers: of whole ones if `opening` is one."""
-    links.field(key, Number(low, high, whole=isinstance(opening, int)), opening, label)
+    links.field(key, NumberForm(low, high, whole=isinstance(opening, int)), opening, label)
     return st.slider(label, low, high, opening, step, key=key, **KEPT)
 
 
 def part_of(label: str, key: str, low: int, high: int, **widget: Any) -> tuple[int, int]:
     """A slider with two ends, which open at `low` and `high`."""
-    links.field(key, Numbers(Number(low, high, whole=True), 2), (low, high), label)
+    links.field(key, NumbersForm(NumberForm(low, high, whole=True), 2), (low, high), label)
     return st.slider(label, low, high, (low, high), key=key, **KEPT, **widget)
 
 
 def switch(label: str, key: str, opening: bool = False, **widget: Any) -> bool:
     """A switch, on or off."""
-    links.field(key, Switch(), opening, label)
+    links.field(key, SwitchForm(), opening, label)
     return st.toggle(label, opening, key=key, **KEPT, **widget)
 
 
 def tick(label: str, key: str) -> bool:
     """A box to tick."""
-    links.field(key, Switch(), False, label)
+    links.field(key, SwitchForm(), False, label)
     return st.checkbox(label, key=key, **KEPT)
 
 
 def page_of(key: str, count: int, label: str) -> int:
     """The number of a page, from 1 to `count`."""
-    links.field(key, Number(1, count, whole=True), 1, label)
+    links.field(key, NumberForm(1, count, whole=True), 1, label)
     return st.pagination(count, key=key, **KEPT)
 
 
@@ -113,7 +113,7 @@ def suggested(
     label: str, key: str, offered: Sequence[str], opening: str, further: Sequence[str] = (), **widget: Any
 ) -> str:
     """One of the texts that are offered, or any other text. further: offered on this computer only"""
-    links.field(key, Text(such_as=tuple(offered)), opening, label)
+    links.field(key, TextForm(such_as=tuple(offered)), opening, label)
     return st.selectbox(label, [*offered, *further], key=key, accept_new_options=True, **KEPT, **widget)
 
 
@@ -122,7 +122,7 @@ def suggested_or_none(label: str, key: str, offered: Sequence[str], placeholder:
 
     placeholder  is shown then
     """
-    chosen = links.field(key, Text(), None, label)
+    chosen = links.field(key, TextForm(), None, label)
     # The browser sends the label of an option back, so one of another's own has to be among them.
     options = [*offered, *([] if chosen is None or chosen in offered else [chosen])]
     widget |= {"index": None, "placeholder": placeholder, "accept_new_options": True}
@@ -149,7 +149,7 @@ def menu(
     opening   None for the first
     formerly  labels that older addresses may say, and that are no longer on the page -> word
     """
-    form = Choice(choices, formerly or {})
+    form = ChoiceForm(choices, formerly or {})
     value = links.field(key, form, next(iter(choices)) if opening is None else opening, label)
     widget |= {"key": key, "format_func": choices.__getitem__}
     if look == "box":
@@ -166,7 +166,7 @@ def menu_of_several(
     label: str, key: str, choices: Mapping[Word, str], *, look: Literal["pills", "box"] = "pills", **widget: Any
 ) -> list[Word]:
     """A menu of `choices` in which several can be chosen; it opens with none."""
-    value = links.field(key, Several(choices), [], label)
+    value = links.field(key, SeveralForm(choices), [], label)
     widget |= {"key": key, "format_func": choices.__getitem__}
     if look == "pills":
         st.pills(label, list(choices), selection_mode="multi", **KEPT, **widget)
@@ -181,7 +181,7 @@ def number_picker(label: str, key: str, count: int, opening: int, placeholder: s
     The address leaves out an empty box, so that its meaning can depend on the model.
     """
     opening = min(opening, count - 1)
-    links.field(key, Index(count), None, label)
+    links.field(key, IndexForm(count), None, label)
     widget |= {"index": None, "placeholder": placeholder or str(opening), "key": key}
     chosen = st.selectbox(label, range(count), **KEPT, **widget)
     return opening if chosen is None else chosen
@@ -214,7 +214,7 @@ def head_picker(
     """
     place = []
     for name, label, count, usual in zip(names, ("Layer", "Head"), shape, opening, strict=True):
-        chosen = links.field(name, Index(count), None, label)
+        chosen = links.field(name, IndexForm(count), None, label)
         place.append(min(usual, count - 1) if chosen is None else chosen)
 
     def choose() -> None:

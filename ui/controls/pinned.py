@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from core.attention.rowwise import Numbers, largest_in, strongest_cell
 from ui import links, state
 from ui.controls.fields import token_picker
-from ui.links import Index
+from ui.links import IndexForm
 
 SUGGESTED = (
     "Suggested is the largest weight between two different tokens, without the first and the last token, at which many "
@@ -77,7 +77,7 @@ def from_to(tokens: Tokens, suggested: tuple[int, int], exact: Numbers) -> tuple
 def _fill_in(tokens: Tokens, suggested: tuple[int, int]) -> None:
     fields = zip(("Query", "Key"), (state.QUERY, state.KEY), tokens, suggested, strict=True)
     for label, box, names, place in fields:
-        if links.field(box, Index(len(names)), None, label) is None:
+        if links.field(box, IndexForm(len(names)), None, label) is None:
             links.put(box, place)
 
 

@@ -20,7 +20,7 @@ from ui.in_browser import component_beside
 from ui.progress import for_its_visitor
 from ui.requests import HeadRequest, TextRequest
 from ui.sharing import served
-from ui.shown import Numbers, PageContents, Picture
+from ui.shown import PageContents, Picture, ShownNumbers
 from ui.views.sources import models, passes
 
 _SAVE = component_beside(__file__, "buttons", "png", "pdf", "pictures")
@@ -70,7 +70,7 @@ def _show_picture(shown: PageContents, pictures: dict[str, Picture]) -> None:
     if width and width not in possible:
         st.caption(f"In {WIDTHS[width]} nobody could read this picture: it is {WIDTHS[possible[0]]} wide.")
         width = possible[0]
-    numbers = picture.numbers or Numbers(0, lambda: tables_of(picture.chart))
+    numbers = picture.numbers or ShownNumbers(0, lambda: tables_of(picture.chart))
     known = {"figure": picture.title} | known | dict(numbers.about)
     title = picture.title if "title" in words else ""
     notes = lines(known, with_text="text" in words, with_hash="hash" in words)
@@ -110,7 +110,7 @@ def _to_draw(figure: go.Figure, title: str, known: About, width: int) -> dict[st
     }
 
 
-def _offer_numbers(numbers: Numbers, known: About, title: str) -> None:
+def _offer_numbers(numbers: ShownNumbers, known: About, title: str) -> None:
     for label, kind, write, most in (
         ("CSV", "text/csv", to_csv, MAX_CSV_CELLS),
         ("NPZ", "application/octet-stream", to_npz, MAX_NPZ_CELLS),

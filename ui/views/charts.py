@@ -29,7 +29,7 @@ def show_chart(
     alt: str,
     *,
     title: str = "",
-    numbers: shown.Numbers | None = None,
+    numbers: shown.ShownNumbers | None = None,
     tools: bool | None = None,
     fills: bool = True,
 ) -> None:

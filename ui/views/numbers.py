@@ -13,12 +13,12 @@ from core import AttentionTrace
 from core.exporting.tables import Side, Table
 from core.heads.comparing import HeadPair
 from core.heads.views import ViewMatrix
-from ui.shown import Numbers
+from ui.shown import ShownNumbers
 
 Array = NDArray[np.floating]
 
 
-def of_view(matrix: ViewMatrix) -> Numbers:
+def of_view(matrix: ViewMatrix) -> ShownNumbers:
     """Return the numbers of a view of the page Heads: those of its rows and columns."""
     view, rows, columns, labels = matrix.view, matrix.rows, matrix.columns, matrix.labels
     about = {
@@ -37,14 +37,14 @@ def of_view(matrix: ViewMatrix) -> Numbers:
     return _table(view.quantity, view.quantity, cells, lambda: matrix.exact(rows, columns), *sides, about)
 
 
-def of_weights(trace: AttentionTrace, rows: Side, columns: Side) -> Numbers:
+def of_weights(trace: AttentionTrace, rows: Side, columns: Side) -> ShownNumbers:
     cells, about = trace.weights.size, {"stage": "weights"}
     return _table(
         "weights", "Weights", cells, lambda: np.where(trace.mask, trace.weights, np.nan), rows, columns, about
     )
 
 
-def of_pair(pair: HeadPair, part: str, name: str, queries: Sequence[str], keys: Sequence[str]) -> Numbers:
+def of_pair(pair: HeadPair, part: str, name: str, queries: Sequence[str], keys: Sequence[str]) -> ShownNumbers:
     """Return the numbers of one of the three pictures of two heads. part: "first", "second" or "difference\""""
     rows, columns = pair.shape
 
@@ -55,7 +55,7 @@ def of_pair(pair: HeadPair, part: str, name: str, queries: Sequence[str], keys: 
     return _table(part, name, rows * columns, values, Side("query", queries), Side("key", keys), about)
 
 
-def of_heads(measured: pd.DataFrame) -> Numbers:
+def of_heads(measured: pd.DataFrame) -> ShownNumbers:
     """Return every metric of every head; rows are named by layer and head."""
     names = [name for name in measured.columns if name not in ("layer", "head")]
     heads = [f"head {layer}.{head}" for layer, head in zip(measured["layer"], measured["head"], strict=True)]
@@ -63,12 +63,12 @@ def of_heads(measured: pd.DataFrame) -> Numbers:
     return of_table("metrics", "Metrics", values, ("head", heads), ("metric", list(map(str, names))))
 
 
-def of_grid(values: Array, name: str) -> Numbers:
+def of_grid(values: Array, name: str) -> ShownNumbers:
     held = values.copy()  # more of them may still come
     return _table("heads", name, held.size, lambda: held, Side("layer"), Side("head"), {"numbers": name})
 
 
-def of_tokens(tokens: Sequence[str], columns: Mapping[str, Sequence[float] | Array]) -> Numbers:
+def of_tokens(tokens: Sequence[str], columns: Mapping[str, Sequence[float] | Array]) -> ShownNumbers:
     values = np.array(list(columns.values()), dtype=np.float64).T
     sides = Side("token", tuple(tokens)), Side("number", tuple(columns), start=None)
     return _table("tokens", "Tokens", values.size, lambda: values, *sides)
@@ -76,7 +76,7 @@ def of_tokens(tokens: Sequence[str], columns: Mapping[str, Sequence[float] | Arr
 
 def of_table(
     key: str, name: str, values: Array, rows: tuple[str, Sequence[str]], columns: tuple[str, Sequence[str]]
-) -> Numbers:
+) -> ShownNumbers:
     """Return numbers whose rows and columns have names: (heading, names)."""
     of_rows, of_columns = (Side(heading, tuple(names), start=None) for heading, names in (rows, columns))
     return _table(key, name, values.size, lambda: values, of_rows, of_columns)
@@ -90,8 +90,8 @@ def _table(
     rows: Side,
     columns: Side,
     about: Mapping[str, str] = MappingProxyType({}),
-) -> Numbers:
+) -> ShownNumbers:
     """Return a single table, in which NaN stands for a number that is missing."""
-    return Numbers(
+    return ShownNumbers(
         cells, lambda: (Table(key=key, name=name, values=values(), rows=rows, columns=columns),), dict(about)
     )

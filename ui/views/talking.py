@@ -13,7 +13,7 @@ from ui import links, presenting, state
 from ui.components.browser import TalkStorage, browser
 from ui.controls.fields import switch, upload, uploaded_file
 from ui.gallery.views import CARDS
-from ui.links import Number, go_to
+from ui.links import NumberForm, go_to
 from ui.markdown import plain
 from ui.shown import PageContents
 from ui.talk import Talk, from_file, to_file, view_at, view_of
@@ -116,7 +116,7 @@ def begin() -> int | None:
     count = len(held().views)
     if count == 0:
         return None  # the browser may still have the talk: the address keeps the number of the view
-    number = links.field(state.TALK_AT, Number(0, count, whole=True), 0, "View of the talk")
+    number = links.field(state.TALK_AT, NumberForm(0, count, whole=True), 0, "View of the talk")
     return number - 1 if number else None
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...attention.masks import Predicate
 from ...attention.trace import Weighing
 from ...models.calls import Call, wide
-from .head_places import Path
+from .head_places import PathIntoHead
 
 # What takes the place of a component that is cut: nothing, its mean over all tokens, or what it is in another text.
 Cut = Literal["zero", "mean", "patch"]
@@ -52,7 +52,7 @@ class HeadEdit:
     pattern: str | None = None
     painted: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     output: Tensor | None = None
-    cuts: Mapping[Path, Cut] = field(default_factory=dict)
+    cuts: Mapping[PathIntoHead, Cut] = field(default_factory=dict)
 
     def scale(self, own: float) -> float:
         return (1.0 if self.unscaled else own) * self.scale_by

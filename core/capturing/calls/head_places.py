@@ -77,7 +77,7 @@ def in_order(at: Place | int) -> tuple:
     return tuple((part is not None, part) for part in (at if isinstance(at, Place) else (at,)))
 
 
-class Path(NamedTuple):
+class PathIntoHead(NamedTuple):
     """What a head reads of a component as its query, key or value.
 
     component  its name, as in core.capturing.components.written.Component
@@ -94,8 +94,8 @@ class Path(NamedTuple):
         return repr((self.component, (self.place.layer, self.place.head, self.side, *kind)))
 
 
-def path_of(where: Any) -> Path:
-    """The `Path` for (component, (layer, head, side)), with the kind of attention after the side if there is any.
+def path_of(where: Any) -> PathIntoHead:
+    """The `PathIntoHead` for (component, (layer, head, side)), with the kind of attention after the side if there is any.
 
     Raises InputError for anything else.
     """
@@ -103,7 +103,7 @@ def path_of(where: Any) -> Path:
     side: Any = None
     place = EVERYWHERE
     match where:
-        case Path(component, at, side):
+        case PathIntoHead(component, at, side):
             place = place_of(at)
         case (component, (Integral() as layer, Integral() as head, side)):
             place = place_of((layer, head))
@@ -116,7 +116,7 @@ def path_of(where: Any) -> Path:
             f'("16.0", (18, 6, "key")). The side is one of {", ".join(get_args(Side))}.',
             field="edits",
         )
-    return Path(" ".join(component.split()), place, side)
+    return PathIntoHead(" ".join(component.split()), place, side)
 
 
 def read_place(words: str) -> Place:

@@ -24,7 +24,7 @@ from ...models.inputs import all_inputs, image_inputs
 from ...models.model import Model
 from ...models.modules import Kind, first_of
 from ..calls.edited_call import UNEDITED, Cut, EditedCall, HeadEdit
-from ..calls.head_places import Path, Place, Side
+from ..calls.head_places import PathIntoHead, Place, Side
 from ..calls.rows import edited_output
 from ..components.running import ComponentPass, Reading
 from ..components.written import Component
@@ -48,7 +48,7 @@ class Editor:
     kind_of: Callable[[Call], Kind]
     others: Mapping[str, Callable[[Kind, int], Tensor]] = field(default_factory=dict)
     reading: Callable[[Call, Side], Reading] | None = None
-    elsewhere: Mapping[Path, Tensor] = field(default_factory=dict)
+    elsewhere: Mapping[PathIntoHead, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._shapes: dict[Kind, tuple[int, int]] = {}  # (layers so far, heads), the kind of the first call first
@@ -79,7 +79,7 @@ class Editor:
             parts |= {side: getattr(call, side).repeat_interleave(call.group, dim=1) for side in ("key", "value")}
         for head, edit in edits.items():
             for side in get_args(Side):
-                cuts: dict[Path, Cut] = {path: cut for path, cut in edit.cuts.items() if path.side == side}
+                cuts: dict[PathIntoHead, Cut] = {path: cut for path, cut in edit.cuts.items() if path.side == side}
                 if cuts:
                     anew = getattr(call_without(self.reading(call, side), cuts, self.elsewhere), side)
                     parts[side][0, head] = anew[0, head if side == "query" else head // call.group]
@@ -151,7 +151,7 @@ def unchanged(calls: Sequence[Call], kind_of: Callable[[Call], Kind], before: Ed
 SUMMED = 4
 
 
-def call_without(reading: Reading, cuts: Mapping[Path, Cut], elsewhere: Mapping[Path, Tensor]) -> Call:
+def call_without(reading: Reading, cuts: Mapping[PathIntoHead, Cut], elsewhere: Mapping[PathIntoHead, Tensor]) -> Call:
     """The call without some components of what it reads. Raises InputError for components that it doesn't read.
 
     elsewhere  what those that are patched are in the other text (`vectors_over`)
@@ -161,7 +161,7 @@ def call_without(reading: Reading, cuts: Mapping[Path, Cut], elsewhere: Mapping[
         return reading.call_on(left if reading.norm is None else reading.norm(left))
 
 
-def not_read(path: Path) -> InputError:
+def not_read(path: PathIntoHead) -> InputError:
     """The error for a path from a component that a head doesn't read."""
     return InputError(
         f"The {path.side} of head {path.place.words} is not made from “{shortened(path.component)}”. Choose a component that "
@@ -193,12 +193,14 @@ def components_read(model: Model, kind: Kind, layer: int, side: Side) -> tuple[s
 _READ: WeakKeyDictionary[Any, dict[tuple[Kind, int, bool], tuple[str, ...]]] = WeakKeyDictionary()
 
 
-def vectors_over(model: Model, inputs: dict[str, Tensor], paths: Collection[Path]) -> dict[Path, Tensor]:
+def vectors_over(
+    model: Model, inputs: dict[str, Tensor], paths: Collection[PathIntoHead]
+) -> dict[PathIntoHead, Tensor]:
     """What the component of each path adds to the stream that its head reads, in a plain pass: [1, tokens, width].
 
     Raises InputError as `call_without` does.
     """
-    found: dict[Path, Tensor] = {}
+    found: dict[PathIntoHead, Tensor] = {}
     kinds: list[Kind] = []  # the one of the first call first
 
     def look(kind: Kind, layer: int, reading: Callable[[Side], Reading]) -> None:
@@ -239,7 +241,7 @@ def _known(reading: Reading) -> dict[str, Component]:
     }
 
 
-def _parts(reading: Reading, paths: Iterable[Path]) -> list[Component]:
+def _parts(reading: Reading, paths: Iterable[PathIntoHead]) -> list[Component]:
     """The components of paths into the head that reads. Raises InputError for one that it doesn't read."""
     known = _known(reading)
     for path in paths:
@@ -248,7 +250,7 @@ def _parts(reading: Reading, paths: Iterable[Path]) -> list[Component]:
     return [known[path.component] for path in paths]
 
 
-def _taken(reading: Reading, cuts: Mapping[Path, Cut], elsewhere: Mapping[Path, Tensor]) -> Tensor:
+def _taken(reading: Reading, cuts: Mapping[PathIntoHead, Cut], elsewhere: Mapping[PathIntoHead, Tensor]) -> Tensor:
     """What the cuts take out of the stream, in its shape."""
     parts = dict(zip(cuts, _parts(reading, cuts), strict=True))
     places = {

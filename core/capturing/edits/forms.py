@@ -22,7 +22,7 @@ class _Named:
 
 
 @dataclass(frozen=True)
-class Number(_Named):
+class NumberField(_Named):
     """A number with a fraction; step: the change by one press of + or -."""
 
     opens: float
@@ -31,7 +31,7 @@ class Number(_Named):
 
 
 @dataclass(frozen=True)
-class WholeNumber(_Named):
+class WholeNumberField(_Named):
     """A whole number from `low` to `high`."""
 
     opens: int
@@ -41,24 +41,24 @@ class WholeNumber(_Named):
 
 
 @dataclass(frozen=True)
-class Choice(_Named):
+class ChoiceField(_Named):
     """One of several words, each with its name on a page; then: a further field for some of the words."""
 
     choices: Mapping[str, str]
     width: int
-    then: Mapping[str, WholeNumber | Text] = field(default_factory=dict)
+    then: Mapping[str, WholeNumberField | TextField] = field(default_factory=dict)
 
 
-class Text(_Named):
+class TextField(_Named):
     """A text for the model to read."""
 
 
-class Component(_Named):
+class ComponentField(_Named):
     """A component that the chosen head reads, by its name."""
 
 
 @dataclass(frozen=True)
-class Cells(_Named):
+class CellsField(_Named):
     """Cells and their shares, typed as in a line that paints; example: has {query} and {key} for the chosen cell."""
 
     example: str
@@ -72,4 +72,4 @@ class ChosenPair:
     """The query and key that are chosen on the page, without a widget: "10>3"."""
 
 
-Field = Number | WholeNumber | Choice | Text | Component | Cells | ChosenKey | ChosenPair
+Field = NumberField | WholeNumberField | ChoiceField | TextField | ComponentField | CellsField | ChosenKey | ChosenPair

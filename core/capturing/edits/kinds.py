@@ -16,7 +16,7 @@ import numpy as np
 from ...attention.masks import MASKS, Predicate
 from ...errors import InputError, shortened
 from ..calls.edited_call import PATTERNS, Cut, HeadEdit
-from ..calls.head_places import Path, Place, Side, in_order, path_of, place_of, read_place
+from ..calls.head_places import PathIntoHead, Place, Side, in_order, path_of, place_of, read_place
 from . import forms
 from .edit import (
     Edit,
@@ -47,7 +47,7 @@ class Scale(Edit):
 
     keyword, verb, example = "scale_by", "scale", "scale 2 at 5"
     label = "Scale the scores"
-    fields = (forms.Number("factor", "times", 2.0, step=0.5, width=130),)
+    fields = (forms.NumberField("factor", "times", 2.0, step=0.5, width=130),)
     nothing = 1.0
 
     @classmethod
@@ -79,7 +79,7 @@ class Softmax(Edit):
         "hardmax": "hardmax: all on the highest",
         "sigmoid": "sigmoid: each key for itself",
     }
-    fields = (forms.Choice("softmax", "Softmax", _names, width=230),)
+    fields = (forms.ChoiceField("softmax", "Softmax", _names, width=230),)
     nothing = "softmax"
 
     @classmethod
@@ -102,11 +102,11 @@ class Mask(Edit):
     label = "Another mask"
     _names: ClassVar = {word: mask.name for word, mask in MASKS.items() if word != "padding"}
     _numbers: ClassVar = {
-        word: forms.WholeNumber("span", mask.number, 4, 1, 4096, width=110)
+        word: forms.WholeNumberField("span", mask.number, 4, 1, 4096, width=110)
         for word, mask in MASKS.items()
         if mask.number
     }
-    fields = (forms.Choice("mask", "Mask", _names, width=160, then=_numbers),)
+    fields = (forms.ChoiceField("mask", "Mask", _names, width=160, then=_numbers),)
 
     @classmethod
     def checked(cls, value: Any) -> str:
@@ -198,7 +198,7 @@ class Pattern(Edit):
     keyword, verb, example = "pattern", "pattern", "pattern previous at 5.11"
     label = "A fixed pattern"
     _names: ClassVar = dict(zip(PATTERNS, ("even", "previous token", "first token", "the token itself"), strict=True))
-    fields = (forms.Choice("pattern", "Attend to", _names, width=180),)
+    fields = (forms.ChoiceField("pattern", "Attend to", _names, width=180),)
 
     @classmethod
     def checked(cls, value: Any) -> Any:
@@ -226,7 +226,7 @@ class Paint(Pattern):
 
     verb, example = "paint", "paint 10>2=0.7 10>3=0.3 at 5.11"
     label = "Paint shares"
-    fields = (forms.Cells("cells", "query>key=share, with blanks between", "{query}>{key}=0.5 {query}>0=0.5"),)
+    fields = (forms.CellsField("cells", "query>key=share, with blanks between", "{query}>{key}=0.5 {query}>0=0.5"),)
     of_text = ""
 
     @classmethod
@@ -356,7 +356,7 @@ class Mean(OutputOverText):
     verb, joint, example = "mean", " over ", 'mean 23.4 over "a text"'
     clash = "Means are taken over"
     label = "Its mean over a text"
-    fields = (forms.Text("text", "Reference text"),)
+    fields = (forms.TextField("text", "Reference text"),)
     rank = 1
 
     def apply(self, head: HeadInPass) -> HeadEdit:
@@ -370,7 +370,7 @@ class Patch(OutputOverText):
     verb, joint, example = "patch", " from ", 'patch 23.4 from "a text"'
     clash = "Patches are taken from"
     label = "What it gives in another text"
-    fields = (forms.Text("text", "Other text, with as many tokens"),)
+    fields = (forms.TextField("text", "Other text, with as many tokens"),)
     of_text = ""
     rank = 2
 
@@ -404,14 +404,14 @@ class CutPath(Edit):
     of_one_head = True
     of_text = ' as in "'
     fields = (
-        forms.Component("component", "Component"),
-        forms.Choice("side", "From", {side: f"from the {side}" for side in get_args(Side)}, width=150),
-        forms.Choice(
+        forms.ComponentField("component", "Component"),
+        forms.ChoiceField("side", "From", {side: f"from the {side}" for side in get_args(Side)}, width=150),
+        forms.ChoiceField(
             "instead",
             "Instead",
             {"zero": "leaving nothing", "mean": "leaving its mean", "patch": "as in another text"},
             width=190,
-            then={"patch": forms.Text("text", "Other text, with as many tokens")},
+            then={"patch": forms.TextField("text", "Other text, with as many tokens")},
         ),
     )
     field = "edits"
@@ -438,7 +438,7 @@ class CutPath(Edit):
             raise ValueError(words)
         cut = "patch" if text is not None else "mean" if component.endswith(" mean") else "zero"
         name = component.removesuffix(" mean") if cut == "mean" else component
-        return cls(path_of(Path(name, read_place(where), cast(Side, side))), cut, text)
+        return cls(path_of(PathIntoHead(name, read_place(where), cast(Side, side))), cut, text)
 
     @classmethod
     def line_of(cls, words: str, at: Any) -> str:
@@ -449,7 +449,7 @@ class CutPath(Edit):
     @classmethod
     def line_of_form(cls, words: Sequence[str], place: Place) -> str:
         component, side, cut = words
-        return cls.line_of(cut, Path(component, place, cast(Side, side)))
+        return cls.line_of(cut, PathIntoHead(component, place, cast(Side, side)))
 
     @property
     def words(self) -> tuple[str, ...]:

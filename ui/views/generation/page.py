@@ -130,7 +130,7 @@ def _show_step(
     _compare_with_full_pass(request, generation)
 
 
-def _record(request: WritingRequest, model: Model, step: Step) -> None:
+def _record(request: WritingRequest, model: Model, step: ShownStep) -> None:
     """Record the text and the head in the chosen step for "As Python"."""
     text, head = request.text, step.head
     chosen = {name: getattr(request.sampling, name) for name in ("temperature", "seed", "top_k", "top_p")}
@@ -146,7 +146,7 @@ def _record(request: WritingRequest, model: Model, step: Step) -> None:
     result_of(stage_figure, trace, "weights", tokens=passed.method("tokens", head.kind), cell=cell)
 
 
-def _walk(step: Step) -> None:
+def _walk(step: ShownStep) -> None:
     count = len(step.generation.steps)
     arrow_keys(
         state.picture("row"),
@@ -158,7 +158,7 @@ def _walk(step: Step) -> None:
     )
 
 
-def _say_where_it_looks(step: Step) -> None:
+def _say_where_it_looks(step: ShownStep) -> None:
     queries, keys = step.head.tokens
     token, share = quoted(step.generation.tokens[step.number]), step.weights[step.head.place][step.key]
     presenting.title(f"Step {step.number + 1} of {len(step.generation.steps)}: {token}")
@@ -182,7 +182,7 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
         )
 
 
-def _clicked(step: Step, cell: pin.Cell) -> None:
+def _clicked(step: ShownStep, cell: pin.Cell) -> None:
     """Choose what was clicked: the step of a row, the key of a column or a patch, or a head."""
     if choose_clicked(cell, step.whole.grid) or choose_clicked_patch(cell, step.whole, state.KEY):
         return
@@ -199,7 +199,7 @@ def _clicked(step: Step, cell: pin.Cell) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class ShownStep:
     """A step of a text that a model writes, in one of its heads.
 
     number   from 0
@@ -221,7 +221,9 @@ class Step:
         return self.head.shape[0] - 1
 
 
-def choose_step(request: WritingRequest, generation: Generation, fields: InputFields, line: DeltaGenerator) -> Step:
+def choose_step(
+    request: WritingRequest, generation: Generation, fields: InputFields, line: DeltaGenerator
+) -> ShownStep:
     capture = generation.capture_of(-1)
     # Those whose queries are written tokens; cross-attention comes first.
     kinds: list[Kind] = sorted(kind for kind in capture.kinds if kind not in ("encoder", "vision"))
@@ -237,7 +239,7 @@ def choose_step(request: WritingRequest, generation: Generation, fields: InputFi
     row = weights[head.place]
     with line, st.container(width=150):
         key = token_picker("Key", state.KEY, head.tokens[1], int(row.argmax()))
-    return Step(generation, number, whole, head, weights, key)
+    return ShownStep(generation, number, whole, head, weights, key)
 
 
 def go_to_step(step: int) -> None:
@@ -248,7 +250,7 @@ def go_to_step(step: int) -> None:
 # --- the large picture
 
 
-def show_text(step: Step) -> None:
+def show_text(step: ShownStep) -> None:
     """The text, shaded by where the step's query looks. A click on a token goes to the step in which it is the query.
 
     An image that was read with it is coloured in the same way.
@@ -286,7 +288,7 @@ def show_text(step: Step) -> None:
     st.caption(f"Underlined: written by the model.{ended}{shortened} {click}")
 
 
-def show_every_step(step: Step) -> None:
+def show_every_step(step: ShownStep) -> None:
     whole, tokens = step.whole, step.generation.tokens
     queries, keys = whole.tokens
     first = len(step.generation.begun) - 1
@@ -301,7 +303,7 @@ def show_every_step(step: Step) -> None:
     st.caption("A row for each step, named after the token that it writes. Its query is the token before.")
 
 
-def show_heads_of_layer(step: Step) -> None:
+def show_heads_of_layer(step: ShownStep) -> None:
     layer, head = step.head.place
     weights = step.weights[layer]
     rows = Axis("head", tuple(f"{layer}.{number}" for number in range(len(weights))), head)
@@ -318,7 +320,7 @@ def _picture(
     return heatmap(weights, rows, keys, name="weight", scale="share", forbidden=forbidden, height=height, width=width)
 
 
-def show_all_heads(step: Step) -> None:
+def show_all_heads(step: ShownStep) -> None:
     """How much of the step's attention every head gives to the chosen key."""
     key = step.head.tokens[1][step.key]
     show_grid_of_heads(

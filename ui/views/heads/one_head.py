@@ -30,7 +30,7 @@ from ui.components.token_view import IN_TEXT, part_in_text, token_view
 from ui.controls.fields import label_again, menu, menu_of_several, numbered, switch
 from ui.controls.heads_by import PATTERN
 from ui.controls.pinned import Tokens, exact_in, from_to, pinned_among
-from ui.links import Choice
+from ui.links import ChoiceForm
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import HeadRequest
@@ -217,7 +217,7 @@ def _choose_view(real: RealHead) -> tuple[str, HeadView]:
     if pair_ranges(real.capture) is not None:
         part = menu("Of the pair", state.PART_OF_PAIR, names, look="buttons", label_visibility="collapsed")
     else:
-        part = links.field(state.PART_OF_PAIR, Choice({"both": names["both"]}), "both", "Of the pair")
+        part = links.field(state.PART_OF_PAIR, ChoiceForm({"both": names["both"]}), "both", "Of the pair")
     with row, st.popover("Numbers"):
         view = _choose_numbers(real)
     return shown_as, replace(view, part=PARTS[part][0])

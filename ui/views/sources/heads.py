@@ -23,7 +23,7 @@ from ui.calls import call, result
 from ui.components import pin
 from ui.controls.fields import head_picker, menu
 from ui.controls.pinned import Tokens, pinned
-from ui.links import Choice
+from ui.links import ChoiceForm
 from ui.markdown import plain, quoted
 from ui.requests import HeadRequest, KindRequest, TextRequest
 from ui.views.charts import show_chart, show_magnified
@@ -102,7 +102,7 @@ def choose_head(
     if len(offered) > 1:
         kind = menu("Attention", state.KIND, offered, look="buttons")
     else:
-        kind = links.field(state.KIND, Choice(offered), next(iter(offered)), "Attention")
+        kind = links.field(state.KIND, ChoiceForm(offered), next(iter(offered)), "Attention")
     shape = capture.layers(kind), capture.heads(kind)
     with place:
         layer, head = head_picker(state.HEAD_BOX, (state.LAYER, state.HEAD), shape, opening_head(request.model.name))

@@ -143,7 +143,7 @@ def missing(model: Model, *needs: Need) -> str | None:
 
 
 @dataclass(frozen=True)
-class View(Generic[Arguments, Result]):
+class ViewWithNeeds(Generic[Arguments, Result]):
     """A function that shows something, and what it needs from a model."""
 
     show: Callable[Arguments, Result]
@@ -156,6 +156,6 @@ class View(Generic[Arguments, Result]):
         return missing(model, *self.needs)
 
 
-def needs(*needs: Need) -> Callable[[Callable[Arguments, Result]], View[Arguments, Result]]:
+def needs(*needs: Need) -> Callable[[Callable[Arguments, Result]], ViewWithNeeds[Arguments, Result]]:
     """Declare what the decorated view needs from a model."""
-    return lambda show: View(show, needs)
+    return lambda show: ViewWithNeeds(show, needs)

@@ -32,7 +32,7 @@ from ui.controls.fields import (
     upload,
     uploaded_file,
 )
-from ui.links import Choice
+from ui.links import ChoiceForm
 from ui.markdown import errors_shown, plain, quoted, show_error
 from ui.progress import following, run
 from ui.requests import GeneratedTarget, ModelChoice, Target, TextRequest
@@ -353,8 +353,8 @@ def popover_with_precision() -> tuple[str, str, DeltaGenerator]:
     names = {device: DEVICES.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
     dtypes = {dtype: dtype for dtype in settings.current().dtypes}
     usual = next(iter(dtypes))
-    dtype = links.field(state.DTYPE, Choice(dtypes), usual, PRECISION)
-    device = links.field(state.DEVICE, Choice(names), "cpu", DEVICE)
+    dtype = links.field(state.DTYPE, ChoiceForm(dtypes), usual, PRECISION)
+    device = links.field(state.DEVICE, ChoiceForm(names), "cpu", DEVICE)
     unusual = [dtype] * (dtype != usual) + [names[device]] * (device != "cpu")
     popover = st.popover(f"More: {', '.join(unusual)}" if unusual else "More")
     with popover:  # the menus are there, open or not

@@ -74,11 +74,11 @@ class Scene:
             head=self.head, query_tokens=self.query_tokens, key_tokens=self.key_tokens, says=self.origin
         )
 
-    def numbers(self, stages: Sequence[str]) -> shown.Numbers:
+    def numbers(self, stages: Sequence[str]) -> shown.ShownNumbers:
         head = self.head
         shapes = {"query": head.query.shape, "key": head.key.shape, "value": head.value.shape}
         shapes |= {"output": (head.shape[0], head.value.shape[1])}
-        return shown.Numbers(
+        return shown.ShownNumbers(
             sum(int(np.prod(shapes.get(key, head.shape))) for key in stages),
             lambda: tuple(stage_table(head, key, self.query_tokens, self.key_tokens) for key in stages),
             {"stage": ", ".join(BY_KEY[key].name for key in stages), "scale": repr(head.scale)},

@@ -21,7 +21,7 @@ from ui.calls import call, is_known, result, result_of
 from ui.components import pin
 from ui.components.keys import arrow_keys
 from ui.controls.pinned import pinned_among
-from ui.links import Choice, Switch
+from ui.links import ChoiceForm, SwitchForm
 from ui.markdown import errors_shown, plain, quoted
 from ui.views.certificates import show_certificate
 from ui.views.charts import show_chart, show_magnified, table
@@ -40,7 +40,7 @@ SHARES = {(False, False): (7, 5), (False, True): (3, 2), (True, False): (3, 1), 
 KEYS, DIMENSIONS = 8, 4  # of the output's sum: keys, and numbers of each, that are shown one by one
 ORDER = tuple(TERMS)
 NAMES = {key: BY_KEY[key].name for key in ORDER}
-OPEN_STAGE = Choice(NAMES, {"Q, K, V": "query", "inputs": "query"})
+OPEN_STAGE = ChoiceForm(NAMES, {"Q, K, V": "query", "inputs": "query"})
 EXPORTED = 50  # next tokens
 ONE_OF_FOUR = 190  # pixels: how wide each picture is in a window 1024 wide
 
@@ -257,7 +257,7 @@ def show_next_tokens(real: RealHead, *, of_original: bool) -> None:
 def show_head_weights(real: RealHead) -> None:
     """Show W_Q, W_K, W_V and W_O as pictures. They are read only when somebody opens them."""
     words = "The head's own weight matrices"
-    links.field(state.WEIGHTS, Switch(), False, words)
+    links.field(state.WEIGHTS, SwitchForm(), False, words)
     opened = st.expander(words, key=state.WEIGHTS, icon=":material/grid_view:", on_change="rerun")
     if not opened.open:
         return

@@ -20,7 +20,7 @@ ENCODER, DECODER = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
 
 
 @dataclass(frozen=True)
-class Stop:
+class TourStop:
     """A state of the page, and a few sentences about it.
 
     stage      the one that is open
@@ -79,40 +79,40 @@ class Stop:
 
 
 STOPS = (
-    Stop(
+    TourStop(
         "weights",
         "A language model has read this sentence. This is one of its attention heads. Each row is a token that looks (query), "
         "each column a token that is looked at (key): {query} gives {share:.1%} of its attention to {looked_at}.",
     ),
-    Stop(
+    TourStop(
         "raw",
         "It begins with dot products: each query is multiplied by each key, number by number, and the products are added up. "
         "For {query} and {looked_at}, {size} products add up to {raw}. The bars show each of them.",
         subject=state.picture("waterfall"),
     ),
-    Stop(
+    TourStop(
         "scaled",
         "All scores are multiplied by 1/√{size}: {raw} becomes {scaled}. Without this, most rows give almost all their weight "
         "to one key. Switch Scaling off under “Scale and mask” to see it.",
     ),
-    Stop(
+    TourStop(
         "weights",
         "Softmax turns each row into weights that add up to 1: e to the power of the score, divided by the sum of its row. "
         "{masked} becomes a weight of {weight}.",
     ),
-    Stop(
+    TourStop(
         "output",
         "The weights mix the values: the output of {query} is the sum of all rows of V, each multiplied by its weight. The "
         "table below the picture adds them up.",
     ),
-    Stop(
+    TourStop(
         "mask",
         "This is another model, which writes text, so no token may look ahead. {forbidden:,} of {pairs:,} pairs are masked and "
         "drawn in grey: their score becomes −∞, and their weight exactly 0.",
         model=DECODER,
         pair=None,
     ),
-    Stop(
+    TourStop(
         "weights",
         "Now try it yourself: type a sentence, choose a head, and click any cell. The page Heads shows all heads "
         "of a model at once, and Learn has experiments for every part of the equation.",

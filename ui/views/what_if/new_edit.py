@@ -69,19 +69,19 @@ def _show(field: forms.Field, real: RealHead, cell: tuple[int, int]) -> str:
             return f"{cell[0]}>{cell[1]}"
     at, hidden = (field.label, state.NEW_FIELDS[field.name]), "collapsed"
     match field:
-        case forms.Number(opens=opens, step=step, width=width):
+        case forms.NumberField(opens=opens, step=step, width=width):
             return f"{number(*at, opens, step=step, width=width, label_visibility=hidden):.10g}"
-        case forms.WholeNumber(opens=opens, low=low, high=high, width=width):
+        case forms.WholeNumberField(opens=opens, low=low, high=high, width=width):
             return str(whole_number(*at, opens, low, high, width=width, label_visibility=hidden))
-        case forms.Choice(choices=choices, width=width, then=then):
+        case forms.ChoiceField(choices=choices, width=width, then=then):
             word = menu(*at, choices, width=width, label_visibility=hidden)
             further = _show(then[word], real, cell) if word in then else ""
             return f"{word} {further}" if further else "" if word in then else word
-        case forms.Component():
+        case forms.ComponentField():
             return _show_components(at, real)
-        case forms.Text(label=label):
+        case forms.TextField(label=label):
             return text_line(*at, SENTENCE, width=TYPED, label_visibility=hidden, placeholder=label).strip()
-        case forms.Cells(example=example):
+        case forms.CellsField(example=example):
             example = example.format(query=cell[0], key=cell[1])
             return text_line(*at, width=TYPED, label_visibility=hidden, placeholder=example).strip()
 

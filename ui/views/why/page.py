@@ -32,7 +32,7 @@ from ui.components import pin
 from ui.components.keys import arrow_keys
 from ui.components.token_view import part_in_text, shaded_text
 from ui.controls.fields import menu, menu_of_several, suggested_or_none, text_line
-from ui.links import Choice, Text
+from ui.links import ChoiceForm, TextForm
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
 from ui.requests import AnswerRequest, PathRequest, TextRequest
@@ -65,7 +65,7 @@ def show_path(fields: InputFields) -> None:
         capture = run_pass(request, fields.model, MAX_TOKENS, components=True)
         if capture is None:
             return None
-        hops = links.field(state.PATH, Text(LONGEST_PATH), "", "Path")
+        hops = links.field(state.PATH, TextForm(LONGEST_PATH), "", "Path")
         if hops.startswith("score "):
             with line, st.container(width="content", gap=None):
                 st.space(LABEL)
@@ -86,8 +86,8 @@ def show_path(fields: InputFields) -> None:
     with line:
         at = _choose_stop(path)
         choose_cuts(path)
-    side = links.field(state.SIDE, Choice(SIDES), opening_side(path, at), "Side") if at else ""
-    view = View(capture, of, path, at, side, text_of(capture, of))
+    side = links.field(state.SIDE, ChoiceForm(SIDES), opening_side(path, at), "Side") if at else ""
+    view = ShownPath(capture, of, path, at, side, text_of(capture, of))
     with finding:
         pin.listen(lambda cell: _clicked(view, cell))
         say(view)
@@ -100,7 +100,7 @@ def _choose_stop(path: Path) -> int:
     return int(menu("Path", state.STOP, names, look="buttons"))
 
 
-def _clicked(view: View, cell: pin.Cell) -> None:
+def _clicked(view: ShownPath, cell: pin.Cell) -> None:
     """Go on to the head that was clicked."""
     grid = as_grid(attribution_of(view))
     place = pin.place_in(cell, "layer", "component", grid.values.shape)
@@ -116,7 +116,7 @@ def _clicked(view: View, cell: pin.Cell) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class ShownPath:
     """What the page shows in one run.
 
     at     the stop: 0 is the answer
@@ -146,14 +146,14 @@ class View:
         return self.capture.tokens(stop.hop.kind)[1][stop.key]
 
 
-def attribution_of(view: View) -> Attribution:
+def attribution_of(view: ShownPath) -> Attribution:
     if view.stop is None:
         assert view.path.answer is not None
         return view.path.answer
     return view.stop.of_query if view.side == "query" else view.stop.of_key
 
 
-def pairs_of(view: View, stop: Stop) -> pd.DataFrame:
+def pairs_of(view: ShownPath, stop: Stop) -> pd.DataFrame:
     with st.spinner("Multiplying what both sides were made from"):
         return results.pairs(view.of.text, stop.hop, stop.query, stop.key)
 
@@ -220,7 +220,7 @@ def text_of(capture: Capture, of: AnswerRequest) -> tuple[str, str]:
 # --- what is said
 
 
-def say(view: View) -> None:
+def say(view: ShownPath) -> None:
     answer, than = map(quoted, view.texts)
     begins = "Why does it look there?" if view.path.answer is None else "Why are these texts alike?"
     presenting.title(begins if view.of.token is None else f"Why {answer}?")
@@ -228,7 +228,7 @@ def say(view: View) -> None:
     say_cuts(view)
 
 
-def _of_answer(view: View, answer: str, than: str) -> str:
+def _of_answer(view: ShownPath, answer: str, than: str) -> str:
     table, size, above = attribution_of(view), *_apart(attribution_of(view).number)
     if view.of.token is not None:
         beside = "the mean of all logits" if view.of.than == "mean" else f"that of {than}"
@@ -252,7 +252,7 @@ def _of_answer(view: View, answer: str, than: str) -> str:
     return f"{told}. Head {component} adds {signed(stop.gave)}, {read}."
 
 
-def _of_score(view: View, stop: Stop) -> str:
+def _of_score(view: ShownPath, stop: Stop) -> str:
     head, key, (size, above) = stop.hop.component, quoted(view.looked_at(stop)), _apart(stop.score)
     scored = f"Head {head} scored {key} **{size}** {above} the mean of the other keys"
     if not stop.others:
@@ -305,7 +305,7 @@ def _cut_in_words(path: Path, number: int) -> str:
     return f"{hop.component} from the {hop.side} of {path.stops[number - 1].hop.component}"
 
 
-def say_cuts(view: View) -> None:
+def say_cuts(view: ShownPath) -> None:
     chosen = [int(word) for word in st.session_state.get(state.CUTS) or [] if word.isdecimal()]
     cuts = [number for number in chosen if (view.path.answer is None) <= number < len(view.path.stops)]
     if not cuts:
@@ -327,7 +327,7 @@ def say_cuts(view: View) -> None:
     presenting.tell(" ".join(told))
 
 
-def _cut_in_numbers(view: View, number: int, effect: CutEffect, other: str | None) -> str:
+def _cut_in_numbers(view: ShownPath, number: int, effect: CutEffect, other: str | None) -> str:
     hop = view.path.stops[number].hop
     where = f" in the {hop.side} of {view.path.stops[number - 1].hop.component}" if number else ""
     said = f"Without {hop.component}{where}" if other is None else f"With {hop.component} as in {quoted(other)}{where}"
@@ -339,7 +339,7 @@ def _cut_in_numbers(view: View, number: int, effect: CutEffect, other: str | Non
 # --- what is drawn
 
 
-def draw(view: View) -> None:
+def draw(view: ShownPath) -> None:
     large, beside = st.columns([5, 7], gap="medium")
     with large:
         shows = "components"
@@ -363,7 +363,7 @@ def _chart(
     return heatmap(values, rows, columns, name=name, scale=scale, height=height, width=width, printed=0)
 
 
-def _draw_grid(view: View) -> None:
+def _draw_grid(view: ShownPath) -> None:
     """The contribution of every head, and of every feed-forward layer in the last column."""
     table, grid = attribution_of(view), as_grid(attribution_of(view))
     rows, columns = grid.names
@@ -386,7 +386,7 @@ def _draw_grid(view: View) -> None:
     )
 
 
-def _draw_pairs(view: View) -> None:
+def _draw_pairs(view: ShownPath) -> None:
     """The score by pairs of components; the last row and the last column are what all others add."""
     assert view.stop is not None
     table = pairs_of(view, view.stop)
@@ -399,7 +399,7 @@ def _draw_pairs(view: View) -> None:
     )
 
 
-def _draw_lens(view: View) -> None:
+def _draw_lens(view: ShownPath) -> None:
     """The probability of the answer after each layer at each position, if the model stopped there."""
     passed = run_pass(view.of.text, view.capture.model, MAX_TOKENS)
     if passed is None or view.of.token is None:
@@ -437,7 +437,7 @@ def _place(grid: Grid, stop: Stop) -> tuple[int, int]:
     return grid.row_of(stop.hop.kind, stop.hop.layer), stop.hop.head
 
 
-def _draw_path(view: View) -> None:
+def _draw_path(view: ShownPath) -> None:
     """The whole path: the answer, every head with the token at which it looked, and the component at its end."""
     stops = view.path.stops
     looked = [visible(view.looked_at(stop)) for stop in stops]
@@ -458,7 +458,7 @@ def _draw_path(view: View) -> None:
     )
 
 
-def _draw_text(view: View) -> None:
+def _draw_text(view: ShownPath) -> None:
     """The text, shaded by what the head of this stop passed on from each token; at the answer, that of the next one."""
     stop = view.stop or view.after
     if stop is None:
@@ -478,7 +478,7 @@ def _draw_text(view: View) -> None:
     st.caption(f"Numbers: what each stop adds to the one before. {shaded}{shortened}")
 
 
-def _draw_bars(view: View) -> None:
+def _draw_bars(view: ShownPath) -> None:
     table, listed = attribution_of(view), strongest(attribution_of(view), BARS)
     if view.stop is not None and view.side == "pairs":
         pairs, others = strongest_pairs(pairs_of(view, view.stop), BARS - 2)

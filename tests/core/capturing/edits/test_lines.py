@@ -294,18 +294,18 @@ OFFERED = [kind for kind in EDIT_KINDS if kind.label]
 def words_of(field) -> list[str]:
     """What somebody can choose in a field, or an example of it."""
     match field:
-        case forms.Choice():
+        case forms.ChoiceField():
             further = {word: words_of(field.then[word]) if word in field.then else [""] for word in field.choices}
             return [f"{word} {more}".strip() for word, after in further.items() for more in after]
-        case forms.Number():
+        case forms.NumberField():
             return [str(field.opens), str(field.opens + field.step)]
-        case forms.WholeNumber():
+        case forms.WholeNumberField():
             return [str(field.low), str(field.opens), str(field.high)]
-        case forms.Text():
+        case forms.TextField():
             return ["a text"]
-        case forms.Component():
+        case forms.ComponentField():
             return ["16.0", "cross mlp 9", "embedding"]
-        case forms.Cells():
+        case forms.CellsField():
             return [field.example.format(query=10, key=2)]
         case forms.ChosenKey():
             return ["3"]
