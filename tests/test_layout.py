@@ -17,6 +17,7 @@ import pytest
 
 from tests.source_files import EVERYTHING, PRODUCT, ROOT, called, literal, python_files, text
 
+MOST_LINES = {"program": (PRODUCT, 45_500), "tests": (("tests",), 38_000)}  # CONTRIBUTING.md says where these should go
 SAFE = {"allow_pickle": False, "trust_remote_code": False, "weights_only": True, "unsafe_allow_html": False}
 
 
@@ -343,6 +344,12 @@ def test_figures_and_attention_load_neither_torch_nor_streamlit() -> None:
     loaded = loaded_by(modules_in("core/__init__.py", "core/attention", "core/figures"))
     assert "core" in loaded
     assert not loaded & {"torch", "transformers", "streamlit"}
+
+
+@pytest.mark.parametrize("part", MOST_LINES)
+def test_what_is_added_makes_something_unnecessary(part: str) -> None:
+    folders, most = MOST_LINES[part]
+    assert sum(text(file).count("\n") for file in python_files(*folders)) <= most
 
 
 def test_the_app_settles_the_threads_of_numpy_before_it_is_loaded() -> None:
