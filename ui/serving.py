@@ -1,4 +1,4 @@
-"""What the server does otherwise than Streamlit: a visit starts early, messages are answered in order, and a host can be full.
+"""What the server does differently from Streamlit: a visit starts early, messages are answered in order, a host can be full.
 
 - The script that draws figures is half of all that a visit loads. Streamlit asks for it when the first figure is drawn, and
   then waits. Named in the headers of the page itself, it loads while the browser would have nothing to do: the first picture is

@@ -65,7 +65,7 @@ draw().catch((error) => {
 
 
 def to_html(figure: go.Figure, title: str, about: About) -> str:
-    """An HTML page with the figure and the notes about it. It contains plotly.js, and its policy forbids to load anything."""
+    """An HTML page with the figure and the notes about it. It contains plotly.js, and its policy forbids loading anything."""
     rows = "\n".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in about.items()
     )
