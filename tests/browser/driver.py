@@ -425,8 +425,13 @@ def eventually(page: Page, look: Callable[[], Seen], expected: object = bool, pa
             last = f"{type(error).__name__}: {error}"
         if time.monotonic() > deadline:
             wanted = "" if callable(expected) else f", not {expected!r}"
-            raise AssertionError(f"last seen: {last[:3000]}{wanted} (at {page.url}, alerts: {_alerts(page)})")
+            raise AssertionError(f"last seen: {last[:3000]}{wanted} ({_whereabouts(page)})")
         page.wait_for_timeout(50)
+
+
+def _whereabouts(page: Page) -> str:
+    run = page.evaluate("document.querySelector('[data-testid=stApp]')?.dataset.testScriptState")
+    return f"at {page.url}, script: {run}, alerts: {_alerts(page)}"
 
 
 def _alerts(page: Page) -> list[str]:

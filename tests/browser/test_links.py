@@ -74,6 +74,26 @@ def test_a_choice_in_a_closed_popover_does_not_come_back_with_the_next_click(go)
     expect(app.page.get_by_test_id("stPopoverBody")).to_have_count(0)
 
 
+# The first message that asks for this page is lost.
+LOSE = """
+() => {
+    const { send } = WebSocket.prototype;
+    WebSocket.prototype.send = function (message) {
+        if (window.lost || !window.location.pathname.endsWith("/heads")) send.call(this, message);
+        else window.lost = true;
+    };
+}
+"""
+
+
+def test_a_page_is_asked_for_again_where_the_server_has_not_heard_it(go):
+    app = go("/softmax")
+    app.page.evaluate(LOSE)
+    app.page.evaluate("window.headlight.go(new URL('/atlas?layer=3&head=4', location.origin))")
+    app.reaches("/heads").has(state.HEAD_BOX, "Head 3.4")
+    assert app.page.evaluate("window.lost")
+
+
 VIEWS = (
     "/heads?metric=previous&layer=3&head=6",
     "/what_if?model=SmolLM2-135M-Instruct&text=The+capital+of+France+is&layer=23&head=4&edit=mute+23.4",

@@ -11,7 +11,7 @@ let number = 0; // of the last one that was sent
 let latest; // the data that the page sent last
 let refused; // the talk that could not be stored
 let waiting; // for the session to hear what was sent to it
-const PATIENCE = 1500; // milliseconds until it is sent again: a message is lost if the page changes just then
+const PATIENCE = 1500; // milliseconds until a message is sent again: it is lost if the page changes just then
 
 export default function ({ parentElement, data, setTriggerValue }) {
     const base = window.headlight.base(data.page) ?? "/";
@@ -38,7 +38,21 @@ export default function ({ parentElement, data, setTriggerValue }) {
             if (/^embed(_options)?$/i.test(name)) there.searchParams.append(name, word);
         }
         window.headlight.go(there, instead);
+        arrive();
     }
+}
+
+// Ask for the page again until a run has begun it: a message is lost if a field changes just then.
+function arrive() {
+    setTimeout(() => {
+        if (window.headlight.base(latest.data.page) !== null) return;
+        if (!isRunning()) window.dispatchEvent(new PopStateEvent("popstate"));
+        arrive();
+    }, PATIENCE);
+}
+
+function isRunning() {
+    return document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning";
 }
 
 // Some browsers keep nothing for a site, or not in a frame.
@@ -83,8 +97,7 @@ function send(name, value, isDue) {
     clearTimeout(waiting);
     waiting = setTimeout(again, PATIENCE);
     function again() {
-        const isRunning = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning";
-        if (isDue() && isRunning) waiting = setTimeout(again, PATIENCE);
+        if (isDue() && isRunning()) waiting = setTimeout(again, PATIENCE);
         else if (isDue()) send(name, value, isDue);
     }
 }
