@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from core import capture
 from core.corpus.opened import Run, open_run
-from tests.browser.driver import App
+from tests.browser.driver import SLOW_BROWSER, App
 from tests.browser.test_accessible import RULES, finds_nothing
 from tests.browser.test_presenting import is_legible
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
@@ -78,7 +78,8 @@ def test_a_head_is_chosen_filtered_and_opened_live(visit, run, minilm):
 def test_a_pasted_text_is_run_stopped_and_gone_on_with(visit):
     """Only this test finds a run over a text of one's own that the server goes on with after Stop, or begins anew."""
     app = visit("/corpus")
-    text = "\n".join(f"{number}: {sentence}" for number in range(50) for sentence in SENTENCES)
+    count = round(50 * SLOW_BROWSER)  # so many that a slow browser sees them being read
+    text = "\n".join(f"{number}: {sentence}" for number in range(count) for sentence in SENTENCES)
     app.unfold("Your own text").write(state.OWN_TEXT, text).click("Run")
     note = app.page.get_by_text(re.compile(r"passages of pasted\.txt read\."))
 
