@@ -91,7 +91,7 @@ def test_a_page_is_asked_for_again_where_the_server_has_not_heard_it(go):
     app.page.evaluate(LOSE)
     app.page.evaluate("window.headlight.go(new URL('/atlas?layer=3&head=4', location.origin))")
     app.reaches("/heads").has(state.HEAD_BOX, "Head 3.4")
-    assert app.page.evaluate("window.lost")
+    app.eventually(lambda: app.page.evaluate("window.lost"))
 
 
 VIEWS = (
