@@ -80,12 +80,15 @@ EQUATION = ("Query", "Key", "Raw scores", "Scaled", "Mask", "Masked", "Softmax",
 
 
 class Server:
-    """`streamlit run app.py`, as a person starts it, on a free port; torch gets one thread, or what OMP_NUM_THREADS says."""
+    """`streamlit run app.py`, as a person starts it, on a free port; torch gets one thread, or what OMP_NUM_THREADS says.
 
-    def __init__(self, script: str = "app.py") -> None:
+    slow  how many times slower than this machine it is
+    """
+
+    def __init__(self, script: str = "app.py", *, slow: float = SLOW_SERVER) -> None:
         self.port = free_port()
         self.address = f"http://localhost:{self.port}"
-        self._script = script
+        self._script, self._slow = script, slow
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process that writes to it
         self._process = self._start()
 
@@ -94,8 +97,8 @@ class Server:
         process = subprocess.Popen(
             self._command(), cwd=ROOT, env=environment, stdout=self._log, stderr=subprocess.STDOUT
         )
-        if SLOW_SERVER > 1:
-            threading.Thread(target=_hold_up, args=[process], daemon=True).start()
+        if self._slow > 1:
+            threading.Thread(target=_hold_up, args=[process, self._slow], daemon=True).start()
         return process
 
     def _command(self) -> tuple[str, ...]:
@@ -157,11 +160,11 @@ def free_port() -> int:
                 return port
 
 
-def _hold_up(process: subprocess.Popen) -> None:
+def _hold_up(process: subprocess.Popen, slow: float) -> None:
     while process.poll() is None:
         time.sleep(SLICE)
         process.send_signal(signal.SIGSTOP)
-        time.sleep(SLICE * (SLOW_SERVER - 1))
+        time.sleep(SLICE * (slow - 1))
         process.send_signal(signal.SIGCONT)
 
 

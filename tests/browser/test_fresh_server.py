@@ -17,7 +17,7 @@ from core import capture
 from core.heads.patterns import match_heads, pairs
 from core.heads.views import HeadView, ViewMatrix
 from tests.browser.addresses import SENTENCE
-from tests.browser.driver import Server
+from tests.browser.driver import SLOW_BROWSER, SLOW_SERVER, Server
 from tests.browser.test_links import shows_the_same
 from ui import state
 
@@ -36,9 +36,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def fresh_server(cache: Path) -> Iterator[Server]:
-    """It gets ready while a test does something else; then `wait` for it."""
+    """It gets ready while a test does something else; then `wait` for it. For a slow browser, which has to see what it does, it
+    is slow as well."""
     with mock.patch.dict(os.environ, {"HEADLIGHT_CACHE": str(cache)}):
-        server = Server()
+        server = Server(slow=max(SLOW_SERVER, SLOW_BROWSER))
     yield server
     server.stop()
 
