@@ -27,7 +27,7 @@ from cachetools import LRUCache
 from core import InputError
 from core.progress import held
 from core.units import bytes_in_words
-from ui import calls, settings
+from ui import calls, settings, shown
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -166,7 +166,7 @@ class Cached(Generic[Arguments, Result]):
 
     def __call__(self, *request: Arguments.args, **options: Arguments.kwargs) -> Result:
         key = self.key(*request, **options)
-        speaks = bool(self.spinner) and key not in self.store
+        speaks = bool(self.spinner) and key not in self.store and not shown.is_quiet()
         with calls.recording(), st.spinner(self.spinner, show_time=True) if speaks else nullcontext():
             result = self.store.get(key, lambda: self.function(*request, **options))
             calls.recall(key, result)

@@ -30,6 +30,17 @@ def quoted(token: str) -> str:
     return f"“{plain(visible(token))}”"
 
 
+_PIECES = re.compile(r"(?<!\\)(?:\*\*|:\w+\[|\]|\|)")
+
+
+def pieces(words: str) -> list[str]:
+    """Return the pieces of text that the browser has where it shows these words, in their order: the text before, between and
+    after what is bold, coloured or in a cell of a table. Other Markdown than headings, these and escapes is not known here."""
+    lines = [line.lstrip("# ") for line in words.split("\n") if not line.startswith("| --- ")]
+    split = (piece.strip() if line.startswith("|") else piece for line in lines for piece in _PIECES.split(line))
+    return [re.sub(r"\\(.)", r"\1", piece) for piece in split if piece.strip()]
+
+
 def show_error(error: InputError) -> None:
     """Show what is wrong with an input."""
     st.error(plain(str(error)), icon=":material/error:")

@@ -18,7 +18,7 @@ import streamlit as st
 from core.figures.chart import Chart
 from core.figures.heatmaps.frames import Spot, with_spotlight
 from core.figures.theme import smallest_letters
-from ui import links, state
+from ui import links, shown, state
 from ui.links import ChoiceForm, SwitchForm
 
 WINDOW = (1280, 720)  # pixels, until the browser sends its size
@@ -87,19 +87,19 @@ def told(kind: Literal["words", "number"] = "words") -> AbstractContextManager:
 
     kind  "number": words about one number, which is bold in them and becomes large
     """
-    return st.container(key=told_key(kind), gap=None) if is_on() else nullcontext()
+    return st.container(key=told_key(kind), gap=None) if is_on() and not shown.is_quiet() else nullcontext()
 
 
 def tell(words: str, kind: Literal["words", "number"] = "words") -> None:
     """Show words that the audience reads, too: see `told`."""
     with told(kind):
-        st.markdown(words)
+        shown.say(words)
 
 
 def finding(words: str, level: int = 3) -> None:
     """Say what the page has found, with its number in bold: at a desk it is a heading of this level."""
     with told("number"):
-        st.markdown(words if is_on() else f"{'#' * level} {words}", anchors=False)
+        shown.say(words if is_on() else f"{'#' * level} {words}", anchors=False)
 
 
 def told_key(kind: Literal["words", "number"] = "words") -> str:

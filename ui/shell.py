@@ -38,6 +38,7 @@ st.html(
     ".js-plotly-plot .plotly .modebar { top: auto; bottom: 2px; }"
     f"[class*=st-key-{state.one_of(state.ALIKE, '')}] p {{ text-align: start; }}"  # a list: on a phone its entries wrap
     f".stMain .st-key-{state.FINDINGS} {{ row-gap: 0; }}"  # on a phone each has a line
+    f".headlight-frame .st-key-{state.FORMULA} {{ visibility: hidden; }}"  # it is that of another stage: see ui/views/frames.js
     f"{progress.STYLE}{talking.STYLE}{talking.IN_A_FRAME if embedded else ''}</style>"
 )
 admit()

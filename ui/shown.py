@@ -1,10 +1,18 @@
-"""The record of what a page shows in this run. Views fill it as they draw; links, files and Python code are made from it."""
+"""The record of what a page shows in this run. Views fill it as they draw; links, files and Python code are made from it.
+
+A run can also be quiet: it draws nothing, and only fills its record. So it tells what the page would show if a field held
+another value; see `ui.views.frames`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
+from typing import Any
+
+import streamlit as st
 
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Table
@@ -45,6 +53,30 @@ class Picture:
     numbers: ShownNumbers | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Knob:
+    """What can be held and moved: a slider, or a handle in a picture.
+
+    holds    what fields hold where it stands at a place, by the place
+    label    what a handle is called, for a person who cannot see it
+    picture  the name of the picture that has its handle; "": it is a slider only
+    points   where the handle is in that picture at each place, in the numbers of its axes
+    at       where the handle is now
+    rest     seconds for which it rests at each place while it is played; 0: it is not
+    """
+
+    holds: Mapping[float, Mapping[str, Any]]
+    label: str = ""
+    picture: str = ""
+    points: Mapping[float, tuple[float, float]] = field(default_factory=dict)
+    at: tuple[float, float] = (0.0, 0.0)
+    rest: float = 0.0
+
+    def now(self, fields: Mapping[str, Any]) -> float | None:
+        """Return the place at which it stands if its fields hold these values; None between two places."""
+        return next((place for place, held in self.holds.items() if held.items() <= fields.items()), None)
+
+
 @dataclass(eq=False)
 class PageContents:
     """The page in this run, as far as it has come.
@@ -58,6 +90,10 @@ class PageContents:
     about     notes from the file that it shows, or None
     head      makes the head that the page is about, where a pass over `of` alone does not have it
     recorded  the calls of core that compute what it shows
+    said      its sentences and tables, in Markdown, in the order of drawing
+    fields    what its fields hold, by their keys
+    knobs     by their names: that of a slider is its field's key
+    given     of a quiet run: what its fields hold; None of any other
     """
 
     title: str = ""
@@ -69,6 +105,10 @@ class PageContents:
     about: Mapping[str, str] | None = None
     head: Callable[[], KeptHead] | None = None
     recorded: Recorded = field(default_factory=Recorded)
+    said: list[str] = field(default_factory=list)
+    fields: dict[str, Any] = field(default_factory=dict)
+    knobs: dict[str, Knob] = field(default_factory=dict)
+    given: Mapping[str, Any] | None = None
 
 
 _CURRENT: ContextVar[PageContents] = ContextVar("page_contents")
@@ -84,3 +124,38 @@ def begin(title: str, page: str) -> PageContents:
 def now() -> PageContents:
     """Return the record of this run; a page that runs without the shell gets one that is dropped."""
     return _CURRENT.get(None) or PageContents()
+
+
+def is_quiet() -> bool:
+    """Whether this run draws nothing."""
+    return now().given is not None
+
+
+def quietly(show: Callable[[], Iterable[object]], given: Mapping[str, Any]) -> PageContents:
+    """Return what a part of a page would show if its fields held these values. Raises what it raises."""
+
+    def run() -> PageContents:
+        page = PageContents(now().title, now().page, recorded=calls.begin(), given=given)
+        _CURRENT.set(page)
+        for _ in show():
+            pass
+        return page
+
+    return copy_context().run(run)
+
+
+# --- what a quiet run records and does not draw
+
+
+def say(words: str, *, small: bool = False, **look: Any) -> None:
+    """Show Markdown; `look` is that of `st.markdown`, or of `st.caption` for small letters."""
+    now().said.append(words)
+    if not is_quiet():
+        (st.caption if small else st.markdown)(words, **look)
+
+
+def columns(spec: int | Sequence[float], **look: Any) -> Sequence[AbstractContextManager]:
+    """Return columns as `st.columns` does."""
+    if is_quiet():
+        return [nullcontext()] * (spec if isinstance(spec, int) else len(spec))
+    return st.columns(spec, **look)

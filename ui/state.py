@@ -109,17 +109,19 @@ PRESSES = "presses"  # of arrow keys that the page has seen
 
 # Work in progress: what the key of each line begins with that says how far it is
 PROGRESS = "progress"
+# What the page would show if a knob stood elsewhere
+FRAMES, PLAYER = "frames", "player"
 # By the hash of the work's name: why it does not continue, or that it is wanted although it takes long
 WISHES = "wishes"
 
 # Step by step, Heads
 STAGE, WEIGHTS = in_address("stage", "weights", of=ANY_TEXT)
-EQUATION = "equation"
+EQUATION, FORMULA = "equation", "formula"
 
 # Show me around: the stop at which a visitor is, the card, its presses, and what was chosen before
 TOUR, TOUR_START, TOUR_CARD = "tour", "tour_start", "tour_card"
 TOUR_PRESSES, BEFORE_TOUR = "tour_presses", "before_tour"
-SCALING, MASK, MASK_SIZE = in_address("scaling", "mask", "size", of=ANY_TEXT)
+SCALING, SCALE_TIMES, MASK, MASK_SIZE = in_address("scaling", "times", "mask", "size", of=ANY_TEXT)
 (MASK_GRID,) = in_address("grid", of=POSITIONS)
 (TOY_SIZE,) = in_address("width", of=ANY_TEXT)
 QUERIES, KEYS, D_K, D_V = in_address("queries", "keys", "dk", "dv", of=ANY_TEXT)
@@ -202,7 +204,7 @@ EXPERIMENT, KNOBS = "experiment", "knobs"
 EXPERIMENT_PICTURE, EXPERIMENT_WORDS = "experiment_picture", "experiment_words"
 
 # Query, key, value
-ANGLE, KEY_LENGTH, SWAP = in_address("angle", "key_length", "swap", of=ANY_TEXT)
+ANGLE, KEY_LENGTH, SWAP, MOVED = in_address("angle", "key_length", "swap", "moved", of=ANY_TEXT)
 
 # Softmax
 SCORES, TEMPERATURE, SHIFT = in_address("scores", "temperature", "shift", of=ANY_TEXT)
@@ -211,6 +213,7 @@ FACTOR, NOTHING = in_address("factor", "nothing", of=ANY_TEXT)
 # Why 1/√d_k
 TERMS, DEVIATION, KEY_COUNT, DIVISOR = in_address("terms", "deviation", "keycount", "divisor", of=ANY_TEXT)
 GRADIENT_OF, HEAD_SIZE, SCALED = in_address("of", "headsize", "scaled", of=ANY_TEXT)
+(GROWN,) = in_address("grown", of=ANY_TEXT)
 DEPTH, AROUND, STACK_WIDTH, MEASURE = in_address("depth", "around", "stackwidth", "measure", of=ANY_TEXT)
 
 # Masks; In blocks

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..attention.trace import Array, AttentionTrace, attend, frozen
+from ..errors import InputError
 
 QUERY = "it"
 TOKENS = ("animal", "street", "it", "tired")
 LENGTH, ANGLE = 2.0, 75  # the query's length, and the angle with which the lesson opens, in degrees
 KEYS = ((0.75, 1.4), (1.25, 0.25), (-1.25, 0.5), (-0.5, -1.25))
 VALUES = ((-2.5, 1.5), (2.5, 2.0), (-1.5, -2.5), (2.5, -1.5))  # each is a corner of the area that they enclose
+FARTHEST = 3  # how far from 0 a value can be moved, in each direction
 MOST_KEYS = 24  # of a real head that have room in one picture
 
 
@@ -25,8 +27,13 @@ def example(angle: float = ANGLE) -> AttentionTrace:
 
     angle  in degrees, from the right and against the clock; keys and values do not depend on it
     """
+    return attend([query_at(angle)], KEYS, VALUES)
+
+
+def query_at(angle: float) -> tuple[float, float]:
+    """The query at this angle, in degrees."""
     turned = np.radians(angle)
-    return attend([[LENGTH * np.cos(turned), LENGTH * np.sin(turned)]], KEYS, VALUES)
+    return float(LENGTH * np.cos(turned)), float(LENGTH * np.sin(turned))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +66,41 @@ def swapped_values(trace: AttentionTrace, first: int, second: int) -> HeadChange
     order = np.arange(trace.shape[1])
     order[[first, second]] = second, first
     return HeadChange(trace, replace(trace, value=frozen(trace.value[order])))
+
+
+Moves = dict[int, tuple[float, float]]  # the position of a token -> where its value is
+
+
+def read_moves(text: str) -> Moves:
+    """Read where values are: "street 1 -2, it 0 0.5". Raises InputError (field "moved")."""
+    moves: Moves = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        token, _, place = part.partition(" ")
+        try:
+            across, up = map(float, place.split())
+        except ValueError:
+            across = up = np.inf
+        if token not in TOKENS or not max(abs(across), abs(up)) <= FARTHEST:
+            raise InputError(
+                f"“{part[:40]}” does not move a value. Write a token of {', '.join(TOKENS)}, and two numbers from "
+                f"-{FARTHEST} to {FARTHEST}: street 1 -2.",
+                field="moved",
+            )
+        moves[TOKENS.index(token)] = across, up
+    return moves
+
+
+def write_moves(moves: Moves) -> str:
+    """Write where values are, as `read_moves` reads it."""
+    return ", ".join(f"{TOKENS[token]} {across:g} {up:g}" for token, (across, up) in sorted(moves.items()))
+
+
+def moved_values(trace: AttentionTrace, moves: Moves) -> HeadChange:
+    """Put some values elsewhere."""
+    values = np.array(trace.value)
+    for token, place in moves.items():
+        values[token] = place
+    return HeadChange(trace, replace(trace, value=frozen(values)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,6 +114,56 @@ def jacobian_norm(weights: Array) -> Array:
     return np.sqrt(np.maximum(total - 2 * cubes + total**2, 0))  # rounding can leave -1e-17 when one weight is 1
 
 
+GROWING = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # d_k
+
+
+class ScoreDistribution(NamedTuple):
+    """Whole numbers, and the share of the scores of a head near each, in [0, 1]: three arrays [n]."""
+
+    scores: Array
+    unscaled: Array
+    scaled: Array
+
+
+@dataclass(frozen=True, eq=False)
+class RandomHead:
+    """One random head, without and with the scale 1/√d_k."""
+
+    unscaled: AttentionTrace
+    scaled: AttentionTrace
+
+    @property
+    def spreads(self) -> tuple[float, float]:
+        """The standard deviation of its scores, unscaled and scaled: about √d_k and 1."""
+        return float(row_statistics(self.unscaled).spread), float(row_statistics(self.scaled).spread)
+
+    @property
+    def largest(self) -> tuple[float, float]:
+        """The mean over its rows of the largest weight, unscaled and scaled."""
+        return float(row_statistics(self.unscaled).largest), float(row_statistics(self.scaled).largest)
+
+    def distribution(self) -> ScoreDistribution:
+        """How often each score from -60 to 60 occurs, rounded to a whole number."""
+        edges = np.arange(-60.5, 61)
+        unscaled, scaled = (
+            np.histogram(trace.scaled, edges)[0] / trace.scaled.size for trace in (self.unscaled, self.scaled)
+        )
+        return ScoreDistribution((edges[1:] + edges[:-1]) / 2, unscaled, scaled)
+
+
+def random_head(d_k: int, *, queries: int = 512, keys: int = 8, seed: int = 0) -> RandomHead:
+    """A head whose queries and keys have `d_k` standard normal entries, from 1 to 512.
+
+    With a smaller d_k they are the first entries of the same vectors, so that a head grows.
+    """
+    if not 1 <= d_k <= GROWING[-1]:
+        raise InputError(f"d_k is {d_k}; it has to be from 1 to {GROWING[-1]}.", field="d_k")
+    rng = np.random.default_rng(seed)
+    query, key = (rng.standard_normal((rows, GROWING[-1]))[:, :d_k] for rows in (queries, keys))
+    scaled = attend(query, key, np.zeros((keys, 1)))
+    return RandomHead(scaled.changed(scale=1.0), scaled)
+
+
 class Saturation(NamedTuple):
     """A row of scores and the same row divided, each with its weights: four arrays [keys]."""
 
@@ -143,6 +193,11 @@ class Sweep:
     def theory(self) -> Array:
         """√d_k [sizes]: the spread of unscaled scores if the entries of q and k are independent with variance 1."""
         return np.sqrt(self.d_k)
+
+    def at_last(self, name: str) -> tuple[float, float]:
+        """The mean of a statistic at the last d_k, unscaled and scaled."""
+        unscaled, scaled = (float(getattr(of, name)[:, -1].mean()) for of in (self.unscaled, self.scaled))
+        return unscaled, scaled
 
 
 def sweep(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-import streamlit as st
 
 from core import AttentionTrace, attend
 from core.figures.heatmaps.heatmap import Axis, heatmap
@@ -16,6 +15,7 @@ from ui.calls import call, result
 from ui.controls.fields import token_picker, whole_number
 from ui.controls.pinned import Tokens
 from ui.markdown import quoted
+from ui.shown import columns, say
 from ui.views.charts import numbers, show_chart, table
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, lay_out, sentence_knob
 
@@ -45,7 +45,7 @@ def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
 
 def show_blocks(trace: AttentionTrace, tokens: Tokens, *, opening: int) -> Iterator[None]:
     query_tokens, key_tokens = tokens
-    left, right = st.columns(2, wrap=False, gap="xxsmall")
+    left, right = columns(2, wrap=False, gap="xxsmall")
     with left:
         block_size = whole_number("Keys in a block", state.BLOCK_SIZE, 3, 1, 512)
     with right:
@@ -54,7 +54,7 @@ def show_blocks(trace: AttentionTrace, tokens: Tokens, *, opening: int) -> Itera
     blocks = result(call(in_blocks, row, block_size))
     show_steps(blocks)
     errors = ", ".join(f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items())
-    st.markdown(f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output: {errors}.")
+    say(f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output: {errors}.")
     yield
     show_chart(
         running(row.masked[0], key_tokens, blocks.ends.tolist(), blocks.maximum[:, 0]),

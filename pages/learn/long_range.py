@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-import streamlit as st
 
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import INK
@@ -15,6 +14,7 @@ from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
 from ui.requests import KindRequest
+from ui.shown import say
 from ui.views.charts import show_chart
 from ui.views.lesson import results
 from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
@@ -55,7 +55,7 @@ def steps_and_operations() -> Iterator[None]:
         ("Sequential steps", steps, "steps", "Sequential steps, by the length of the text."),
         ("Multiplications", operations, "operations", "Multiplications, by the length of the text."),
     )
-    st.markdown(f"Both need the same number of multiplications at n = d = **{cost.crossing:,}** tokens.")
+    say(f"Both need the same number of multiplications at n = d = **{cost.crossing:,}** tokens.")
 
 
 @lesson.experiment(
@@ -79,7 +79,7 @@ def gradients() -> Iterator[None]:
     )
     show_chart(chart, "gradients", "Size of the gradient by distance, for an RNN, an LSTM and attention.")
     ends = ", ".join(f"{name} $10^{{{reach.log10[-1]:.1f}}}$" for name, reach in measured.items())
-    st.markdown(
+    say(
         f"{length - 1} tokens back: {ends}. Each point is the mean of the exponent over 5 seeds, with one standard error. "
         f"Each model is one layer with vectors of 32 numbers. The weights start as PyTorch initialises them, unless you "
         f"change them here."
@@ -113,12 +113,12 @@ def in_a_model(experiment: Experiment) -> None:
     with picture:
         chart = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
         show_chart(chart, "distances", "How many tokens away each head looks on average.")
-        st.markdown(
+        say(
             f"The heads look **{distances.min():.1f}** to **{distances.max():.1f}** tokens away on average. Attention spread "
             f"evenly would look **{even:.1f}** tokens away."
         )
         if len(capture.tokens(kind)[0]) > MAX_QUERIES:
-            st.caption(f"Measured at {MAX_QUERIES} evenly spaced queries.")
+            say(f"Measured at {MAX_QUERIES} evenly spaced queries.", small=True)
 
 
 lesson.show()

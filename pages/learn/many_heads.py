@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-import streamlit as st
 from numpy.typing import NDArray
 
 from core.figures.heatmaps.frames import with_borders
@@ -20,6 +19,7 @@ from ui.calls import attribute, call, result
 from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
+from ui.shown import say
 from ui.views.charts import show_chart, table
 from ui.views.lesson import results
 from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
@@ -66,7 +66,7 @@ def split_and_join() -> Iterator[None]:
     result(attribute(many, "joined"))
     queries, width = result(attribute(many, "output")).shape
     yield
-    st.markdown("**Weights of each head**")
+    say("**Weights of each head**")
     chart = side_by_side(
         [small(trace.weights, trace.mask) for trace in many.traces],
         names(many.heads),
@@ -147,7 +147,7 @@ def show_lengths(
     )
     most = largest(length[:, word])
     told = "" if most is None else f"{where}, head **{most[0]}** adds most, length {length[most[0], word]:.2f}. "
-    st.markdown(
+    say(
         f"{told}Largest difference between the sum of the heads and side by side × W_O: **{small_number(difference)}**."
     )
 
@@ -171,13 +171,13 @@ def why_several() -> Iterator[None]:
             ("head 0", "head 1"),
         ),
     ):
-        st.markdown(title)
+        say(title)
         columns = Axis("word", PAIR_WORDS * (brought.shape[1] // 3))
         chart = heatmap(
             brought, Axis("sentence", PAIR), columns, name="share of the word", scale="share", limit=1.0, height=200
         )
         show_chart(with_borders(chart, columns=borders, names=heads), title, title)
-    st.markdown(
+    say(
         f"Largest difference between the two sentences: one head **{fetched.apart(fetched.one_head):.1f}**, "
         f"two heads **{fetched.apart(fetched.two_heads):.1f}**."
     )

@@ -22,6 +22,7 @@ from ui.controls.fields import menu, slider, token_picker
 from ui.controls.masks import pick_mask
 from ui.controls.pinned import Tokens
 from ui.markdown import plain, quoted
+from ui.shown import columns, say
 from ui.views.charts import numbers, show_chart, table
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, sentence_knob, weights_chart
 
@@ -45,7 +46,7 @@ def toy(words: Matrices, mask: NDArray[np.bool_] | None) -> AttentionTrace:
     "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
 )
 def patterns(experiment: Experiment) -> None:
-    text, choice = st.columns([3, 6])
+    text, choice = columns([3, 6])
     with text:
         words = sentence_knob(SENTENCE)
     with choice, st.container(horizontal=True):
@@ -53,8 +54,8 @@ def patterns(experiment: Experiment) -> None:
     trace = toy(words, mask)
     tokens = words.query_tokens, words.key_tokens
     result_of(stage_figure, trace, "weights", tokens=tokens)
-    show_three("**M**: click a cell to flip it", trace, toy(words, None), tokens)
-    st.markdown(experiment.words)
+    show_three("**M**: click a cell, or paint several", trace, toy(words, None), tokens, paints=True)
+    say(experiment.words)
     nothing = int(trace.empty_rows.sum())
     presenting.tell(
         f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend."
@@ -82,7 +83,7 @@ def why_not_0() -> Iterator[None]:
     }
     chart = bar_panels(words.key_tokens, panels, x="key", panel=190)
     show_chart(chart, "leak", "The weights of one query with minus infinity and with another score for forbidden keys.")
-    st.markdown(
+    say(
         f"Query {query}, {quoted(words.query_tokens[query])}, may look at keys 0 to {query}. "
         f"On average over all queries, **{leak.leaked.mean():.2g}** of the weight leaks."
     )
@@ -109,7 +110,7 @@ def nothing_left() -> Iterator[None]:
     }
     yield
     show(weights_of(trace, (tokens, tokens), height=270), "weights left", OF_WEIGHTS)
-    st.markdown("The weights of query 0, which may look at nothing:")
+    say("The weights of query 0, which may look at nothing:")
     table(
         ["way", *map(plain, tokens), "sum"],
         [[way, *numbers(weights[0]), *numbers([weights[0].sum()])] for way, weights in ways.items()],
@@ -136,16 +137,19 @@ def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
     )
 
 
-def show_three(heading: str, trace: AttentionTrace, without: AttentionTrace, tokens: Tokens) -> None:
-    """Show the mask, and the weights without it and with it, in one line."""
+def show_three(
+    heading: str, trace: AttentionTrace, without: AttentionTrace, tokens: Tokens, *, paints: bool = False
+) -> None:
+    """Show the mask, and the weights without it and with it, in one line. paints: whether cells of the mask can be painted"""
     size = {"height": HEIGHT, "width": ONE_OF_THREE}
     mask = additive_mask(m.additive(trace.mask), *tokens, **size)
+    mask.layout["meta"]["paints"] = paints
     pictures = (
         (heading, mask, "mask", "Which keys each query may attend to."),
         ("**Weights without it**", weights_of(without, tokens, **size), "weights without", OF_WEIGHTS),
         ("**Weights with it**", weights_of(trace, tokens, **size), "weights with", OF_WEIGHTS),
     )
-    for column, (words, chart, name, alt) in zip(st.columns(3), pictures, strict=True):
+    for column, (words, chart, name, alt) in zip(columns(3), pictures, strict=True):
         with column:
             presenting.tell(words)
             show(chart, name, alt)

@@ -1,9 +1,9 @@
 """Query, key, value: a query that can be turned, the keys that it meets, and the values that they pass on."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
 import numpy as np
-import streamlit as st
 from numpy.typing import ArrayLike, NDArray
 
 from core import AttentionTrace
@@ -15,6 +15,7 @@ from core.figures.plots.bars import bars
 from core.figures.plots.diagrams import OUTPUT, plane
 from core.lessons.query_key_value import (
     ANGLE,
+    FARTHEST,
     QUERY,
     TOKENS,
     HeadChange,
@@ -22,13 +23,19 @@ from core.lessons.query_key_value import (
     alignment,
     example,
     longer_key,
+    moved_values,
+    query_at,
+    read_moves,
     swapped_values,
+    write_moves,
 )
 from ui import presenting, state
 from ui.calls import call, result
-from ui.controls.fields import menu, slider, token_picker
+from ui.controls.fields import menu, slider, text_line, token_picker
 from ui.markdown import plain, quoted
+from ui.shown import columns, say
 from ui.views.charts import numbers, show_chart, table
+from ui.views.frames import handle
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs
 
 lesson = Lesson(
@@ -41,13 +48,18 @@ HEIGHT, LOW = 400, 330  # pixels; the lower one where all arrows go to one side
 NAMED = 4  # keys of a real head that have their names beside their arrows
 
 
+GRID = range(-FARTHEST, FARTHEST + 1)  # where a value can be put by hand, in each direction
+
+
 def turned() -> AttentionTrace:
-    return call(example, slider("Angle of the query (degrees)", state.ANGLE, ANGLE, 0, 355, 5))
+    angle = slider("Angle of the query (degrees)", state.ANGLE, ANGLE, 0, 355, 5)
+    handle(state.ANGLE, f"Query of {QUERY}", "plane", query_at, query_at(angle))
+    return call(example, angle)
 
 
 def show(chart: Chart, names: Sequence[str], weights: Mapping[str, ArrayLike], height: int = HEIGHT) -> None:
     """Show the arrows, and the weights that follow from them: those before a change in grey, the others as the output."""
-    left, right = st.columns([4, 3])
+    left, right = columns([4, 3])
     with left:
         show_chart(chart, "plane", "A query and its keys as arrows from one point.", title="Query, keys and values")
     with right:
@@ -74,8 +86,9 @@ def show_scores(aligned: KeyAngles, names: Sequence[str]) -> None:
             )
         ],
     )
-    st.caption(
-        f"q · k is the length of q, {number(aligned.length)}, times the length of k, times the cosine of the angle."
+    say(
+        f"q · k is the length of q, {number(aligned.length)}, times the length of k, times the cosine of the angle.",
+        small=True,
     )
 
 
@@ -120,14 +133,24 @@ def lengthen() -> Iterator[None]:
 
 @lesson.experiment(
     "values",
-    "Swap two values",
-    "Weights come from queries and keys alone. A value is what a token passes on: swap two, and only the output changes.",
+    "Other values",
+    "Weights come from queries and keys alone. A value is what a token passes on: swap two, or drag one elsewhere, and only "
+    "the output changes.",
+    formerly="Swap two values",
 )
-def swap() -> Iterator[None]:
+def other_values() -> Iterator[None]:
     others = {token: token for place, token in enumerate(TOKENS) if place != ANIMAL}
     words = f"Swap the value of {quoted(TOKENS[ANIMAL])} with that of"
     other = menu(words, state.SWAP, others, opening="tired", look="buttons")
-    change = result(call(swapped_values, turned(), ANIMAL, TOKENS.index(other)))
+    typed = text_line("Values that were moved", state.MOVED, placeholder="street 1 -2", max_chars=200)
+    before, moves = turned(), call(read_moves, typed)
+    swapped = call(swapped_values, before, ANIMAL, TOKENS.index(other)).after
+    after = call(moved_values, swapped, moves).after
+    change = result(call(HeadChange, before, after))
+    for token, name in enumerate(TOKENS):
+        places = {float(place): point for place, point in enumerate(product(GRID, GRID))}
+        holds = {place: {state.MOVED: write_moves(moves | {token: point})} for place, point in places.items()}
+        handle(f"value {token}", f"Value of {name}", "plane", places.__getitem__, after.value[token], holds)
     yield
     presenting.finding(
         f"The weights change by {number(change.of_weights)}, the output moves by **{change.of_output:.2f}**.",
@@ -160,7 +183,7 @@ def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
     token, names = query_tokens[query], [key_tokens[place] for place in aligned.places]
     with picture:
         if not names:
-            st.markdown(f"{quoted(token)} may look at nothing.")
+            say(f"{quoted(token)} may look at nothing.")
             return
         (best,) = aligned.strongest(1)
         presenting.finding(
@@ -173,7 +196,7 @@ def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
         chart = plane(*query_and_keys, token, names, aligned.scores, labelled=labelled, height=LOW)
         show(chart, names, {"weight": aligned.weights}, LOW)
         if len(names) < trace.mask[query].sum():
-            st.caption(f"The {len(names)} keys with the largest weights.")
+            say(f"The {len(names)} keys with the largest weights.", small=True)
         show_scores(aligned, key_tokens)
 
 

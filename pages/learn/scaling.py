@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterator
 
-import streamlit as st
-
 from core import softmax
 from core.attention.sources import DISTRIBUTIONS
 from core.averages import log_mean_and_error, mean_and_error
@@ -12,6 +10,7 @@ from core.figures.plots.bars import bars
 from core.figures.plots.dots import dots
 from core.figures.plots.lines import Series, label_log_axes, lines
 from core.lessons.scaling import (
+    GROWING,
     MAX_LAYERS,
     POWERS_OF_TWO,
     WIDTHS,
@@ -23,15 +22,18 @@ from core.lessons.scaling import (
     growing_product,
     jacobian_norm,
     over_heads,
+    random_head,
     softmax_jacobian,
 )
-from ui import state
+from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
+from ui.shown import columns, say
 from ui.views.charts import show_chart, table
+from ui.views.frames import player
 from ui.views.lesson import results
-from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs
+from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs, show_beside
 
 lesson = Lesson(
     "Why 1/√d_k", "Dot products spread by √d_k. Dividing by √d_k keeps softmax from giving all its weight to one key."
@@ -61,12 +63,41 @@ def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y
 
 
 @lesson.experiment(
-    "products", "Dot products", "Each dimension adds a term. With 2, 4 and 6 dimensions, the sum is 11, 50 and 133."
+    "growing",
+    "Growing d_k",
+    "More dimensions spread scores, and softmax gives more to the largest. Divided by √d_k, they stay.",
 )
+def growing() -> Iterator[None]:
+    d_k = menu("d_k", state.GROWN, numbered(GROWING), opening=256, look="line")
+    player(state.GROWN, seconds=0.4)
+    head = result(call(random_head, d_k))
+    (large, scaled_large), found = head.largest, head.distribution()
+    yield
+    presenting.finding(
+        f"At d_k = {d_k} one key takes **{large:.0%}** of a row; scaled, **{scaled_large:.0%}**.", level=4
+    )
+    curves = [
+        Series(f"{name}: {spread:.1f}", found.scores, getattr(found, name))
+        for name, spread in zip(("unscaled", "scaled"), head.spreads, strict=True)
+    ]
+    spread = lines(curves, x="score", y="share of all scores", height=360)
+    spread.layout["yaxis"]["range"] = [0, 0.55]
+    weights = {UNSCALED: head.unscaled.weights[0], "scaled": head.scaled.weights[0]}
+    keys = [str(key) for key in range(len(head.unscaled.weights[0]))]
+    row = bars(keys, weights, x="key", y="weight", limits=(0, 1.12), printed=False, height=360)
+    show_beside(
+        ("The spread of q · k", spread, "spread", "How often each score occurs, unscaled and scaled."),
+        ("The weights of one row", row, "row", "The weights of one query, unscaled and scaled."),
+    )
+    say("The share is the mean over 512 random queries, each with 8 random keys.", small=True)
+
+
+@lesson.experiment("products", "Dot products", "Each dimension adds a term.")
 def dot_products() -> Iterator[None]:
     n = slider("Dimensions n", state.TERMS, 6, 1, 8, 1)
     terms, totals = result(call(growing_product, n))
     yield
+    presenting.finding(f"With {n} dimensions, q · k is **{totals[-1]:.0f}**.", level=4)
     names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
     groups = {"term": terms, "sum so far": totals}
     chart = bars(names, groups, x="entry of q × entry of k", y="q · k", printed=False, height=400)
@@ -86,6 +117,8 @@ def spread() -> Iterator[None]:
     deviation = slider("Their standard deviation", state.DEVIATION, 1.0, 0.5, 2.0, 0.5)
     yield
     sweep = result(results.scaling_sweep(64, distribution, deviation))
+    last, (unscaled, scaled) = sweep.d_k[-1], sweep.at_last("spread")
+    presenting.finding(f"At d_k = {last:,} scores spread by **{unscaled:.1f}**; scaled, by **{scaled:.2f}**.", level=4)
     theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
     show_against_d_k(
         [*curves(sweep, "spread"), theory],
@@ -110,114 +143,18 @@ def saturation() -> Iterator[None]:
     )
     yield
     sweep = result(results.scaling_sweep(keys, "normal", 1.0))
+    last, (unscaled, scaled) = sweep.d_k[-1], sweep.at_last("largest")
+    presenting.finding(
+        f"At d_k = {last:,} one of {keys} keys takes **{unscaled:.0%}** of a row; scaled, **{scaled:.0%}**.", level=4
+    )
     for place, (name, label) in zip(
-        st.columns(2),
+        columns(2),
         {"entropy": "entropy of a row (nats)", "largest": "largest weight of a row"}.items(),
         strict=True,
     ):
         with place:
             alt = f"The {label} against d_k, averaged over rows, unscaled and scaled."
             show_against_d_k(curves(sweep, name), name, label, alt)
-
-
-@lesson.experiment(
-    "gradient",
-    "Gradient",
-    "J is the derivative of weights with respect to scores. Unscaled, its norm rises, then falls. The median gradient fades, "
-    "the mean stays large.",
-)
-def gradient() -> Iterator[None]:
-    shown = menu("Gradient", state.GRADIENT_OF, GRADIENT_OF, look="buttons")
-    yield from GRADIENTS[shown]()
-
-
-def jacobian() -> Iterator[None]:
-    d_k = menu("d_k", state.HEAD_SIZE, HEAD_SIZES, opening=64, look="line")
-    scaled = switch("Scaled by 1/√d_k", state.SCALED)
-    scores = call(example_row, d_k, scaled=scaled)
-    weights = call(softmax, scores)
-    yield
-    axis = Axis("weight of key"), Axis("score of key")
-    chart = heatmap(result(call(softmax_jacobian, weights)), *axis, name="∂ weight / ∂ score", limit=0.25, height=400)
-    show_chart(chart, "jacobian", "The derivative of each weight with respect to each score: diag(p) − p pᵀ.")
-    st.markdown(
-        f"Norm of J: **{jacobian_norm(weights):.4f}**. By automatic differentiation: "
-        f"{autograd_norm(scores):.4f}. Largest weight: {weights.max():.3f}."
-    )
-
-
-def norm_of_jacobian() -> Iterator[None]:
-    sweep = result(results.scaling_sweep(64, "normal", 1.0))
-    yield
-    alt = "The norm of the softmax's derivative against d_k, unscaled and scaled."
-    show_against_d_k(curves(sweep, "jacobian"), "jacobian_norm", "Frobenius norm of J, 64 keys", alt)
-
-
-def reaching(name: str, lines_of: dict[str, str]) -> Callable[[], Iterator[None]]:
-    """Return a function that draws the gradient of q, k or W_Q. lines_of: field of the measurements -> suffix in the legend."""
-
-    def draw() -> Iterator[None]:
-        sweep = result(results.gradient_sweep())
-        series = [
-            Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(lengths, field)), kind="measured")
-            for field, suffix in lines_of.items()
-            for label, lengths in ((UNSCALED, sweep.unscaled), ("scaled", sweep.scaled))
-        ]
-        yield
-        alt = f"The length of the gradient of {name} against d_k, unscaled and scaled."
-        show_against_d_k(series, "reaching", f"length of the gradient of {name}", alt, log_y=True)
-
-    return draw
-
-
-GRADIENT_OF = {"j": "J", "norm": "Norm of J", "q": "q", "k": "k", "w-q": "W_Q"}
-GRADIENTS = {
-    "j": jacobian,
-    "norm": norm_of_jacobian,
-    "q": reaching("q", {"query": ", mean row", "median_query": ", median row"}),
-    "k": reaching("k", {"key": ", mean row", "median_key": ", median row"}),
-    "w-q": reaching("W_Q", {"W_Q": ""}),
-}
-
-
-AROUND: dict[str, Around] = {"nothing": "nothing", "before": "normalise before", "after": "normalise after"}
-SETUPS = {
-    "nothing": "Each layer: A(x)",
-    "before": "Each layer: x + A(norm(x))",
-    "after": "Each layer: norm(x + A(x))",
-}
-
-
-@lesson.experiment(
-    "depth",
-    "Depth",
-    "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without it, "
-    "W_Q of later layers gets none, scaled or not.",
-)
-def depth() -> Iterator[None]:
-    layers = slider("Layers", state.DEPTH, MAX_LAYERS, 1, MAX_LAYERS, 1)
-    around = menu("Around each attention", state.AROUND, AROUND, opening="before")
-    st.caption(SETUPS[around])
-    width = menu("d_k = width", state.STACK_WIDTH, STACK_WIDTHS, opening=64, look="buttons")
-    unscaled, scaled = map(result, results.gradients_in_stack(layers, width, AROUND[around]))
-    yield
-    for place, (name, label) in zip(
-        st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of its input"}.items(), strict=True
-    ):
-        with place:
-            series = [
-                Series(text, range(layers), *log_mean_and_error(getattr(lengths, name)), kind="measured")
-                for text, lengths in ((UNSCALED, unscaled), ("scaled", scaled))
-            ]
-            chart = lines(series, x="layer", y=f"length of the {label}", powers_of_ten=True, height=400)
-            chart.layout["xaxis"]["tickvals"] = list(range(0, layers, 1 if layers <= 8 else 4))
-            for trace in chart.traces:
-                trace["hovertemplate"] = "10<sup>%{y:.2f}</sup>"
-            show_chart(chart, name, f"The length of the {label} in every layer, unscaled and scaled.")
-    st.caption(
-        "Measured on 8 random stacks with 32 tokens. The gradient at the output has length 1. Values below 10⁻¹⁶ are "
-        "rounding errors."
-    )
 
 
 MEASURES = {"spread": "Spread", "entropy": "Entropy", "near-one": "Weights above 0.99"}
@@ -270,6 +207,109 @@ def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
                 for row, (name, form) in OVERALL.items()
             ],
         )
+
+
+@lesson.experiment(
+    "gradient",
+    "Further: gradient",
+    "J is the derivative of weights with respect to scores. Unscaled, its norm rises, then falls. The median gradient fades, "
+    "the mean stays large.",
+    formerly="Gradient",
+)
+def gradient() -> Iterator[None]:
+    shown = menu("Gradient", state.GRADIENT_OF, GRADIENT_OF, look="buttons")
+    yield from GRADIENTS[shown]()
+
+
+def jacobian() -> Iterator[None]:
+    d_k = menu("d_k", state.HEAD_SIZE, HEAD_SIZES, opening=64, look="line")
+    scaled = switch("Scaled by 1/√d_k", state.SCALED)
+    scores = call(example_row, d_k, scaled=scaled)
+    weights = call(softmax, scores)
+    yield
+    axis = Axis("weight of key"), Axis("score of key")
+    chart = heatmap(result(call(softmax_jacobian, weights)), *axis, name="∂ weight / ∂ score", limit=0.25, height=400)
+    show_chart(chart, "jacobian", "The derivative of each weight with respect to each score: diag(p) − p pᵀ.")
+    say(
+        f"Norm of J: **{jacobian_norm(weights):.4f}**. By automatic differentiation: "
+        f"{autograd_norm(scores):.4f}. Largest weight: {weights.max():.3f}."
+    )
+
+
+def norm_of_jacobian() -> Iterator[None]:
+    sweep = result(results.scaling_sweep(64, "normal", 1.0))
+    yield
+    alt = "The norm of the softmax's derivative against d_k, unscaled and scaled."
+    show_against_d_k(curves(sweep, "jacobian"), "jacobian_norm", "Frobenius norm of J, 64 keys", alt)
+
+
+def reaching(name: str, lines_of: dict[str, str]) -> Callable[[], Iterator[None]]:
+    """Return a function that draws the gradient of q, k or W_Q. lines_of: field of the measurements -> suffix in the legend."""
+
+    def draw() -> Iterator[None]:
+        sweep = result(results.gradient_sweep())
+        series = [
+            Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(lengths, field)), kind="measured")
+            for field, suffix in lines_of.items()
+            for label, lengths in ((UNSCALED, sweep.unscaled), ("scaled", sweep.scaled))
+        ]
+        yield
+        alt = f"The length of the gradient of {name} against d_k, unscaled and scaled."
+        show_against_d_k(series, "reaching", f"length of the gradient of {name}", alt, log_y=True)
+
+    return draw
+
+
+GRADIENT_OF = {"j": "J", "norm": "Norm of J", "q": "q", "k": "k", "w-q": "W_Q"}
+GRADIENTS = {
+    "j": jacobian,
+    "norm": norm_of_jacobian,
+    "q": reaching("q", {"query": ", mean row", "median_query": ", median row"}),
+    "k": reaching("k", {"key": ", mean row", "median_key": ", median row"}),
+    "w-q": reaching("W_Q", {"W_Q": ""}),
+}
+
+
+AROUND: dict[str, Around] = {"nothing": "nothing", "before": "normalise before", "after": "normalise after"}
+SETUPS = {
+    "nothing": "Each layer: A(x)",
+    "before": "Each layer: x + A(norm(x))",
+    "after": "Each layer: norm(x + A(x))",
+}
+
+
+@lesson.experiment(
+    "depth",
+    "Further: depth",
+    "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without it, "
+    "W_Q of later layers gets none, scaled or not.",
+    formerly="Depth",
+)
+def depth() -> Iterator[None]:
+    layers = slider("Layers", state.DEPTH, MAX_LAYERS, 1, MAX_LAYERS, 1)
+    around = menu("Around each attention", state.AROUND, AROUND, opening="before")
+    say(SETUPS[around], small=True)
+    width = menu("d_k = width", state.STACK_WIDTH, STACK_WIDTHS, opening=64, look="buttons")
+    unscaled, scaled = map(result, results.gradients_in_stack(layers, width, AROUND[around]))
+    yield
+    for place, (name, label) in zip(
+        columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of its input"}.items(), strict=True
+    ):
+        with place:
+            series = [
+                Series(text, range(layers), *log_mean_and_error(getattr(lengths, name)), kind="measured")
+                for text, lengths in ((UNSCALED, unscaled), ("scaled", scaled))
+            ]
+            chart = lines(series, x="layer", y=f"length of the {label}", powers_of_ten=True, height=400)
+            chart.layout["xaxis"]["tickvals"] = list(range(0, layers, 1 if layers <= 8 else 4))
+            for trace in chart.traces:
+                trace["hovertemplate"] = "10<sup>%{y:.2f}</sup>"
+            show_chart(chart, name, f"The length of the {label} in every layer, unscaled and scaled.")
+    say(
+        "Measured on 8 random stacks with 32 tokens. The gradient at the output has length 1. Values below 10⁻¹⁶ are "
+        "rounding errors.",
+        small=True,
+    )
 
 
 lesson.show()

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-import streamlit as st
 from numpy.typing import NDArray
 
 from core.figures.heatmaps.frames import with_borders
@@ -30,6 +29,7 @@ from ui.calls import attribute, call, expression, result, result_of, written
 from ui.controls.fields import head_picker, menu, number_picker, text_line
 from ui.markdown import quoted
 from ui.requests import GeneratedTarget, HeadRequest, ModelChoice, TextRequest
+from ui.shown import columns, say
 from ui.views.charts import show_chart
 from ui.views.lesson.frame import IN_A_MODEL, Lesson, weights_chart
 from ui.views.sources import passes
@@ -78,7 +78,7 @@ def three_blocks() -> Iterator[None]:
         f"Queries come from the text {block.query_text}, keys and values from the text {block.key_text}.",
     )
     show_weights(crossed, "weights", 330)
-    st.markdown(
+    say(
         f"Q {size(trace.query)}, K {size(trace.key)}, V {size(trace.value)} give weights **{size(trace.weights)}** and "
         f"an output of **{size(trace.output)}**."
     )
@@ -95,12 +95,12 @@ def other_texts() -> Iterator[None]:
     instead = text_line("Another text to read", state.READ_INSTEAD, INSTEAD, max_chars=400)
     others = result(call(other_keys, read, instead, text_written()))
     yield
-    for column, crossed, name in zip(st.columns(2), (others.before, others.after), ("before", "after"), strict=True):
+    for column, crossed, name in zip(columns(2), (others.before, others.after), ("before", "after"), strict=True):
         with column:
-            st.markdown(f"**Weights {name}**")
+            say(f"**Weights {name}**")
             show_weights(crossed, name, 360)
-            st.markdown(f"Weights **{size(crossed.trace.weights)}**, output **{size(crossed.trace.output)}**")
-    st.markdown(
+            say(f"Weights **{size(crossed.trace.weights)}**, output **{size(crossed.trace.output)}**")
+    say(
         f"Largest change of any number: in the queries **{others.query_change:g}**, "
         f"in the output **{others.output_change:.2f}**."
     )
@@ -115,7 +115,7 @@ def other_texts() -> Iterator[None]:
 def a_date() -> Iterator[None]:
     layer, opening = ALIGNING_HEAD
     date = text_line("Date", state.DATE, DATE, max_chars=400)
-    st.caption("The model was trained only on dates. It answers any other text with a date as well.")
+    say("The model was trained only on dates. It answers any other text with a date as well.", small=True)
     request = TextRequest(ModelChoice(DATES_MODEL), date, target=GeneratedTarget())
     capture = passes.captured(request)
     head = number_picker("Head", state.HEAD, capture.heads("cross"), opening)
@@ -148,7 +148,7 @@ def a_date() -> Iterator[None]:
         sentences += f" This {writes} comes from {origin}, which gets **{look.share:.1%}**."
     if (mean := mean_share(all_looks)) is not None:
         sentences += f" On average, a character's origin gets **{mean:.1%}**."
-    st.markdown(sentences)
+    say(sentences)
 
 
 def place_picker(all_looks: tuple[Look, ...]) -> int:
@@ -177,7 +177,7 @@ def in_a_model() -> Iterator[None]:
     tokens, _ = capture.tokens()
     starts = [place for place in range(1, len(sides)) if sides[place] != sides[place - 1]]
     yield
-    st.markdown(f"**Head {layer}.{head} of {ENCODER}**")
+    say(f"**Head {layer}.{head} of {ENCODER}**")
     chart = heatmap(
         weights, Axis("query", tokens), Axis("key", tokens), name="weight", scale="share", height=420, width=520
     )
@@ -198,7 +198,7 @@ def in_a_model() -> Iterator[None]:
 
 def show_crossing(shares: NDArray[np.floating], layer: int, head: int) -> None:
     """Show the share of weight that crosses between the texts, for every head: [layers, heads]."""
-    st.markdown("**Share that crosses, all heads**")
+    say("**Share that crosses, all heads**")
     chart = heatmap(
         shares,
         Axis("layer", pinned=layer),

@@ -1,9 +1,9 @@
 """Softmax: from a row of scores to weights, other ways to normalise, and where floating point breaks it."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
-import streamlit as st
 from numpy.typing import NDArray
 
 from core import InputError
@@ -26,12 +26,15 @@ from core.units import small_number
 from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import slider, switch, text_line
+from ui.shown import columns, say
 from ui.views.charts import numbers, show_chart, table
+from ui.views.frames import handle
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead
 
 lesson = Lesson("Softmax", "Softmax turns a row of scores into weights. No weight is negative, and they add up to 1.")
 
 MAX_PRINTED = 8  # bars side by side that have room for their numbers
+PULLED = np.arange(-5, 5.25, 0.25)  # scores to which a bar can be pulled
 
 
 def scores_knob() -> NDArray[np.floating]:
@@ -51,14 +54,20 @@ def scores_knob() -> NDArray[np.floating]:
 )
 def scores_to_weights() -> Iterator[None]:
     row = scores_knob()
+    names = _names(row)
+    limits = min(PULLED[0], row.min()) - 1.2, max(PULLED[-1], row.max()) + 1.2
+    scores = bars(names, {"score": row}, y="score", limits=limits, printed=False, height=190)
+    show_chart(scores, "scores", "The scores. Each bar can be pulled.")
+    for place, score in enumerate(row):
+        pulled = {value: {state.SCORES: _typed(row, place, value)} for value in PULLED.tolist()}
+        handle(f"score {place}", f"Score {place}", "scores", partial(_end_of, place), (place, score), pulled)
     temperature = slider("Temperature", state.TEMPERATURE, 1.0, 0.1, 5.0, 0.1)
     shift = slider("Add to every score", state.SHIFT, 0.0, -5.0, 5.0, 0.5)
     steps = result(call(softmax_steps, row, temperature=temperature, shift=shift))
     before = softmax_steps(row, temperature=temperature)
-    names = _names(row)
     printed = len(names) <= MAX_PRINTED
     yield
-    left, right = st.columns(2)
+    left, right = columns(2)
     with left:
         exponentials = bars(names, {"e^score": steps.exponentials}, x="score", y="e^score", printed=printed, height=270)
         show_chart(exponentials, "exponentials", "Exponentials.")
@@ -108,6 +117,33 @@ def not_the_same() -> Iterator[None]:
     )
 
 
+@lesson.in_a_model("The softmax of one head in three number formats, compared with float64.")
+def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
+    results = result(call(precisions, scene.trace))
+    picture, panel = columns([6, 5], gap="medium")
+    with picture:
+        errors = {
+            "row sum, compared with 1": [result.row_sum_error for result in results],
+            "weight, compared with float64": [result.weight_error for result in results],
+        }
+        chart = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10))
+        show_chart(chart, "errors", "The largest errors of row sums and weights in three number formats.")
+    with panel:
+        table(
+            ["format", "row-sum error", "weight error", "rows NaN if plain"],
+            [
+                [
+                    result.dtype,
+                    small_number(result.row_sum_error),
+                    small_number(result.weight_error),
+                    f"{result.naive_failures:.0%}",
+                ]
+                for result in results
+            ],
+        )
+        presenting.tell(f"{experiment.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
+
+
 @lesson.experiment(
     "overflow",
     "Overflow",
@@ -131,7 +167,7 @@ def overflow() -> Iterator[None]:
         ],
     )
     if nothing:
-        st.markdown("There is nothing to attend to. Headlight makes every weight 0, so the row adds up to 0, not 1.")
+        say("There is nothing to attend to. Headlight makes every weight 0, so the row adds up to 0, not 1.")
 
 
 def _reaches(formats: list[InFormat], largest: float) -> Chart:
@@ -155,31 +191,13 @@ def _reaches(formats: list[InFormat], largest: float) -> Chart:
     )
 
 
-@lesson.in_a_model("The softmax of one head in three number formats, compared with float64.")
-def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
-    results = result(call(precisions, scene.trace))
-    picture, panel = st.columns([6, 5], gap="medium")
-    with picture:
-        errors = {
-            "row sum, compared with 1": [result.row_sum_error for result in results],
-            "weight, compared with float64": [result.weight_error for result in results],
-        }
-        chart = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10))
-        show_chart(chart, "errors", "The largest errors of row sums and weights in three number formats.")
-    with panel:
-        table(
-            ["format", "row-sum error", "weight error", "rows NaN if plain"],
-            [
-                [
-                    result.dtype,
-                    small_number(result.row_sum_error),
-                    small_number(result.weight_error),
-                    f"{result.naive_failures:.0%}",
-                ]
-                for result in results
-            ],
-        )
-        presenting.tell(f"{experiment.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
+def _typed(row: NDArray[np.floating], place: int, score: float) -> str:
+    """Return the scores as somebody would type them, with another one at this place."""
+    return ", ".join(f"{score if at == place else old:g}" for at, old in enumerate(row.tolist()))
+
+
+def _end_of(place: int, score: float) -> tuple[float, float]:
+    return place, score
 
 
 def _names(scores: NDArray[np.floating]) -> list[str]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-import streamlit as st
 
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.lines import Series, lines
@@ -29,6 +28,7 @@ from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, text_line, whole_number
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
+from ui.shown import columns, say
 from ui.views.charts import show_chart
 from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs, show_beside, weights_chart
 
@@ -72,7 +72,7 @@ def shuffled() -> Iterator[None]:
         ("Weights, as typed", before, "weights as typed", f"{alt} as typed."),
         ("Weights, shuffled", after, "weights shuffled", f"{alt} shuffled."),
     )
-    st.markdown(f"Largest difference between a word's outputs in the two orders: **{small_number(read.difference)}**")
+    say(f"Largest difference between a word's outputs in the two orders: **{small_number(read.difference)}**")
 
 
 def width_knob() -> int:
@@ -97,7 +97,7 @@ def sinusoids() -> Iterator[None]:
         ("Dot products", products, "products", of_pairs),
     )
     spread = small_number(diagonal_spread(scores))
-    st.markdown(f"Largest difference between dot products at the same distance: **{spread}**")
+    say(f"Largest difference between dot products at the same distance: **{spread}**")
 
 
 @lesson.experiment(
@@ -122,7 +122,7 @@ def shift_by_k() -> Iterator[None]:
         ("Position p, moved", row, "moved row", "The moved row and the row of p + k."),
     )
     residual = small_number(moved.residual)
-    st.markdown(f"Largest difference over positions 0 to 999, all with this matrix: **{residual}**")
+    say(f"Largest difference over positions 0 to 999, all with this matrix: **{residual}**")
 
 
 @lesson.experiment(
@@ -142,7 +142,7 @@ def rotary() -> Iterator[None]:
     ]
     chart = lines(curves, x="tokens from query back to key", y="raw score", height=420)
     show_chart(chart, "rotary", "A query's score with a similar key at each distance, at two positions in a text.")
-    st.markdown(f"Largest difference between the curves: **{small_number(scores.difference)}**")
+    say(f"Largest difference between the curves: **{small_number(scores.difference)}**")
 
 
 @lesson.experiment(
@@ -171,7 +171,7 @@ def alibi() -> Iterator[None]:
     slopes = ", ".join(
         f"**{slope:.4g}**" if at == head else f"{slope:.4g}" for at, slope in enumerate(alibi_slopes(heads))
     )
-    st.markdown(f"Slopes of the heads: {slopes}")
+    say(f"Slopes of the heads: {slopes}")
 
 
 def t5(*, bidirectional: bool) -> Iterator[None]:
@@ -186,7 +186,7 @@ def t5(*, bidirectional: bool) -> Iterator[None]:
         ("Bucket of each pair", grid, "buckets", "The bucket number of every pair."),
         ("Bucket by distance", by_distance, "bucket curve", "The bucket number at each distance."),
     )
-    st.markdown("The numbers name buckets. Each head learns one bias for each bucket.")
+    say("The numbers name buckets. Each head learns one bias for each bucket.")
 
 
 @lesson.in_a_model(
@@ -227,7 +227,7 @@ def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
             ("The same two tokens at other distances", elsewhere, "score by distance", alts[1]),
         )
         words = scene.tokens[0][query], scene.tokens[1][key]
-        st.markdown(
+        say(
             f"{quoted(words[0])} looks at {quoted(words[1])}: the bands add up to **{head_bands.score:.4f}**; "
             f"the raw score is **{trace.raw[query, key]:.4f}**."
         )
@@ -238,16 +238,16 @@ def without_rotation(scene: TracedHead) -> None:
     result(scene.trace)
     name = plain(str(scene.real.request.model))
     learned = learned_positions(scene.real.capture.model)
-    picture, panel = st.columns([7, 4], gap="medium")
+    picture, panel = columns([7, 4], gap="medium")
     with panel:
-        st.markdown(f"{name} does not rotate queries and keys here, so there are no bands to show.")
+        say(f"{name} does not rotate queries and keys here, so there are no bands to show.")
         if learned is not None:
-            st.markdown(
+            say(
                 "It adds a learned vector for each position to the tokens. The picture shows how similar these vectors are."
             )
         elif scene.trace.bias.any():
-            st.markdown("It adds a bias to the scores.")
-        st.markdown("SmolLM2-135M-Instruct is a rotary model: choose it to see bands.")
+            say("It adds a bias to the scores.")
+        say("SmolLM2-135M-Instruct is a rotary model: choose it to see bands.")
     if learned is not None:
         with picture:
             chart = heatmap(cosines(learned[:POSITIONS]), Axis("position"), Axis("position"), name="cosine", limit=1.0)

@@ -821,7 +821,7 @@ class Visits:
 
         def visit(*path: str, at: Server = server, width: int = 1280, height: int = 900, **options: Any) -> Kind:
             free = self._free[kind, tuple(options.items())]
-            app = free.pop() if free else kind(self._browser.new_context(**STILL, **options), at)
+            app = free.pop() if free else kind(self._browser.new_context(**(STILL | options)), at)
             used.append((app, free))
             app.page.set_viewport_size({"width": width, "height": height})
             return app.arrive(at).open(*path)

@@ -40,6 +40,6 @@ def test_a_card_opens_its_view_whatever_was_chosen_before(go):
     app = go("/step_by_step?layer=1&head=3&stage=raw&scaling=false&text=Something+else")
     app.follow("Gallery", "/").follow("Who is “it”?", "/step_by_step")
     app.says("“it” gives 67.3% of its attention to “animal”")
-    app.has(state.HEAD_BOX, "Head 5.11").has(state.SCALING, "True")
+    app.has(state.HEAD_BOX, "Head 5.11").has(state.SCALING, "True").unfold("Scale and mask", fold=True)
     app.says_in_address(**{state.STAGE: None}).choose(state.HEAD_BOX, "Head 5.3")
     app.says_in_address(**{state.HEAD: 3})  # from here on the address follows the page

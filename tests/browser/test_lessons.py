@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from playwright.sync_api import expect
 
-from core import attend
+from core import attend, softmax
 from core.attention import masks as m
 from core.attention.sources import toy_sentence
 from core.lessons.query_key_value import ANGLE, TOKENS
@@ -44,6 +44,46 @@ def test_the_query_is_turned_by_its_slider(go):
     app.go(f"/query_key_value?{state.ANGLE}=250").shows({"weights": np.array(weights_at(250))})
     best = TOKENS[int(np.argmax(weights_at(250)))]
     expect(app.page.get_by_role("heading", name=f"fits the key of “{best}” best")).to_be_visible()
+
+
+def test_pictures_and_words_follow_a_slider_while_it_is_held_without_the_server(go):
+    app = go("/query_key_value").idle()
+    slider = app.widget(state.ANGLE)
+    box = app.settled(slider.get_by_role("group").bounding_box)
+    thumb = app.settled(slider.get_by_test_id("stSliderThumbValue").bounding_box)
+    before = len(app.sent)
+    app.page.mouse.move(thumb["x"] + thumb["width"] / 2, box["y"] + box["height"] / 2)
+    app.page.mouse.down()
+    for share in (0.9, 0.3, 0.7):
+        app.page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2, steps=3)
+        angle = int(app.settled(slider.get_by_role("slider").input_value))
+        app.shows({"weights": np.array(weights_at(angle))})
+        best = int(np.argmax(weights_at(angle)))
+        words = f"The query of “it” fits the key of “{TOKENS[best]}” best: weight {weights_at(angle)[best]:.0%}."
+        expect(app.page.get_by_role("heading", name=words)).to_be_visible()
+    assert len(app.sent) == before
+    app.page.mouse.up()
+    app.says_in_address(angle=angle).idle().shows({"weights": np.array(weights_at(angle))})
+    expect(app.page.get_by_role("heading", name=words)).to_be_visible()
+
+
+def test_things_in_a_picture_are_moved_by_hand_and_by_keys(go):
+    app = go("/query_key_value").idle()
+    query = app.page.get_by_role("slider", name="Query of it")
+    box = app.settled(query.bounding_box)
+    app.page.mouse.move(box["x"] + 16, box["y"] + 16)
+    app.page.mouse.down()
+    app.page.mouse.move(box["x"] - 184, box["y"] + 160, steps=4)
+    app.page.mouse.up()
+    app.eventually(lambda: 150 < int(app.said.get(state.ANGLE, ["0"])[0]) < 210)
+    angle = int(app.settled(lambda: app.said[state.ANGLE][0]))
+    app.shows({"weights": np.array(weights_at(angle))})
+    query.press("ArrowUp")
+    app.says_in_address(angle=angle - 5).shows({"weights": np.array(weights_at(angle - 5))})
+
+    app = go("/softmax").idle()
+    app.page.get_by_role("slider", name="Score 0").press("ArrowUp")
+    app.has(state.SCORES, "1.25, 0.5, 2.5, -0.1").shows({"weights": softmax(np.array([1.25, 0.5, 2.5, -0.1]))})
 
 
 # Chooses cells as the keyboard does, all before the page can answer.

@@ -179,3 +179,18 @@ def test_a_stage_and_a_text_are_reached_on_a_phone(visit, opening, minilm):
     app.widget(state.TEXT).get_by_role("textbox").fill(TWICE)
     app.widget(state.APPLY).get_by_role("button", name="Apply", exact=True).click()
     app.shows_trace(capture(minilm, TWICE).trace(5, 11))
+
+
+def test_the_equation_plays_without_the_server_and_stays_where_it_is_paused(visit, minilm):
+    app = visit("/step_by_step", reduced_motion="no-preference").idle()
+    stage, before = app.page.get_by_text("Every query meets every key"), len(app.sent)
+    app.button("Play the equation").click()
+    expect(app.page.get_by_text("What each position looks for.")).to_be_visible()
+    expect(stage).to_be_visible()
+    app.shows({AS_IT_IS: capture(minilm, SENTENCE).trace(5, 11).raw})
+    assert len(app.sent) == before
+    app.page.keyboard.press("p")
+    app.says_in_address(stage="raw").idle()
+    expect(stage).to_be_visible()
+    app.page.get_by_role("button", name="One step back").click()
+    app.says_in_address(stage="query")

@@ -45,7 +45,14 @@ GOES += ["off block key 2", "paint 3>1=7", "token"]
 VIEWS: list[tuple[str, dict[str, str | list[str]], str]] = [
     (
         "step_by_step",
-        {state.LAYER: "2", state.HEAD: "3", state.STAGE: "raw", state.SCALING: "false", state.WEIGHTS: "true"}
+        {
+            state.LAYER: "2",
+            state.HEAD: "3",
+            state.STAGE: "raw",
+            state.SCALING: "false",
+            state.SCALE_TIMES: "0.5",
+            state.WEIGHTS: "true",
+        }
         | {state.QUERY: "3", state.KEY: "1", state.MASK: "own", state.MASK_GRID: GRID, state.PAIR: "A"},
         state.TEXT,
     ),

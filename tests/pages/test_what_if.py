@@ -320,9 +320,9 @@ def test_the_switches_of_step_by_step_lead_here() -> None:
 
 
 @pytest.mark.parametrize("mask", CHOICES)
-@pytest.mark.parametrize("scaling", [True, False])
-def test_the_lines_of_the_switches_are_the_same_change(mask: str, scaling: bool) -> None:
-    change = Change(scaling, mask, 2)
+@pytest.mark.parametrize(("scaling", "times"), [(True, 1.0), (False, 1.0), (False, 1.5)])
+def test_the_lines_of_the_switches_are_the_same_change(mask: str, scaling: bool, times: float) -> None:
+    change = Change(scaling, mask, 2, times=times)
     model = models.load(MINILM)
     lines = change.lines(2, 3, None)
     assert lines is not None

@@ -7,30 +7,52 @@ arguments are those of the widget.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from core.figures.labels import all_placed
-from ui import links, state
+from ui import links, shown, state
 from ui.links import ChoiceForm, IndexForm, NumberForm, NumbersForm, SeveralForm, SwitchForm, TextForm, Word
 from ui.markdown import plain
+from ui.shown import Knob
 
 # With this, Streamlit sends a field's value to a browser that has not drawn the field yet, as in a closed popover.
 KEPT: dict[str, Any] = {"persist_state": "session"}
 Size = TypeVar("Size", int, float)
+Value = TypeVar("Value")
+Look = ParamSpec("Look")
 LONG = 1_000  # tokens: a box with more would be built anew for every head, were the suggested one named in it
 
 
+def recorded(
+    widget: Callable[Concatenate[str, str, Look], Value],
+) -> Callable[Concatenate[str, str, Look], Value]:
+    """Record what a field holds. In a quiet run it is not drawn, and holds what it is given."""
+
+    @wraps(widget)
+    def field(label: str, key: str, *options: Look.args, **named: Look.kwargs) -> Value:
+        page = shown.now()
+        if page.given is not None:
+            return page.given[key]
+        page.fields[key] = value = widget(label, key, *options, **named)
+        return value
+
+    return field
+
+
+@recorded
 def text_line(label: str, key: str, opening: str = "", *, max_chars: int | None = None, **widget: Any) -> str:
     """A line of text."""
     links.field(key, TextForm(max_chars), opening, label)
     return st.text_input(label, opening, key=key, max_chars=max_chars, **KEPT, **widget)
 
 
+@recorded
 def text_area(label: str, key: str, opening: str = "", **widget: Any) -> str:
     """Lines of text."""
     links.field(key, TextForm(), opening, label)
@@ -65,12 +87,14 @@ def uploaded_file(key: str) -> UploadedFile | None:
     return file if isinstance(file, UploadedFile) else None
 
 
+@recorded
 def whole_number(label: str, key: str, opening: int | None, low: int | None, high: int | None, **widget: Any) -> int:
     """A whole number from `low` to `high` (None: no limit). It is None if `opening` is None and nobody has chosen."""
     links.field(key, NumberForm(low, high, whole=True), opening, label)
     return st.number_input(label, low, high, opening, key=key, **KEPT, **widget)  # pyright: ignore[reportReturnType]
 
 
+@recorded
 def number(
     label: str, key: str, opening: float | None, low: float | None = None, high: float | None = None, **widget: Any
 ) -> float:
@@ -79,24 +103,31 @@ def number(
     return st.number_input(label, low, high, opening, key=key, **KEPT, **widget)  # pyright: ignore[reportReturnType]
 
 
+@recorded
 def slider(label: str, key: str, opening: Size, low: Size, high: Size, step: Size) -> Size:
     """A slider of numbers: of whole ones if `opening` is one."""
+    count = round((high - low) / step) + 1
+    values = (round(low + place * step, 9) for place in range(count))
+    shown.now().knobs[key] = Knob({value: {key: value} for value in values})
     links.field(key, NumberForm(low, high, whole=isinstance(opening, int)), opening, label)
     return st.slider(label, low, high, opening, step, key=key, **KEPT)
 
 
+@recorded
 def part_of(label: str, key: str, low: int, high: int, **widget: Any) -> tuple[int, int]:
     """A slider with two ends, which open at `low` and `high`."""
     links.field(key, NumbersForm(NumberForm(low, high, whole=True), 2), (low, high), label)
     return st.slider(label, low, high, (low, high), key=key, **KEPT, **widget)
 
 
+@recorded
 def switch(label: str, key: str, opening: bool = False, **widget: Any) -> bool:
     """A switch, on or off."""
     links.field(key, SwitchForm(), opening, label)
     return st.toggle(label, opening, key=key, **KEPT, **widget)
 
 
+@recorded
 def tick(label: str, key: str) -> bool:
     """A box to tick."""
     links.field(key, SwitchForm(), False, label)
@@ -134,6 +165,7 @@ def numbered(numbers: Iterable[int]) -> dict[int, str]:
     return {number: str(number) for number in numbers}
 
 
+@recorded
 def menu(
     label: str,
     key: str,
@@ -157,6 +189,7 @@ def menu(
     elif look == "buttons":
         st.segmented_control(label, list(choices), required=True, **KEPT, **widget)
     else:
+        shown.now().knobs[key] = Knob({place: {key: word} for place, word in enumerate(choices)})
         st.session_state[key] = value  # a line with other choices is a new widget, which would forget the chosen one
         st.select_slider(label, list(choices), **KEPT, **widget)
     return value
@@ -175,6 +208,7 @@ def menu_of_several(
     return value
 
 
+@recorded
 def number_picker(label: str, key: str, count: int, opening: int, placeholder: str = "", **widget: Any) -> int:
     """A whole number from 0 to count - 1. An empty box, which shows `placeholder`, stands for `opening`.
 
@@ -187,6 +221,7 @@ def number_picker(label: str, key: str, count: int, opening: int, placeholder: s
     return opening if chosen is None else chosen
 
 
+@recorded
 def token_picker(label: str, key: str, tokens: Sequence[str], opening: int, note: str = "", **widget: Any) -> int:
     """A token of a text, named with its position: "it (10)". Returns the position. An empty box stands for `opening`.
 

@@ -3,7 +3,9 @@ scaling and its mask. Widgets hold them, and so the address."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -16,12 +18,12 @@ from core.attention.head import Head
 from core.attention.masks import Predicate
 from core.attention.matrix_files import read_mask, to_csv
 from core.capturing.calls.head_places import Place
-from core.capturing.edits.kinds import Mask, Softmax
+from core.capturing.edits.kinds import Mask, Scale, Softmax
 from core.models.modules import Kind
 from ui import state
 from ui.calls import call
 from ui.components import pin
-from ui.controls.fields import menu, switch, text_area, text_line, whole_number
+from ui.controls.fields import menu, slider, switch, text_area, text_line, whole_number
 from ui.markdown import errors_shown
 
 CUSTOM = "own"
@@ -82,17 +84,23 @@ SWITCHED = {
 
 @dataclass(frozen=True)
 class Change:
-    """A head's scaling and mask, as the two switches have them.
+    """A head's scaling and mask, as the switches have them.
 
     mask    one of SWITCHED
     number  the number of the mask, if it has one
     rows    the rows of one's own mask, as typed and without blanks around them
+    times   what the scale is multiplied by
     """
 
     scaling: bool
     mask: str
     number: int
     rows: str = ""
+    times: float = 1.0
+
+    @property
+    def is_none(self) -> bool:
+        return self in (Change(True, AS_GIVEN, 0), Change(True, CUSTOM, 0))
 
     def of(self, head: Head) -> Head:
         """The changed head. Raises InputError for a mask that does not fit it."""
@@ -101,7 +109,8 @@ class Change:
             mask = call(Mask.predicate, self._mask_in_words, head.shape[1])
         elif self.mask == CUSTOM and self.rows:
             mask = call(read_mask, self.rows)
-        return call(head.changed, scale=None if self.scaling else 1.0, mask=mask)
+        own = head.scale if self.scaling else 1.0
+        return call(head.changed, scale=None if self.scaling and self.times == 1 else own * self.times, mask=mask)
 
     def lines(self, layer: int, head: int, kind: Kind | None) -> list[str] | None:
         """The lines of the same edits (`core.capturing.edits.lines`); None for a typed mask, which has no line."""
@@ -109,6 +118,7 @@ class Change:
             return None
         at = Place(layer, head, kind)
         scaling = [] if self.scaling else [Softmax.line_of("unscaled", at)]
+        scaling += [] if self.times == 1 else [Scale.line_of(f"{self.times:g}", at)]
         return scaling + ([Mask.line_of(self._mask_in_words, at)] if self.mask in m.MASKS else [])
 
     @property
@@ -117,22 +127,30 @@ class Change:
         return self.mask if m.MASKS[self.mask].number is None else f"{self.mask} {self.number}"
 
 
+def change_in(fields: Mapping[str, Any]) -> Change:
+    """Return the change that the fields of a page hold (`ui.shown`): that of `choose_change` if these are its own."""
+    name = fields[state.MASK]
+    number = fields[state.MASK_SIZE] if name in m.MASKS and m.MASKS[name].number else 0
+    rows = fields[state.MASK_GRID].strip() if name == CUSTOM else ""
+    return Change(fields[state.SCALING], name, number, rows, fields[state.SCALE_TIMES])
+
+
 def choose_change(head: Head, problem: DeltaGenerator) -> tuple[Change, Head] | None:
     """Show the switches; return their change and the changed head, or None if nothing changes or the mask does not fit.
 
     problem  where to say what is wrong: in sight, also while the switches are in a closed popover
     """
     scaling = switch("Scaling", state.SCALING, True, help="Off: the raw scores go into the softmax as they are.")
-    name, number = menu("Mask", state.MASK, SWITCHED, width=240), 0
+    times = slider("Scale, times", state.SCALE_TIMES, 1.0, 0.0, 2.0, 0.1)
+    name, number, rows = menu("Mask", state.MASK, SWITCHED, width=240), 0, ""
     if name in m.MASKS and (label := m.MASKS[name].number):
         number = whole_number(label, state.MASK_SIZE, 3, 1, 4096, width=240)
-    rows = ""
     if name == CUSTOM:
         label = "A row for each query: 1 where it may attend, 0 where not. Empty: as given."
         example = to_csv(np.tri(*head.shape)) if max(head.shape) <= MAX_TYPED else ""
         rows = text_area(label, state.MASK_GRID, placeholder=example).strip()
-    change = Change(scaling, name, number, rows)
-    if change in (Change(True, AS_GIVEN, 0), Change(True, CUSTOM, 0)):
+    change = Change(scaling, name, number, rows, times)
+    if change.is_none:
         return None
     with errors_shown(problem):
         return change, change.of(head)

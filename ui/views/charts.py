@@ -44,6 +44,8 @@ def show_chart(
     fills    whether it grows with the window while presenting
     """
     shown.now().pictures[name] = shown.Picture(name, title or name[:1].upper() + name[1:], chart, alt, numbers)
+    if shown.is_quiet():
+        return
     words = f"{alt} {chart.description}".strip()
     if tools is None:
         tools = any(trace["type"] == "heatmap" for trace in chart.traces)
@@ -121,7 +123,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """
     lines = [[cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in line[:1]] + list(line[1:]) for line in rows]
     written = [list(headings), ["---"] * len(headings), *lines]
-    st.markdown("\n".join(f"| {' | '.join(line)} |" for line in written))
+    shown.say("\n".join(f"| {' | '.join(line)} |" for line in written))
 
 
 def numbers(values: ArrayLike) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import InputError
 from core.attention.sources import random_matrices
 from core.attention.trace import attend
 from core.lessons.query_key_value import (
@@ -18,7 +19,10 @@ from core.lessons.query_key_value import (
     alignment,
     example,
     longer_key,
+    moved_values,
+    read_moves,
     swapped_values,
+    write_moves,
 )
 
 ANGLES = st.floats(0, 360)
@@ -126,3 +130,24 @@ def test_a_key_of_zeros_has_no_direction():
     aligned = alignment(attend([[1.0, 1.0]], [[0.0, 0.0], [0.0, 2.0]], [[1.0], [2.0]]))
     assert np.isnan(aligned.cosines).tolist() == [True, False]
     assert aligned.angles[1] == pytest.approx(45)
+
+
+def test_moved_values_change_the_output_alone_and_are_read_as_they_are_written():
+    moves = {1: (1.0, -2.0), 2: (0.0, 0.5)}
+    assert write_moves(moves) == "street 1 -2, it 0 0.5"
+    assert read_moves(write_moves(moves)) == moves
+    assert read_moves("") == {}
+    change = moved_values(example(40), moves)
+    values = np.array(VALUES)
+    values[[1, 2]] = moves[1], moves[2]
+    np.testing.assert_allclose(change.after.output[0], np.array(weights_at(40)) @ values)
+    assert change.of_weights == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["street", "street 1", "dog 1 2", "street 1 4", "street a b", "street nan 0", "it 1 2 3"]
+)
+def test_where_a_value_cannot_be_is_said(text):
+    with pytest.raises(InputError, match="does not move a value") as error:
+        read_moves(text)
+    assert error.value.field == "moved"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from core import capture
+from core import InputError, capture
 from core.attention.trace import attend, softmax
 from core.averages import log_mean_and_error, mean_and_error
 from core.lessons.scaling import (
@@ -26,6 +26,7 @@ from core.lessons.scaling import (
     jacobian_norm,
     model_scores,
     over_heads,
+    random_head,
     row_statistics,
     softmax_jacobian,
     stack_gradients,
@@ -42,6 +43,27 @@ def test_dot_products_grow():
     n = np.arange(1, 65)
     np.testing.assert_array_equal(totals, n * (n + 1) * (2 * n + 7) / 6)
     np.testing.assert_array_equal(totals, np.cumsum(terms))
+
+
+def test_a_random_head_grows_and_only_unscaled_one_key_takes_the_row():
+    small, large = random_head(4), random_head(256)
+    np.testing.assert_array_equal(large.scaled.query[:, :4], small.scaled.query)  # the same vectors, only longer
+    scores = torch.tensor(large.scaled.query) @ torch.tensor(large.scaled.key).T
+    for trace, factor, spread, largest in zip(
+        (large.unscaled, large.scaled), (1, 1 / 16), large.spreads, large.largest, strict=True
+    ):
+        np.testing.assert_allclose(trace.scaled, scores * factor)
+        np.testing.assert_allclose(trace.weights, torch.softmax(scores * factor, dim=1), atol=1e-12)
+        assert spread == pytest.approx(float((scores * factor).std(correction=0)))
+        assert largest == pytest.approx(float(torch.softmax(scores * factor, dim=1).max(dim=1).values.mean()))
+    assert large.largest[0] > 0.9 > 0.4 > large.largest[1]
+    found = large.distribution()
+    near_0 = (scores.abs() < 0.5).double().mean()
+    assert found.unscaled[list(found.scores).index(0)] == pytest.approx(float(near_0))
+    assert found.scaled.sum() == pytest.approx(1)
+    for d_k in (0, 513):
+        with pytest.raises(InputError, match="from 1 to 512"):
+            random_head(d_k)
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,15 @@ from core import AttentionTrace, InputError
 from core.attention.sources import Matrices, toy_sentence
 from core.figures.chart import Chart
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from ui import links, presenting, state
+from ui import links, presenting, shown, state
 from ui.calls import call
 from ui.controls.fields import menu, text_line
 from ui.lessons import after
 from ui.markdown import errors_shown
 from ui.presenting import show_heading
+from ui.shown import columns, say
 from ui.views.charts import show_chart
+from ui.views.frames import follow
 from ui.views.lesson import results
 from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.text_fields import choose_text
@@ -68,11 +70,23 @@ class Lesson:
     def __init__(self, title: str, sentence: str) -> None:
         self._title, self._sentence = title, sentence
         self._experiments: dict[str, Experiment] = {}  # by their words in the address
+        self._formerly: dict[str, str] = {}  # names that older addresses say -> words
 
-    def experiment(self, word: str, name: str, words: str) -> Callable[[Callable[[], Parts]], Free]:
-        """Declare an experiment that `lay_out` shows."""
-        free = self.free_experiment(word, name, words)
-        return lambda show: free(lambda experiment: lay_out(experiment, show()))
+    def experiment(
+        self, word: str, name: str, words: str, *, formerly: str = ""
+    ) -> Callable[[Callable[[], Parts]], Free]:
+        """Declare an experiment that `lay_out` shows. formerly: its name in older addresses"""
+        self._formerly |= {formerly: word} if formerly else {}
+
+        def declare(show: Callable[[], Parts]) -> Free:
+            def show_and_follow(experiment: Experiment) -> None:
+                lay_out(experiment, show())
+                _walk_through_knob()
+                follow(show)
+
+            return self.free_experiment(word, name, words)(show_and_follow)
+
+        return declare
 
     def in_a_model(self, words: str) -> Callable[[Callable[[Experiment, TracedHead], None]], Free]:
         """Declare the experiment on a head of a real model, which a visitor chooses first."""
@@ -103,7 +117,8 @@ class Lesson:
         with st.container(
             horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key=state.WAY_ON
         ):
-            word = menu("Experiment", state.PART, names, look="buttons", wrap=True, label_visibility="collapsed")
+            look: dict[str, Any] = {"look": "buttons", "wrap": True, "label_visibility": "collapsed"}
+            word = menu("Experiment", state.PART, names, formerly=self._formerly, **look)
             _lead_on(self._title, names, word)
         chosen = self._experiments[word]
         presenting.title(f"{self._title}: {chosen.name}")
@@ -146,11 +161,22 @@ def lay_out(experiment: Experiment, parts: Parts) -> None:
                 return
 
 
+def _walk_through_knob() -> None:
+    """Let the arrow keys turn the first knob of the experiment while somebody presents, when no slider is in sight."""
+    page = shown.now()
+    if not page.knobs:
+        return
+    knob = next(iter(page.knobs.values()))
+    places, now = sorted(knob.holds), knob.now(page.fields)
+    at = 0 if now is None else places.index(now)
+    presenting.walk_through((0, at), (1, len(places)), lambda _, place: links.put_all(knob.holds[places[place]]))
+
+
 def show_beside(*pictures: tuple[str, Chart, str, str], **look: Any) -> None:
     """Show pictures side by side: of each its heading, and what `show_chart` takes; `look` is that of all."""
-    for column, (heading, chart, name, alt) in zip(st.columns(len(pictures)), pictures, strict=True):
+    for column, (heading, chart, name, alt) in zip(columns(len(pictures)), pictures, strict=True):
         with column:
-            st.markdown(f"**{heading}**")
+            say(f"**{heading}**")
             show_chart(chart, name, alt, **look)
 
 

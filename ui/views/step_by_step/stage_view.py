@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+
 import streamlit as st
 
 from core import HeadWeights, Ledger, head_weights
@@ -20,11 +23,14 @@ from ui import links, presenting, shown, state
 from ui.calls import call, is_known, result, result_of
 from ui.components import pin
 from ui.components.keys import arrow_keys
+from ui.controls.masks import change_in
 from ui.controls.pinned import pinned_among
 from ui.links import ChoiceForm, SwitchForm
 from ui.markdown import errors_shown, plain, quoted
+from ui.shown import Knob
 from ui.views.certificates import show_certificate
 from ui.views.charts import show_chart, show_magnified, table
+from ui.views.frames import follow, player
 from ui.views.head_links import link_to_heads, link_to_why_word
 from ui.views.numbers import of_tokens
 from ui.views.patches import choose_clicked_patch, show_patches
@@ -42,6 +48,9 @@ ORDER = tuple(TERMS)
 NAMES = {key: BY_KEY[key].name for key in ORDER}
 OPEN_STAGE = ChoiceForm(NAMES, {"Q, K, V": "query", "inputs": "query"})
 EXPORTED = 50  # next tokens
+PLAYED = ("query", "raw", "scaled", "mask", "weights", "output")  # stages, when the equation is played
+SECONDS_A_STAGE = 2.5
+MOST_PLAYED = 64  # tokens of a text of which frames are made
 ONE_OF_FOUR = 190  # pixels: how wide each picture is in a window 1024 wide
 
 
@@ -58,14 +67,16 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         pin.listen(lambda cell: (real is not None and choose_clicked_patch(cell, real)) or clicked(cell))
     with answer:
         presenting.title(plain(scene.origin.removesuffix(".")))
+    shown.now().fields[state.STAGE] = stage.key
     shares = SHARES[presenting.is_on(), changed is not None]
     picture, explanation = st.columns(shares, gap="medium")
-    with picture if presenting.is_on() else explanation, presenting.told():
-        st.markdown(f"**{stage.name}** {stage.sentence}")
+    sentence = picture.container() if presenting.is_on() else explanation.container()
     with explanation:
         weights, tokens = current.head.stages("weights"), (scene.query_tokens, scene.key_tokens)
-        cell = pinned_among(tokens, current.head.strongest(current.overview), weights.exact)
+        cell = pinned_among(tokens, _suggested(scene, current), weights.exact)
     ledger = result(call(current.head.explain, *cell))
+    with sentence, presenting.told():
+        _say_step(current, stage, ledger)
     result_of(stage_figure, current.head, stage.key, tokens=_tokens(scene), cell=cell)
     # What a visitor looks at comes first: whoever changes the head has an eye on the large picture.
     with picture:
@@ -85,15 +96,65 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         show_equation(current, cell, stage.key)
     with answer if not presenting.is_on() else explanation:
         _say_pair(current, ledger)
+    is_short = max(current.head.shape) <= MOST_PLAYED
+    if is_short:
+        shown.now().knobs[state.STAGE] = Knob({place: {state.STAGE: key} for place, key in enumerate(PLAYED)})
     with answer:
+        if is_short:
+            player(state.STAGE, SECONDS_A_STAGE, "Play the equation")
         show_ways_on(current, cell, stage.key)
     with explanation:
         if not presenting.is_on():
-            st.markdown(f"${formula(stage.key, current.head, current.overview, ledger)}$")
+            st.container(key=state.FORMULA).markdown(f"${formula(stage.key, current.head, current.overview, ledger)}$")
             _show_ledger(current, ledger, scene.head.explain(*cell) if changed else None)
     if not presenting.is_on():
         _show_bars(ledger)
+    if is_short:
+        follow(lambda: _again(scene, cell, is_changed=changed is not None))
     return ledger
+
+
+def _suggested(scene: Scene, current: Scene) -> tuple[int, int]:
+    """The pair worth looking at first: that of the head as it is, unless the changed one masks it. So it stays while a knob is
+    turned."""
+    query, key = scene.head.strongest(scene.overview)
+    allowed = current.head.explain(query, key).allowed
+    return (query, key) if allowed else current.head.strongest(current.overview)
+
+
+def _again(scene: Scene, cell: tuple[int, int], *, is_changed: bool) -> tuple[()]:
+    """Record what the page would show with other fields, as `show_stages` draws it."""
+    fields = shown.now().given or {}
+    change, stage = change_in(fields), BY_KEY[fields[state.STAGE]]
+    head = scene.head if change.is_none else change.of(scene.head)
+    current = replace(scene, head=head, overview=head.overview())
+    ledger = head.explain(*cell)
+    _say_step(current, stage, ledger)
+    _show_stage(*((scene, current) if is_changed else (current, None)), stage, ledger)
+    show_equation(current, cell, stage.key)
+    _say_pair(current, ledger)
+    if not presenting.is_on():
+        _show_ledger(current, ledger, scene.head.explain(*cell) if is_changed else None)
+        _show_bars(ledger)
+    return ()
+
+
+def _say_step(scene: Scene, stage: Stage, cell: Ledger) -> None:
+    """Say what happens in a stage, and what it does to the chosen pair."""
+    query, key = quoted(scene.query_tokens[cell.query]), quoted(scene.key_tokens[cell.key])
+    size, passed = len(cell.products), len(cell.value)
+    words = {
+        "query": f"{query} asks with {size:,} numbers.",
+        "key": f"{key} is found by {size:,} numbers.",
+        "raw": f"{query} and {key}: {size:,} products add up to {number(cell.raw)}.",
+        "scaled": f"{query} and {key}: {number(cell.raw)} × {number(cell.scale)} = {number(cell.scaled)}.",
+        "mask": f"{query} may {'' if cell.allowed else 'not '}look at {key}.",
+        "masked": f"{query} and {key}: {number(cell.masked)}.",
+        "weights": f"{query} gives {key} {number(cell.weight)}.",
+        "value": f"{key} passes on {passed:,} numbers.",
+        "output": f"{key} adds {number(cell.weight)} of its value to that of {query}.",
+    }
+    shown.say(f"**{stage.name}** {stage.sentence} {words[stage.key]}")
 
 
 def _tokens(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -109,7 +170,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
     limit = colour_limit(stage, *(version.overview.matrices[stage.key] for version in versions.values()))
     texts = None if scene.real is None else pair_ranges(scene.real.capture)
     row = cell[0] if stage.rows == "query" else cell[1]
-    for column, (name, version) in zip(st.columns(len(versions)), versions.items(), strict=True):
+    for column, (name, version) in zip(shown.columns(len(versions)), versions.items(), strict=True):
         with column:
             if changed is not None:
                 presenting.tell(f"**{name}**: scale {number(version.head.scale)}")
@@ -179,7 +240,7 @@ def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:
 
 
 def _show_bars(cell: Ledger) -> None:
-    to_weight, to_output = st.columns(2, gap="medium")
+    to_weight, to_output = shown.columns(2, gap="medium")
     with to_weight:
         alt = "Waterfall: the products of query and key one by one, their sum, and what becomes of it."
         show_chart(waterfall(cell), "waterfall", alt, title="From products to the score")
@@ -195,7 +256,7 @@ def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
     matrices = scene.overview.matrices
     chart = equation(matrices, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
     shapes = (f"{name} {matrices[key].shape[0]} by {matrices[key].shape[1]}" for key, name in NAMES.items())
-    with st.container(key=state.EQUATION):
+    with nullcontext() if shown.is_quiet() else st.container(key=state.EQUATION):
         alt = f"The equation of attention, a small heatmap for each matrix: {', '.join(shapes)}"
         numbers = scene.numbers(ORDER)
         show_chart(chart, "equation", alt, fills=False, title="The equation, all stages", numbers=numbers)
