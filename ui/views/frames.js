@@ -24,7 +24,7 @@ export default function ({ data, setTriggerValue }) {
     const sent = JSON.parse(data.frames);
     takeBack(sent);
     frames = sent;
-    nodes = wanted = undefined;
+    nodes = undefined;
     reached = new Map();
     if (playing && !(playing.knob in frames.knobs)) stop();
     tell = (knob, place) => setTriggerValue("moved", { knob, place });
@@ -53,8 +53,13 @@ function want(name, at) {
     wanted = { name, at };
 }
 
+// The frames are those of the last run. What a run is drawing may be of another text, so they wait until it ends.
 function show() {
     if (wanted === undefined) return;
+    if (document.querySelector("[data-testid=stApp]").dataset.testScriptState !== "notRunning") {
+        requestAnimationFrame(show);
+        return;
+    }
     const { name, at } = wanted;
     wanted = undefined;
     const distance = ([place]) => Math.abs(place - at);

@@ -150,7 +150,7 @@ def _say_step(scene: Scene, stage: Stage, cell: Ledger) -> None:
         "scaled": f"{query} and {key}: {number(cell.raw)} × {number(cell.scale)} = {number(cell.scaled)}.",
         "mask": f"{query} may {'' if cell.allowed else 'not '}look at {key}.",
         "masked": f"{query} and {key}: {number(cell.masked)}.",
-        "weights": f"{query} gives {key} {number(cell.weight)}.",
+        "weights": f"{query} gives {key} a weight of {number(cell.weight)}.",
         "value": f"{key} passes on {passed:,} numbers.",
         "output": f"{key} adds {number(cell.weight)} of its value to that of {query}.",
     }
