@@ -293,7 +293,7 @@ function go(name, place) {
 
 function put(name, point) {
     const handle = handles.get(name);
-    if (!handle) return;
+    if (!handle?.isConnected) return; // its picture is gone, as where the page says what is wrong with a field
     const [left, top] = pixels(name, point);
     Object.assign(handle.style, { left: `${left}px`, top: `${top}px` });
     handle.setAttribute("aria-valuetext", point.map((number) => Number(number.toPrecision(3))).join(", "));
