@@ -54,7 +54,7 @@ class Cell {
         this.said.setAttribute("aria-live", "polite");
         const hint = make("p", "aside", ["Choose a head with a click or the arrow keys."]);
         const notes = make("div", "notes", this.about.notes.map((note) => make("p", "", [note])));
-        const most = this.isShares ? `100${NO_BREAK}%` : "1 and more";
+        const most = this.isShares ? "100%" : "1 and more";
         const scale = make("p", "aside", ["0 ", this.bar(), ` ${most}, by the square root, the same for all heads.`]);
         const above = [make("h3", "", ["All heads"]), scale, make("div", "menus", menus)];
         const left = make("section", "", [...above, this.gridBox, hint, notes]);
@@ -182,7 +182,7 @@ class Cell {
 
     // A weight in a sentence, with at most three digits that count.
     share(weight) {
-        const [number, digits, unit] = this.isShares ? [100 * weight, this.digits - 2, `${NO_BREAK}%`] : [weight, this.digits, ""];
+        const [number, digits, unit] = this.isShares ? [100 * weight, this.digits - 2, "%"] : [weight, this.digits, ""];
         if (number === 0) return `0${unit}`;
         return number.toFixed(Math.max(0, Math.min(digits, 2 - Math.floor(Math.log10(number))))) + unit;
     }

@@ -89,7 +89,7 @@ def opacities(tokens: list[dict]) -> NDArray[np.floating]:
 
 def percents(text: str) -> list[float]:
     """Every number in front of a percent sign, as a share."""
-    return [float(number) / 100 for number in re.findall(r"([\d.]+)\s%", text)]
+    return [float(number) / 100 for number in re.findall(r"([\d.]+)%", text)]
 
 
 def hexadecimal(colour: str) -> str:
@@ -160,7 +160,7 @@ def test_a_pinned_token_and_the_one_pointed_at(show):
     drawn = weights(COUNT, COUNT, is_causal=True)
     view.tokens.nth(9).click()
     view.selects(9).tokens.nth(2).hover()
-    sentence = f"“dog” (9) attends to “sat” (2): {100 * drawn[9, 2]:#.3g} %."
+    sentence = f"“dog” (9) attends to “sat” (2): {100 * drawn[9, 2]:#.3g}%."
     view.notes(sentence).draws(lambda tokens: tokens[2]["title"].replace("\u00a0", " ") == sentence)
     view.tokens.nth(12).hover()
     view.notes("“dog” (9) may not look at “Kath” (12).")
@@ -425,7 +425,7 @@ def test_queries_and_keys_of_different_texts(show):
     queries.nth(4).click()
     view.selects(4, among=queries).draws(lambda tokens: [one["selected"] for one in tokens].count("true") == 1)
     keys.nth(6).hover()
-    view.notes(f"“sleep” (4) attends to “,” (6): {100 * drawn[4, 6]:#.3g} %.")
+    view.notes(f"“sleep” (4) attends to “,” (6): {100 * drawn[4, 6]:#.3g}%.")
 
 
 # --- lines
@@ -440,7 +440,7 @@ def test_lines_of_a_token_and_the_strongest_of_all(show):
     queries, keys = view.side("Queries"), view.side("Keys")
     queries.nth(12).hover()
     shown = drawn[12][drawn[12] >= 0.005]
-    view.notes(f"{len(shown)} of its 13 pairs, those of 0.5 % or more")
+    view.notes(f"{len(shown)} of its 13 pairs, those of 0.5% or more")
     view.eventually(lambda: np.array(widths(view)), as_wide_as(shown))
 
     def ends() -> list[float]:

@@ -87,7 +87,7 @@ def is_exact(page: Page, said: Locator, weight: float, most: float) -> None:
 def test_it_is_read_by_mouse_and_by_keyboard(opened):
     page = opened(view(WEIGHTS, TOKENS, head=(1, 2)).page)
     matrix, text = page.locator("canvas").nth(1), page.get_by_role("listbox")
-    expect(page.locator("h3:has-text('All heads') + .aside")).to_contain_text("100\u00a0%, by the square root")
+    expect(page.locator("h3:has-text('All heads') + .aside")).to_contain_text("100%, by the square root")
     matrix.hover(position=cell(page, page, 3, 6))
     says(page, page, 1, 2, 3, 6)
     expect(page.locator(".said")).to_contain_text("“<img src=x onerror=aler…”")
@@ -100,7 +100,7 @@ def test_it_is_read_by_mouse_and_by_keyboard(opened):
     says(page, page, 1, 2, 2, 1)
     best = int(WEIGHTS[1, 2, 2].argmax())
     expect(page.locator(".note")).to_contain_text(f"attends most to “{TOKENS[best].strip()[:23]}")
-    expect(page.locator(".note")).to_contain_text(f"({best}): {100 * WEIGHTS[1, 2, 2].max():#.3g} %")
+    expect(page.locator(".note")).to_contain_text(f"({best}): {100 * WEIGHTS[1, 2, 2].max():#.3g}%")
 
     page.get_by_role("application", name="All heads").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):  # the grid ends with layer 2
@@ -141,7 +141,7 @@ def test_in_a_notebook_it_fits_the_theme_and_axe_finds_nothing(opened, ground, m
     frame.get_by_role("listbox", name="Queries").get_by_role("option").nth(6).click()
     tenth = frame.get_by_role("listbox", name="Keys").get_by_role("option").nth(10)
     share = float(given[2, 1, 6, 10])
-    expect(tenth).to_have_attribute("aria-label", f"key10, position 10, {100 * share:#.3g}\u00a0%")
+    expect(tenth).to_have_attribute("aria-label", f"key10, position 10, {100 * share:#.3g}%")
     colour = f"rgb({', '.join(str(int(ground[place : place + 2], 16)) for place in (1, 3, 5))})"
     html = frame.locator("html")
     expect(html).to_have_css("background-color", colour)

@@ -52,7 +52,7 @@ export default function ({ parentElement, data }) {
     view.replaceChildren(text.list, note);
 }
 
-// "“it” (10) attends most to “animal” (2): 41.3 %, then itself: 20.1 %." without its beginning.
+// "“it” (10) attends most to “animal” (2): 41.3%, then itself: 20.1%." without its beginning.
 function strongest(weights, text, query, says) {
     const falling = [...weights.keys()].sort((one, other) => weights[other] - weights[one]);
     const best = falling.slice(0, 3).filter((place, at) => at === 0 || weights[place] >= FAINTEST);

@@ -59,7 +59,7 @@ def token_view(
     lines                     show two columns joined by lines instead of running text
     pinned                    positions in the whole text: of queries for "from", of keys for "to"; others are ignored
     limit                     the weight with the strongest shade; if None, the largest one that is shown
-    percent                   write 0.413 as "41.3 %"
+    percent                   write 0.413 as "41.3%"
     written_from              the first query that the model has written: this one and all later ones are underlined
     special                   positions of queries that are special tokens: they are boxed
     on_token                  called with the position of a clicked token before the page runs again, while widgets above the

@@ -258,7 +258,7 @@ class TextView {
         const least = FAINTEST * (this.data.percent || !pairs.length ? 1 : pairs[0].weight);
         const worthy = pairs.filter(({ weight }) => weight > 0 && (!at || weight >= least));
         const shown = at ? worthy : worthy.slice(0, STRONGEST);
-        const bound = this.data.percent ? `${100 * FAINTEST}${NO_BREAK}%` : this.say(least);
+        const bound = this.data.percent ? `${100 * FAINTEST}%` : this.say(least);
         const isSome = shown.length < pairs.length;
         const whose = isAll ? (isSome ? "" : "all ") : at ? "its " : "the pinned tokens’ ";
         const which = isSome ? (at ? `${shown.length} of ` : `the ${shown.length} strongest of `) : "";
@@ -270,7 +270,7 @@ class TextView {
         return found;
     }
 
-    // “cat” (7) attends most to “the” (2): 41.3 %, then “sat” (8): 20.1 % and “on” (9): 11.0 %.
+    // “cat” (7) attends most to “the” (2): 41.3%, then “sat” (8): 20.1% and “on” (9): 11.0%.
     sentence({ at, byRow, isAll, places }, means, shaded) {
         const one = (at || places.length === 1) && name(byRow ? this.queries : this.keys, places[0]);
         const allowed = means.map((mean, place) => ({ mean, place })).filter(({ mean }) => !Number.isNaN(mean));

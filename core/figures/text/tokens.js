@@ -83,8 +83,8 @@ function focusOn(token) {
 // Return a percentage with three significant digits.
 function percent(weight) {
     const share = weight * 100;
-    if (share === 0) return `0${NO_BREAK}%`;
-    return share < 0.001 ? `under 0.001${NO_BREAK}%` : `${share.toPrecision(3)}${NO_BREAK}%`;
+    if (share === 0) return "0%";
+    return share < 0.001 ? "under 0.001%" : `${share.toPrecision(3)}%`;
 }
 
 // --- colours
