@@ -53,14 +53,17 @@ def as_png(picture: Image.Image) -> bytes:
 
 
 def colours(values: ArrayLike, *, limit: float | None = None, signed: bool = False) -> NDArray[np.uint8]:
-    """[rows, columns, 4]: the colours of weights from 0 to the limit, or of signed numbers up to it on both sides of 0."""
+    """[rows, columns, 4]: the colours of weights from 0 to the limit, or of signed numbers up to it on both sides of 0, which
+    are the more see-through the nearer they are to 0."""
     numbers = np.asarray(values, float)
-    most = limit or float(np.nanmax(np.abs(numbers))) or 1.0
-    scale = DIVERGING if signed else SEQUENTIAL
-    places = np.array([place for place, _ in scale])
-    stops = np.array([ImageColor.getrgb(colour) for _, colour in scale], float)
-    shares = (numbers / most + 1) / 2 if signed else numbers / most
-    mixed = [np.interp(np.clip(shares, 0, 1), places, stops[:, channel]) for channel in range(3)]
+    shares = np.clip(numbers / (limit or float(np.nanmax(np.abs(numbers))) or 1.0), -1, 1)
+    if signed:
+        below, above = (ImageColor.getrgb(colour) for _, colour in (DIVERGING[0], DIVERGING[-1]))
+        mixed = np.where(shares[..., None] < 0, below, above)
+        return np.concatenate([mixed, 255 * np.abs(shares)[..., None]], axis=-1).round().astype(np.uint8)
+    places = np.array([place for place, _ in SEQUENTIAL])
+    stops = np.array([ImageColor.getrgb(colour) for _, colour in SEQUENTIAL], float)
+    mixed = [np.interp(shares, places, stops[:, channel]) for channel in range(3)]
     return np.stack([*mixed, np.full_like(numbers, 255)], axis=-1).round().astype(np.uint8)
 
 

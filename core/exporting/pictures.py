@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from ..figures.labels import thinned, without_effect, without_markup
+from ..figures.labels import ALL_LABELS, thinned, without_effect, without_markup
 from ..figures.palette import DIVERGING, DIVERGING_ON_DARK, set_signed_colours
 from ..figures.theme import LETTER
 
@@ -29,6 +29,7 @@ SMALLEST, LARGEST = 12, 14  # pixels of letters in print: 6 and 7 points
 TALLEST = 1.3  # the height of all cells in print, as a share of the picture's width
 # The room of a label beside a row and of a slanted one below a column, in heights of its letters.
 DOWN, SLANTED = 1.2, 1.45
+TURNED = 8  # pixels: where slanted labels would be smaller, they stand on their side
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ def portrait(
     """A copy of a figure for export, with a title and notes above it. `layout.width` and `layout.height` are its size.
 
     title, notes  any text: it is shown as it is; "" and [] leave it out
-    millimetres   one of `print_widths`: the letters then have at least 6 points, and the cells of a heatmap are square.
-                  None: for screens
+    millimetres   one of `print_widths`: the letters then have at least 6 points (labels of up to 30 tokens fewer, where all
+                  of them would not fit), and the cells of a heatmap are square. None: for screens
     """
     # Copies: the page's own figure does not change.
     drawn: Any = figure.data
@@ -209,7 +210,7 @@ def _counts_its_ticks(trace: Any) -> bool:
 
 
 def _fit_labels(axis: Any, twin: Any, room: float, each: float | None) -> None:
-    """Write as many labels as fit into these pixels, evenly spaced, among them the pinned one.
+    """Write as many labels as fit into these pixels, evenly spaced, among them the pinned one; all of up to 30 tokens.
 
     each  the room of a label in heights of its letters; None: it stands upright, and its own length counts
     """
@@ -218,10 +219,24 @@ def _fit_labels(axis: Any, twin: Any, room: float, each: float | None) -> None:
     shown = dict(zip(axis.tickvals, axis.ticktext or map(str, axis.tickvals), strict=True))
     labels = _all_labels(axis, twin) or shown
     places, texts = list(labels), list(labels.values())
+    if twin.ticktext is not None and len(places) <= ALL_LABELS:
+        _fit_all(axis, labels, room, each)
+        return
     each = each or (max(len(without_markup(text)) for text in texts) + 1) * LETTER
     pinned = next((at for at, text in enumerate(texts) if text.startswith("<b>")), None)
     kept = thinned(len(places), pinned, max(1, int(room / each / (axis.tickfont.size or LARGEST))))
     axis.update(tickvals=[places[at] for at in kept], ticktext=[texts[at] for at in kept])
+
+
+def _fit_all(axis: Any, labels: Mapping[float, str], room: float, each: float | None) -> None:
+    """Write all labels, in letters that fit; on their side where slanted ones could not be read."""
+    size, per_label = axis.tickfont.size or LARGEST, room / len(labels)
+    widest = max(map(len, map(without_markup, labels.values()))) * LETTER * size
+    if widest > per_label if each is None else each == SLANTED and per_label < TURNED * SLANTED:
+        axis.tickangle, each = -90, DOWN
+    if each is not None:
+        size = min(size, per_label / each)
+    axis.update(tickvals=list(labels), ticktext=list(labels.values()), tickfont_size=size)
 
 
 def _fit_numbers(picture: go.Figure, cell: float) -> None:

@@ -7,9 +7,12 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 
+ALL_LABELS = 30  # tokens along a side of which each has its label, in whatever size
 MAX_LABELS = 40  # tick labels, not cells, are what makes a long axis slow and unreadable
 MAX_CHARACTERS = 14
+FITTING = Path(__file__).with_name("fitting.js")  # makes the labels of a picture fit, in a browser
 
 _VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
 

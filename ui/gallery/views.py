@@ -335,7 +335,8 @@ STYLE = (
     f"{_CARDS} p {{ line-height: 1.4; }}"
     f"{_CARDS} {_CARD}:hover {{ border-color: currentColor; }}"
     f"{_CARDS} img {{ aspect-ratio: 16 / 9; }}"
-    f"@media (max-width: 640px) {{ {_CARDS} {_CARD} {{ display: grid; grid-template-columns: 6.5rem 1fr; column-gap: .8rem; }}"
+    f"@media (max-width: 640px) {{ {_CARDS} {_CARD} {{ display: grid; grid-template-columns: 7.5rem minmax(0, 1fr);"
+    " column-gap: .8rem; }"
     f"{_CARDS} {_CARD} > :first-child {{ grid-row: 1 / span 4; }} {_CARDS} {_CARD} > :last-child {{ display: none; }} }}"
 )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..labels import MAX_LABELS, axis_labels, escaped, in_blocks, placed, short, thinned
+from ..labels import ALL_LABELS, MAX_LABELS, axis_labels, escaped, in_blocks, placed, short, thinned
 from ..theme import LETTER, PLAIN_AXIS, enlarged, letters, smallest_letters
 
 MANY = 24  # labels: more are written smaller
@@ -109,16 +109,23 @@ def names_of(count: int, axis: Axis, block: int, written: Callable[[str], str] =
     return in_blocks([placed(token, at, written) for at, token in enumerate(axis.tokens, axis.start)], block)
 
 
+def shows_all(count: int, axis: Axis) -> bool:
+    """Whether each row or column has its label: a short text is read whole. In a small picture fitting.js makes them fit."""
+    return axis.tokens is not None and count <= ALL_LABELS
+
+
 def columns_axis(count: int, columns: Axis, size: int, room: float, *, max_labels: int) -> dict[str, Any]:
-    """The axis below the columns, with the labels that fit into these pixels for all columns."""
+    """The axis below the columns, with the labels that fit into these pixels for all columns; see `shows_all`."""
     slant = _angle_of(count, columns)
+    if shows_all(count, columns):
+        return _shown(count, columns, size, count) | {"tickangle": slant}
     axis = _shown(count, columns, size, _fitting_across(room, count, columns, size, max_labels=max_labels))
     return axis | {"tickangle": slant} if slant else _upright(axis, room / count, size)
 
 
 def rows_axis(count: int, rows: Axis, size: int, room: float) -> dict[str, Any]:
-    """The axis beside the rows, from the top down, with the labels that fit into these pixels for all rows."""
-    max_labels = _fitting_down(room, size)
+    """The axis beside the rows, from the top down, with the labels that fit into these pixels for all rows; see `shows_all`."""
+    max_labels = count if shows_all(count, rows) else _fitting_down(room, size)
     if rows.tokens is None:
         max_labels = min(max_labels, _max_numbers())
     return _shown(count, rows, size, max_labels) | {"range": [count - 0.5, -0.5]}

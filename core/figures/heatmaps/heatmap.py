@@ -13,7 +13,7 @@ from ..chart import Chart, Trace, Values, floats, scatter
 from ..labels import MAX_LABELS
 from ..palette import ALLOWED, FORBIDDEN, INK, PIN, colour_range, colours_of, largest, text_on
 from ..theme import LETTER, enlarged, letters, smallest_letters, template, thick
-from .axes import Axis, columns_axis, hidden_axis, margins_for, names_of, rows_axis
+from .axes import Axis, columns_axis, hidden_axis, margins_for, names_of, rows_axis, shows_all
 from .frames import over_cells, pin_frames
 
 Scale = Literal["signed", "share", "permission"]
@@ -23,6 +23,7 @@ MAX_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
 WIDTH = 480  # pixels: a picture beside a column of words, in a window 1024 wide
 LEGEND = 28  # pixels above the cells
 SMALLEST = 9  # pixels: letters of numbers in cells
+LEAST_ROW = 10  # pixels of a row that has a label
 NARROW = 300  # pixels: below, letters and the colour bar are smaller
 PRINTED_CELLS = 12  # per side: up to here every cell of a large picture shows its number
 PERMISSIONS = [[0, FORBIDDEN], [1, ALLOWED]]  # the colours of a mask
@@ -55,6 +56,7 @@ def heatmap(
     scale           "signed": two colours that meet at 0; "share": one from 0 up; "permission": 1 allowed, 0 forbidden
     limit           the number with the strongest colour, to compare heatmaps; None: the largest number
     forbidden_name  name of masked cells in the legend; gap_name: that of the `gaps` of rows and columns
+    height          in pixels; more where up to 30 labels beside the rows need it
     width           approximate width on a narrow screen in pixels, which decides how many columns have labels
     compact         fewer labels and no printed numbers
     printed         maximum number of columns with printed numbers
@@ -86,6 +88,8 @@ def heatmap(
         # Axes with nothing on them show no labels.
         traces.append(scatter([None], [None], "markers", hoverinfo="skip"))
     margins["t"] = enlarged(LEGEND) * legend_lines or enlarged(8)
+    if not compact and shows_all(drawn.shape[0], rows):
+        height = max(height, round(LEAST_ROW * drawn.shape[0] + margins["b"] + margins["t"]))
     ground = over_cells(*map(range, drawn.shape), fillcolor=FORBIDDEN, line={"width": 0}, layer="below")
     thin = {"line": {"color": PIN, "width": thick(1)}, "opacity": 0.6}
     layout = {

@@ -108,7 +108,7 @@ def test_long_texts_are_bounded_and_lose_no_spike():
 
 @pytest.mark.parametrize("size", [210, 240, 270, 330, 480, 560, 900])
 @pytest.mark.parametrize("compact", [True, False])
-@pytest.mark.parametrize("count", [5, 16, 200])
+@pytest.mark.parametrize("count", [31, 200])
 def test_labels_have_room(size, compact, count):
     forbidden = np.tri(count, dtype=bool)  # with a legend, which leaves the least room
     sides = (Axis(name, ["token"] * count, count // 3) for name in ("query", "key"))
@@ -119,6 +119,13 @@ def test_labels_have_room(size, compact, count):
     for axis, room in rooms:
         assert count // 3 in axis.tickvals
         assert len(axis.tickvals) == 1 or min(np.diff(axis.tickvals)) * room / count >= axis.tickfont.size
+
+
+def test_each_token_of_a_short_text_has_its_label():
+    sides = (Axis(name, ["token"] * 30, 10) for name in ("query", "key"))
+    layout = heatmap(np.ones((30, 30)), *sides, name="w", width=210, height=210).figure.layout
+    assert list(layout.xaxis.tickvals) == list(layout.yaxis.tickvals) == list(range(30))
+    assert (layout.height - layout.margin.t - layout.margin.b) / 30 >= 10 - 0.1  # pixels a row
 
 
 def test_the_pin_is_a_frame_around_its_cell(trace):
@@ -145,12 +152,14 @@ def test_single_characters_stand_upright_and_close_together():
         figure = heatmap(np.zeros((3, len(tokens))), Axis("query"), keys, name="w", scale="share", width=width).figure
         return figure.layout.xaxis.tickangle, len(figure.layout.xaxis.ticktext)
 
-    characters = [*"the 3rd of march 1987", "</s>"]
-    assert labels(characters) == (0, len(characters) - 1)  # the mark would lie on the last character
-    assert labels(characters, width=900) == (0, len(characters))
-    assert labels(characters, pinned=21) == (0, len(characters) - 1)  # now the character gives way
+    characters = [*"the 3rd of march 1987 at noon", "</s>"]
+    assert labels(characters) == (0, 30)  # in a narrow picture the mark stands on its side
+    longer = ["t", *characters]
+    assert labels(longer) == (0, 30)  # the mark would lie on the last character
+    assert labels(longer, width=1200) == (0, 31)
+    assert labels(longer, pinned=30) == (0, 30)  # now the character gives way
     assert labels([*"ab", "</s>", "[PAD]"])[0] == labels(["the", "cat"] * 11)[0] == -45
-    assert labels(["the", "cat"] * 15)[1] < 30
+    assert labels(["the", "cat"] * 16)[1] < 30
 
 
 FIRST, SECOND = ("the", "<b>", "$x$", "cat"), ("the", "new", "<b>", "$y$", "cat", "too")
