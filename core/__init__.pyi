@@ -21,6 +21,8 @@ from .capturing.weights_only import WeightsOnly as WeightsOnly
 from .capturing.weights_only import attention_weights as attention_weights
 from .capturing.weights_only import open_weights as open_weights
 from .errors import InputError as InputError
+from .exporting.page import PageView as PageView
+from .exporting.page import save_page as save_page
 from .heads.attribution import Attribution as Attribution
 from .heads.attribution import ScoreAttribution as ScoreAttribution
 from .heads.attribution import cosine_attribution as cosine_attribution

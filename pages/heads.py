@@ -17,7 +17,8 @@ from ui.views.sources.text_fields import choose_text
 def show(head: ChosenHead, show_chosen: Callable[[Any, Any, Any], tuple[int, int] | None]) -> None:
     findings = st.container(key=state.FINDINGS, horizontal=True, vertical_alignment="center", gap="medium")
     # No gaps: containers for progress stay empty above both pictures, and each would add a gap.
-    grid_side, head_side = (column.container(gap=None) for column in st.columns([5, 7], gap="medium"))
+    with st.container(key=state.SIDES):
+        grid_side, head_side = (column.container(gap=None) for column in st.columns([5, 7], gap="medium"))
     with grid_side:
         measured = measure(head)
         wanted = None if measured is None else choose_by(head, measured)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.source_files import EVERYTHING, PRODUCT, ROOT, called, literal, python_files, text
 
-MOST_LINES = {"program": (PRODUCT, 46_100), "tests": (("tests",), 38_250)}  # CONTRIBUTING.md says where these should go
+MOST_LINES = {"program": (PRODUCT, 46_500), "tests": (("tests",), 38_450)}  # CONTRIBUTING.md says where these should go
 SAFE = {"allow_pickle": False, "trust_remote_code": False, "weights_only": True, "unsafe_allow_html": False}
 
 

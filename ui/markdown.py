@@ -30,15 +30,28 @@ def quoted(token: str) -> str:
     return f"“{plain(visible(token))}”"
 
 
-_PIECES = re.compile(r"(?<!\\)(?:\*\*|:\w+\[|\]|\|)")
+_MARK = re.compile(r"(?<!\\)(\*\*|:\w+\[|\]|\|)")
 
 
 def pieces(words: str) -> list[str]:
     """Return the pieces of text that the browser has where it shows these words, in their order: the text before, between and
     after what is bold, coloured or in a cell of a table. Other Markdown than headings, these and escapes is not known here."""
-    lines = [line.lstrip("# ") for line in words.split("\n") if not line.startswith("| --- ")]
-    split = (piece.strip() if line.startswith("|") else piece for line in lines for piece in _PIECES.split(line))
-    return [re.sub(r"\\(.)", r"\1", piece) for piece in split if piece.strip()]
+    return [piece for piece, _ in runs(words)]
+
+
+def runs(words: str) -> list[tuple[str, bool]]:
+    """Return the pieces as `pieces` does, and whether each is bold."""
+    found, is_bold = [], False
+    for line in words.split("\n"):
+        if line.startswith("| --- "):
+            continue
+        for place, part in enumerate(_MARK.split(line.lstrip("# "))):
+            if place % 2:
+                is_bold ^= part == "**"
+            elif part.strip():
+                text = part.strip() if line.startswith("|") else part
+                found.append((re.sub(r"\\(.)", r"\1", text), is_bold))
+    return found
 
 
 def show_error(error: InputError) -> None:

@@ -6,12 +6,11 @@ what a view puts into `told`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import streamlit as st
 
@@ -20,6 +19,7 @@ from core.figures.heatmaps.frames import Spot, with_spotlight
 from core.figures.theme import smallest_letters
 from ui import links, shown, state
 from ui.links import ChoiceForm, SwitchForm
+from ui.shown import Told
 
 WINDOW = (1280, 720)  # pixels, until the browser sends its size
 LETTERS = 18  # pixels: the smallest letters, in a small window
@@ -42,11 +42,13 @@ class Presentation:
 
     told    the number of containers that `told` has opened
     walk    the grid that the arrow keys walk through, once a view has set it
+    lights  whether a view has something that the spotlight can light
     """
 
     window: tuple[int, int]
     told: int = 0
     walk: Walk | None = None
+    lights: bool = False
 
 
 _CURRENT: ContextVar[Presentation | None] = ContextVar("presentation", default=None)
@@ -72,7 +74,9 @@ def enter() -> None:
 
 
 def leave() -> None:
-    """Stop presenting in the next run."""
+    """Stop presenting in the next run; remember which view of the talk was shown."""
+    rehearses = st.session_state.get(state.REHEARSING, False)
+    st.session_state[state.TALK_LEFT] = 0 if rehearses else st.session_state.get(state.TALK_AT) or 0
     for key, opening in ((state.PRESENT, False), (state.TALK_AT, 0), (state.SPOT, "none")):
         links.put(key, opening)
     st.session_state[state.REHEARSING] = False
@@ -82,15 +86,18 @@ def is_on() -> bool:
     return _CURRENT.get() is not None
 
 
-def told(kind: Literal["words", "number"] = "words") -> AbstractContextManager:
-    """Return a container for words that the audience reads; all other words are hidden while presenting.
+@contextmanager
+def told(kind: Told = "words") -> Iterator[None]:
+    """Show words that the audience reads; all other words are hidden while presenting.
 
     kind  "number": words about one number, which is bold in them and becomes large
     """
-    return st.container(key=told_key(kind), gap=None) if is_on() and not shown.is_quiet() else nullcontext()
+    draws = is_on() and not shown.is_quiet()
+    with shown.telling(kind), st.container(key=told_key(kind), gap=None) if draws else nullcontext():
+        yield
 
 
-def tell(words: str, kind: Literal["words", "number"] = "words") -> None:
+def tell(words: str, kind: Told = "words") -> None:
     """Show words that the audience reads, too: see `told`."""
     with told(kind):
         shown.say(words)
@@ -102,7 +109,7 @@ def finding(words: str, level: int = 3) -> None:
         shown.say(words if is_on() else f"{'#' * level} {words}", anchors=False)
 
 
-def told_key(kind: Literal["words", "number"] = "words") -> str:
+def told_key(kind: Told = "words") -> str:
     """Return the key of the next container for `told`."""
     current = _CURRENT.get()
     assert current is not None, "nobody presents"
@@ -126,12 +133,19 @@ def title(words: str) -> None:
     """Show one line of Markdown that says what is on the screen; at a desk the controls say it."""
     if is_on():
         with told():
-            st.markdown(f"### {words}", anchors=False)
+            shown.say(f"### {words}", anchors=False)
 
 
-def aside() -> AbstractContextManager:
-    """Return a container for pictures that only matter at a desk, beside the main one."""
-    return nullcontext() if _CURRENT.get() is None else st.container(key=state.ASIDE)
+@contextmanager
+def aside() -> Iterator[None]:
+    """Show pictures that only matter at a desk, beside the main one."""
+    page = shown.now()
+    with nullcontext() if _CURRENT.get() is None else st.container(key=state.ASIDE):
+        before, page.aside = page.aside, True
+        try:
+            yield
+        finally:
+            page.aside = before
 
 
 def height(usual: int, share: float) -> int:
@@ -161,4 +175,6 @@ def spot() -> Spot:
 
 def lit(chart: Chart, row: int | None, column: int | None) -> None:
     """Draw the chosen spotlight."""
+    if (current := _CURRENT.get()) is not None:
+        current.lights = True
     with_spotlight(chart, spot(), row, column)

@@ -15,13 +15,20 @@ from ui.components.keys import await_keys, listen  # noqa: E402
 from ui.components.pin import read_cells  # noqa: E402
 from ui.gallery.views import OPENINGS  # noqa: E402
 from ui.serving import admit  # noqa: E402
+from ui.sharing import page as saved_page  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.turns import TURNS  # noqa: E402
 from ui.views import talking  # noqa: E402
 from ui.views.sources import text_fields  # noqa: E402
 
+# The grid of heads and what is below it, whose parts stand among those of the page on a phone: the chosen head between them.
+_SIDE = f".st-key-{state.SIDES} > * > .stHorizontalBlock > .stColumn"
+_GRID_SIDE = ", ".join(f"{_SIDE}:first-child{below}" for below in ("", " > *", " > * > *", " > * > * > *"))
+_GROWING = f"[class*=st-key-{state.one_of(state.GROWING, '')}]"
 embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on another site's page
-st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
+st.set_page_config(
+    page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide", initial_sidebar_state="collapsed"
+)
 # The equation is never narrower than its letters need: on a phone its line scrolls. A badge wraps instead of losing words.
 st.html(
     "<style>.stMainBlockContainer { padding-top: 3.4rem; padding-bottom: 3rem; }"
@@ -36,7 +43,12 @@ st.html(
     # Plotly's buttons stand beside the name of the columns, where they cover neither cells nor the colour bar.
     ".js-plotly-plot .modebar-container { top: auto !important; bottom: 0; }"
     ".js-plotly-plot .plotly .modebar { top: auto; bottom: 2px; }"
+    f"@media (max-width: 640px) {{ {_GRID_SIDE} {{ display: contents; }} {_SIDE}:last-child {{ order: 1; }}"
+    f" :has(> .st-key-{state.BELOW_THE_GRID}) {{ order: 2; }} }}"
+    "@media (hover: none) { .js-plotly-plot .modebar-container { display: none; } }"  # fingers zoom without them
     f"[class*=st-key-{state.one_of(state.ALIKE, '')}] p {{ text-align: start; }}"  # a list: on a phone its entries wrap
+    f":is({_GROWING}, :has(> {_GROWING}))"
+    " { min-height: min(100vh - 500px, 620px); overflow: hidden; }"
     f".stMain .st-key-{state.FINDINGS} {{ row-gap: 0; }}"  # on a phone each has a line
     f".headlight-frame .st-key-{state.FORMULA} {{ visibility: hidden; }}"  # it is that of another stage: see ui/views/frames.js
     f"{progress.STYLE}{talking.STYLE}{talking.IN_A_FRAME if embedded else ''}</style>"
@@ -95,6 +107,8 @@ except progress.TimeIsUp:
     progress.say_time_is_up()
 if presentation is not None:
     index = talking.begin()
+    if talking.is_rehearsing() and index is not None:
+        saved_page.keep(on_page, talking.held().views[index])
     with keys:
         listen(presentation, page.url_path, talking.held(), index, rehearsing=talking.is_rehearsing())
 links.write(page.url_path, notes, opening, is_whole=bool(on_page.pictures or on_page.lists))

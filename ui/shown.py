@@ -6,11 +6,11 @@ another value; see `ui.views.frames`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import streamlit as st
 
@@ -20,6 +20,8 @@ from core.figures.chart import Chart
 from ui import calls
 from ui.calls import Recorded
 from ui.requests import HeadRequest
+
+Told = Literal["words", "number"]  # to an audience: words, or words about one number, which is bold in them
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Picture:
     title    what a person calls it
     alt      what kind of picture it is, for a person who cannot see it; the chart's description says what it shows
     numbers  the exact ones that it was drawn from; None: just what is drawn
+    aside    whether it matters at a desk only
     """
 
     name: str
@@ -51,6 +54,7 @@ class Picture:
     chart: Chart
     alt: str
     numbers: ShownNumbers | None = None
+    aside: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +62,8 @@ class Knob:
     """What can be held and moved: a slider, or a handle in a picture.
 
     holds    what fields hold where it stands at a place, by the place
-    label    what a handle is called, for a person who cannot see it
+    label    what a person calls it
+    names    what a person calls its places; {}: they are numbers
     picture  the name of the picture that has its handle; "": it is a slider only
     points   where the handle is in that picture at each place, in the numbers of its axes
     at       where the handle is now
@@ -66,7 +71,8 @@ class Knob:
     """
 
     holds: Mapping[float, Mapping[str, Any]]
-    label: str = ""
+    label: str
+    names: Mapping[float, str] = field(default_factory=dict)
     picture: str = ""
     points: Mapping[float, tuple[float, float]] = field(default_factory=dict)
     at: tuple[float, float] = (0.0, 0.0)
@@ -75,6 +81,13 @@ class Knob:
     def now(self, fields: Mapping[str, Any]) -> float | None:
         """Return the place at which it stands if its fields hold these values; None between two places."""
         return next((place for place, held in self.holds.items() if held.items() <= fields.items()), None)
+
+
+class Said(NamedTuple):
+    """A sentence or a table on the page, in Markdown. told: as what an audience reads it; "" if it does not"""
+
+    words: str
+    told: Told | Literal[""] = ""
 
 
 @dataclass(eq=False)
@@ -90,9 +103,14 @@ class PageContents:
     about     notes from the file that it shows, or None
     head      makes the head that the page is about, where a pass over `of` alone does not have it
     recorded  the calls of core that compute what it shows
-    said      its sentences and tables, in Markdown, in the order of drawing
+    said      its sentences and tables, in the order of drawing
+    telling   how an audience reads what is being said; "": it does not
     fields    what its fields hold, by their keys
     knobs     by their names: that of a slider is its field's key
+    frames    of its knobs, by their names and places: see `ui.views.frames`
+    frames_of  the pieces of the texts that frames change
+    make_frames  makes both on a light ground, for a file; None where there are no knobs
+    aside     whether what is drawn matters at a desk only
     given     of a quiet run: what its fields hold; None of any other
     """
 
@@ -105,9 +123,14 @@ class PageContents:
     about: Mapping[str, str] | None = None
     head: Callable[[], KeptHead] | None = None
     recorded: Recorded = field(default_factory=Recorded)
-    said: list[str] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+    telling: Told | Literal[""] = ""
     fields: dict[str, Any] = field(default_factory=dict)
     knobs: dict[str, Knob] = field(default_factory=dict)
+    frames: dict[str, dict[float, dict[str, Any]]] = field(default_factory=dict)
+    frames_of: list[list[str]] = field(default_factory=list)
+    make_frames: Callable[[], None] | None = None
+    aside: bool = False
     given: Mapping[str, Any] | None = None
 
 
@@ -147,9 +170,21 @@ def quietly(show: Callable[[], Iterable[object]], given: Mapping[str, Any]) -> P
 # --- what a quiet run records and does not draw
 
 
+@contextmanager
+def telling(kind: Told) -> Iterator[None]:
+    """Record that an audience reads what is said here."""
+    page = now()
+    before, page.telling = page.telling, kind
+    try:
+        yield
+    finally:
+        page.telling = before
+
+
 def say(words: str, *, small: bool = False, **look: Any) -> None:
     """Show Markdown; `look` is that of `st.markdown`, or of `st.caption` for small letters."""
-    now().said.append(words)
+    page = now()
+    page.said.append(Said(words, "" if page.aside else page.telling))
     if not is_quiet():
         (st.caption if small else st.markdown)(words, **look)
 

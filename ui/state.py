@@ -77,6 +77,12 @@ STAGE_PLACE, STAGE_KEYS, STAGE_PRESSES, TOLD, ASIDE = "stage_place", "stage_keys
 TALK, TALK_AT, GOING, REHEARSING, REHEARSED = "held_talk", "talk", "going", "rehearsing", "rehearsed"
 ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", "prepare_talk", "save_talk"
 TALK_FILE, NEW_VIEW, VIEWS_ADDED, TALK_SAID = "talk_file", "new_view", "views_added", "talk_said"
+# What was shown of each view when all were opened in turn; the talk and its page; buttons that save a page
+TALK_PAGES, TALK_PAGE, SAVE_PAGE, SAVE_VIEW = "talk_pages", "talk_page", "save_page", "save_view"
+TALK_LEFT, BACK_TO_TALK = (
+    "talk_left",
+    "back_to_talk",
+)  # the view that was shown when the presentation ended, from 1; 0: none
 # Its file; the one that the browser keeps for sure; one that it keeps and that cannot be read, and why; why it keeps none
 TALK_TEXT, TALK_KEPT, TALK_UNREAD, TALK_LOST = "talk_text", "talk_kept", "talk_unread", "talk_lost"
 # The number of the last one that the browser found and this session took in; whether it is known what the browser keeps
@@ -109,8 +115,10 @@ PRESSES = "presses"  # of arrow keys that the page has seen
 
 # Work in progress: what the key of each line begins with that says how far it is
 PROGRESS = "progress"
-# What the page would show if a knob stood elsewhere
-FRAMES, PLAYER = "frames", "player"
+# Around a picture that grows with the window
+GROWING = "growing"
+# What the page would show if a knob stood elsewhere; the pages on which somebody came near a knob; buttons that play one
+FRAMES, FRAMES_WANTED, PLAYER = "frames", "frames_wanted", "player"
 # By the hash of the work's name: why it does not continue, or that it is wanted although it takes long
 WISHES = "wishes"
 
@@ -137,6 +145,8 @@ ARCHIVE = "archive"
 ATLAS_BY, METRIC, MEASURED_ON = in_address("by", "metric", "on", of=ANY_TEXT)
 AT_LEAST, FROM_LAYER, TO_LAYER, ORDER = in_address("least", "from_layer", "to_layer", "order", of=ANY_TEXT)
 RANKED = "ranked"
+# Both sides of the page Heads, and what stands below its grid
+SIDES, BELOW_THE_GRID = "sides", "below_the_grid"
 FINDINGS, FINDING = "findings", "finding"  # the line of heads that stand out, and what the key of each begins with
 LOOK_FOR, BACK, BLOCK_LENGTH = in_address("pattern_of", "back", "block_length", of=ANY_TEXT)
 STRIPES, PAIRS = in_address("stripes", "pairs", of=(*READ_TEXT, KIND))

@@ -140,7 +140,7 @@ def view_at(title: str, link: str) -> TalkView:
     except ValueError:
         raise _error("This is not a link that can be read. Copy one with “Share”.") from None
     page = unquote(parts.path.rstrip("/").rpartition("/")[2])
-    return view_of(title or page or "Gallery", page, parameters)
+    return view_of(title or page.replace("_", " ").capitalize() or "Gallery", page, parameters)
 
 
 # --- as a file

@@ -14,7 +14,7 @@ import gzip
 import html
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -47,14 +47,20 @@ CARTESIAN = Path(__file__).with_name("plotly-cartesian.min.js.gz")
 WHOLE = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 IN_CARTESIAN = {"bar", "heatmap", "scatter"}  # the kinds of traces that are drawn here and that it can draw
 
-_DRAW = """
+# Reads the text of an element, and unpacks plotly.js.
+UNPACK = """
 const text = (id) => document.getElementById(id).textContent;
-const draw = async () => {
+const unpack = async () => {
     const packed = Uint8Array.from(atob(text("plotly")), (letter) => letter.charCodeAt(0));
     const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
     const script = document.createElement("script");
     script.textContent = await new Response(unpacked).text();
     document.head.append(script);
+};
+"""
+_DRAW = """
+const draw = async () => {
+    await unpack();
     const { data, layout } = JSON.parse(text("figure"));
     await Plotly.newPlot("picture", data, layout, { displaylogo: false });
 };
@@ -62,6 +68,13 @@ draw().catch((error) => {
     document.getElementById("picture").textContent = `This browser cannot draw the picture: ${error.message}`;
 });
 """
+
+
+# Nothing may be loaded, from wherever.
+POLICY = (
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data: blob:\">"
+)
 
 
 def to_html(figure: go.Figure, title: str, about: About) -> str:
@@ -77,8 +90,7 @@ def to_html(figure: go.Figure, title: str, about: About) -> str:
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
-style-src 'unsafe-inline'; img-src data: blob:">
+{POLICY}
 <meta name="viewport" content="width=device-width">
 <title>{html.escape(title)}</title>
 <style>
@@ -91,14 +103,19 @@ td {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
 <body>
 <div id="picture"></div>
 <script type="application/json" id="figure">{drawn}</script>
-<script type="text/plain" id="plotly">{_packed({trace.type for trace in traces} <= IN_CARTESIAN)}</script>
-<script>{_DRAW}</script>
+<script type="text/plain" id="plotly">{packed_plotly({trace.type for trace in traces})}</script>
+<script>{UNPACK}{_DRAW}</script>
 <table>
 {rows}
 </table>
 </body>
 </html>
 """
+
+
+def packed_plotly(kinds: Set[str]) -> str:
+    """plotly.js for these kinds of traces, compressed and written in letters: the part of it that draws them, or all of it."""
+    return _packed(kinds <= IN_CARTESIAN)
 
 
 @cache

@@ -46,7 +46,8 @@ def test_writing_can_be_stopped_and_gone_on_with(go):
         expect(note).to_be_visible()
         return app.eventually(lambda: int(note.inner_text().split()[0]), lambda count: count == written.count())
 
-    assert 0 < (first := stopped()) < 100
+    first = then = stopped()
+    assert 0 < first < 100
     app.click("Continue")
 
     def room_for_progress() -> float:
@@ -59,4 +60,9 @@ def test_writing_can_be_stopped_and_gone_on_with(go):
 
     expect(stop).to_be_in_viewport()
     app.eventually(room_for_progress, lambda room: room < 30)  # none: it lies over the page
-    assert stopped() > first
+    for _ in range(10):  # Stop may come before the next token
+        then = stopped()
+        if then > first:
+            break
+        app.click("Continue")
+    assert then > first

@@ -183,7 +183,9 @@ def test_a_stage_and_a_text_are_reached_on_a_phone(visit, opening, minilm):
 
 def test_the_equation_plays_without_the_server_and_stays_where_it_is_paused(visit, minilm):
     app = visit("/step_by_step", reduced_motion="no-preference").idle()
-    stage, before = app.page.get_by_text("Every query meets every key"), len(app.sent)
+    stage = app.page.get_by_text("Every query meets every key")
+    app.button("Play the equation").hover()
+    before = len(app.idle().sent)  # coming near, the browser asks for frames
     app.button("Play the equation").click()
     expect(app.page.get_by_text("What each position looks for.")).to_be_visible()
     expect(stage).to_be_visible()

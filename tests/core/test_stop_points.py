@@ -222,7 +222,7 @@ PARTS = {
 # Public names without any: one step whatever the text, or one that takes no longer than the text is long.
 AT_ONCE = {
     *("attend", "explain", "softmax", "random_matrices", "toy_sentence", "layer_labels", "missing_layers"),
-    *("head_weights", "load_model", "model_size", "heads_figure", "stage_figure"),
+    *("head_weights", "load_model", "model_size", "heads_figure", "stage_figure", "save_page"),
 }
 
 

@@ -42,7 +42,7 @@ def listen(presentation: Presentation, page: str, talk: Talk, index: int | None,
         "window": presentation.window,
         "place": None if walk is None else walk.place,
         "shape": None if walk is None else walk.shape,
-        "spots": list(SPOTS),
+        "spots": list(SPOTS) if presentation.lights else [],
         "spot": presenting.spot(),
         "rehearsing": rehearsing,
     }

@@ -5,6 +5,7 @@ const ACTS = {
 };
 const PATIENCE = 15000; // milliseconds that keys wait for a view while nothing runs
 const LOOKS = 25; // five in a second, after its run, until a view counts as not drawn: while a browser draws, it does not look
+const HOVERS = matchMedia("(hover: hover)"); // whether there is a pointer that can rest on something
 const TALK = "headlight-talk"; // the key of the talk in the browser's storage: see browser.js
 
 // The walk is kept over views and pages, because keys are pressed faster than these are drawn.
@@ -41,7 +42,10 @@ function takeIn() {
         if (data.presenting && walk.mode !== "leaving") walk.mode = "stage";
         if (!data.presenting && walk.mode !== "entering") walk.mode = "desk";
     }
-    if (walk.mode === "desk") walk.waiting.length = 0;
+    if (walk.mode === "desk") {
+        walk.waiting.length = 0;
+        still(false);
+    }
     if (!data.presenting) return;
     // After a reload the session has no talk until the browser has sent the stored one.
     walk.isThere = data.at === (walk.wanted ?? data.at) && !(data.awaitsTalk && window.localStorage.getItem(TALK));
@@ -85,6 +89,7 @@ document.addEventListener(
     (event) => {
         if (!data || !event.target.closest?.(data.enters)) return;
         Object.assign(walk, { mode: "entering", waiting: [], wanted: undefined, since: performance.now() });
+        still(true);
     },
     true,
 );
@@ -93,11 +98,18 @@ window.addEventListener("resize", () => {
     walk.resizing = setTimeout(measure, 250);
 });
 
+// Until the pointer moves it is hidden, and points at nothing: a picture that comes under it would show another number.
+function still(isStill) {
+    document.documentElement.classList.toggle("headlight-still", isStill && walk.mode !== "desk" && HOVERS.matches);
+}
+window.addEventListener("pointermove", ({ movementX, movementY }) => { if (movementX || movementY) still(false); }, true);
+
 function isOurs(key) {
     return key in STEPS || key in ACTS;
 }
 
 function pressed(key) {
+    still(true);
     walk.waiting.push(key);
     act();
 }
@@ -159,6 +171,7 @@ function turn(by) {
 }
 
 function light() {
+    if (data.spots.length === 0) return; // nothing here has a part to be lit
     walk.spot = data.spots[(data.spots.indexOf(walk.spot) + 1) % data.spots.length];
     tell();
 }

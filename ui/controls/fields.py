@@ -108,7 +108,7 @@ def slider(label: str, key: str, opening: Size, low: Size, high: Size, step: Siz
     """A slider of numbers: of whole ones if `opening` is one."""
     count = round((high - low) / step) + 1
     values = (round(low + place * step, 9) for place in range(count))
-    shown.now().knobs[key] = Knob({value: {key: value} for value in values})
+    shown.now().knobs[key] = Knob({value: {key: value} for value in values}, label)
     links.field(key, NumberForm(low, high, whole=isinstance(opening, int)), opening, label)
     return st.slider(label, low, high, opening, step, key=key, **KEPT)
 
@@ -189,7 +189,9 @@ def menu(
     elif look == "buttons":
         st.segmented_control(label, list(choices), required=True, **KEPT, **widget)
     else:
-        shown.now().knobs[key] = Knob({place: {key: word} for place, word in enumerate(choices)})
+        shown.now().knobs[key] = Knob(
+            {place: {key: word} for place, word in enumerate(choices)}, label, dict(enumerate(choices.values()))
+        )
         st.session_state[key] = value  # a line with other choices is a new widget, which would forget the chosen one
         st.select_slider(label, list(choices), **KEPT, **widget)
     return value

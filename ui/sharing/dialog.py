@@ -15,12 +15,14 @@ from core.attention.matrix_files import MAX_SCORES
 from core.exporting.documents import to_notebook, without_folder
 from core.exporting.exhibit import ENDING, Drawing, Exhibit, Upload, write
 from core.exporting.kept_heads import KeptHead
+from core.exporting.page import to_page
 from ui import links, state
 from ui.calls import Expression
 from ui.controls.fields import uploaded_file
 from ui.in_browser import component_beside
 from ui.progress import for_its_visitor
 from ui.requests import HeadRequest
+from ui.sharing.page import view_of_page
 from ui.sharing.pictures import about, file_name, offered, show_pictures
 from ui.shown import PageContents
 from ui.views.sources import passes
@@ -42,8 +44,24 @@ def open_dialog(shown: PageContents) -> None:
     if shown.about is None or shown.head is not None:  # a view from an exhibit is in its file already
         st.markdown("**All of this view, as an exhibit**")
         show_exhibit(shown)
+    if shown.pictures:
+        st.markdown("**A page that opens anywhere**")
+        show_page(shown)
     st.markdown("**As Python**")
     show_as_python(shown)
+
+
+# --- a page
+
+
+def show_page(shown: PageContents) -> None:
+    """Show a button that saves what the page shows as one HTML page."""
+    make = for_its_visitor(lambda: to_page([view_of_page(shown, shown.title)], title=shown.title))
+    name, icon = file_name(about(shown), shown.title, ".html"), ":material/web_asset:"
+    st.download_button("Page", make, name, "text/html", key=state.SAVE_VIEW, icon=icon, on_click="ignore")
+    st.caption(
+        "Its pictures, sentences and knobs in one HTML file, without a network. The page Talk saves several views."
+    )
 
 
 # --- a link

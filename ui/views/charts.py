@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ def show_chart(
     numbers: shown.ShownNumbers | None = None,
     tools: bool | None = None,
     fills: bool = True,
+    grows: bool = False,
 ) -> None:
     """Draw the chart under the key `state.picture(name)`; below it, where a visitor wants tables, its strongest values.
 
@@ -42,17 +44,22 @@ def show_chart(
     numbers  the exact ones that it was drawn from, where these are more than it draws
     tools    whether Plotly's own buttons, for zooming, appear beside it; None: beside a heatmap
     fills    whether it grows with the window while presenting
+    grows    whether it grows with the window at a desk, too
     """
-    shown.now().pictures[name] = shown.Picture(name, title or name[:1].upper() + name[1:], chart, alt, numbers)
+    page, title = shown.now(), title or name[:1].upper() + name[1:]
+    page.pictures[name] = shown.Picture(name, title, chart, alt, numbers, page.aside)
     if shown.is_quiet():
         return
     words = f"{alt} {chart.description}".strip()
     if tools is None:
         tools = any(trace["type"] == "heatmap" for trace in chart.traces)
     config = _CONFIG if tools and not presenting.is_on() else {"displayModeBar": False}
-    height = "stretch" if fills and presenting.is_on() else "content"
+    grows = grows and not presenting.is_on()
+    height = "stretch" if grows or (fills and presenting.is_on()) else "content"
     drawing = _Drawing(chart, dark=st.context.theme.type == "dark")
-    st.plotly_chart(drawing, key=state.picture(name), theme=None, config=config, alt=words, height=height)
+    room = {"key": state.one_of(state.GROWING, name), "height": chart.layout["height"], "border": False}
+    with st.container(**room) if grows else nullcontext():
+        st.plotly_chart(drawing, key=state.picture(name), theme=None, config=config, alt=words, height=height)
     if st.session_state.get(state.TABLES) and not presenting.is_on() and (strongest := chart.strongest()) is not None:
         table(list(map(plain, strongest.headings)), [list(map(plain, row)) for row in strongest.rows])
         st.caption(plain(strongest.left_out))

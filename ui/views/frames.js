@@ -6,6 +6,7 @@ const LOOK = { position: "absolute", width: `${SIZE}px`, height: `${SIZE}px`, bo
     background: "radial-gradient(closest-side, transparent 50%, currentColor 55%, currentColor 62%, transparent 67%)" };
 const AWAY = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const SHOWN = "headlight-frame"; // while something else is shown than the page has drawn
+const PLAYER = "player"; // as in ui/state.py
 const NOTHING = { said: [], knobs: {} };
 let frames = NOTHING; // as the server has sent them
 let charts = new Map(); // by key: the element of a picture that shows a frame, what Streamlit has drawn there, and what is there now
@@ -16,6 +17,9 @@ let wanted; // the knob that moved last, and where it stands
 let handles = new Map(); // by the name of their knobs
 let reached = new Map(); // by the name of a knob: the place to which it was moved since the page has run
 let tell; // the server where a handle was let go
+let ask; // the server for frames, while nobody has
+let awaited; // the knob that will play once its frames are there
+let holding; // the handle that is being moved: frames may come meanwhile
 let waiting; // until the page runs after a key
 let dimmed = new Set(); // sliders that stand elsewhere than what is shown
 let isWatched = false;
@@ -25,12 +29,34 @@ export default function ({ data, setTriggerValue }) {
     takeBack(sent);
     frames = sent;
     nodes = undefined;
+    const held = reached.get(holding);
     reached = new Map();
     if (playing && !(playing.knob in frames.knobs)) stop();
     tell = (knob, place) => setTriggerValue("moved", { knob, place });
+    ask = data.isWanted ? undefined : () => setTriggerValue("wanted", true);
     if (!isWatched) watch();
     placeHandles();
+    catchUp();
+    if (holding in frames.knobs) go(holding, held);
+    if (data.isWanted && awaited in frames.knobs) play(awaited, 0);
+    awaited = undefined;
     return () => { frames = NOTHING; };
+}
+
+// A slider may have been moved since the page was asked for its frames.
+function catchUp() {
+    for (const [name, { frames: all, now }] of Object.entries(frames.knobs)) {
+        const input = document.querySelector(`.st-key-${CSS.escape(name)} input[type=range]`);
+        if (input && all.length > 0 && Number(input.value) !== now) want(name, Number(input.value));
+    }
+}
+
+// Somebody is near a knob: the page is asked, once, for its frames.
+function near({ target }) {
+    const name = target.closest?.("[class*=st-key-]")?.className.match(/st-key-(\S+)/)?.[1];
+    if (!ask || !(name in frames.knobs || name === PLAYER || [...handles.values()].includes(target))) return;
+    ask();
+    ask = undefined;
 }
 
 function watch() {
@@ -44,6 +70,7 @@ function watch() {
     });
     observer.observe(app, { subtree: true, attributeFilter: ["aria-valuetext"] });
     new ResizeObserver(placeHandles).observe(app);
+    for (const type of ["pointerover", "pointerdown", "focusin"]) document.addEventListener(type, near, true);
 }
 
 // --- showing a frame
@@ -149,6 +176,7 @@ let paused; // the knob that was played and goes on from where it is
 
 window.addEventListener("headlight-play", ({ detail: { knob, what } }) => {
     const last = frames.knobs[knob]?.frames.length - 1;
+    if (last < 0) awaited = knob;
     if (!(last > 0)) return;
     const at = stands(knob), isPlaying = playing?.knob === knob;
     stop();
@@ -243,6 +271,7 @@ function made(name, label) {
         handle.setPointerCapture(event.pointerId);
         handle.style.cursor = "grabbing";
         held = true;
+        holding = name;
     });
     handle.addEventListener("pointermove", move);
     for (const type of ["pointerup", "pointercancel"]) handle.addEventListener(type, end);
@@ -258,6 +287,7 @@ function made(name, label) {
             return on > 0.5 && aside <= on;
         };
         go(name, nearest(name, x, y, isThere));
+        holding = name;
         clearTimeout(waiting);
         waiting = setTimeout(() => settle(name), PAUSE);
     });
@@ -296,10 +326,12 @@ function put(name, point) {
     if (!handle?.isConnected) return; // its picture is gone, as where the page says what is wrong with a field
     const [left, top] = pixels(name, point);
     Object.assign(handle.style, { left: `${left}px`, top: `${top}px` });
+    handle.setAttribute("aria-valuenow", reached.get(name) ?? frames.knobs[name].now ?? 0);
     handle.setAttribute("aria-valuetext", point.map((number) => Number(number.toPrecision(3))).join(", "));
 }
 
 // The knob was let go: the page runs.
 function settle(name) {
+    holding = undefined;
     if (reached.has(name)) tell(name, reached.get(name));
 }

@@ -3,6 +3,9 @@ sentences follow a knob while it is held, without the server; once it is let go,
 
 What makes a part of a page also makes its frames: it runs again, quietly, with each value of a knob (`ui.shown.quietly`).
 A frame holds only what differs from the page. Nothing is computed in the browser.
+
+Frames cost more than the page itself. So they are made from the moment on at which a visitor comes near a knob of the page, or
+presents it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,13 +22,14 @@ from plotly.utils import PlotlyJSONEncoder
 
 from core import InputError
 from core.progress import stop_point
-from ui import links, shown, state
+from ui import links, presenting, shown, state
 from ui.in_browser import component_beside, sent
 from ui.markdown import pieces
 from ui.shown import Knob, PageContents
 from ui.views.charts import as_sent
 
 SECONDS = 1.0  # in which the frames of a page are made; one that is not there by then stays out, unless it is played
+SECONDS_FOR_A_FILE = 4.0
 MOST_BYTES = 300_000  # of all frames of a picture
 
 _FRAMES = component_beside(__file__, "frames")
@@ -53,7 +58,8 @@ def handle(
     if shown.is_quiet() or (holds is None and name not in knobs):
         return
     holds = knobs[name].holds if holds is None else holds
-    knobs[name] = Knob(holds, label, picture, {place: _pair(point(place)) for place in holds}, _pair(at))
+    points = {place: _pair(point(place)) for place in holds}
+    knobs[name] = Knob(holds, label, picture=picture, points=points, at=_pair(at))
 
 
 def player(name: str, seconds: float, label: str = "Play") -> None:
@@ -77,34 +83,50 @@ def follow(show: Part) -> None:
     page = shown.now()
     if not page.knobs:
         return
-    end = time.monotonic() + SECONDS
-    try:
-        base = _Drawn(shown.quietly(show, page.fields))
-    except InputError:  # the page says what is wrong with a field, and shows what it was before
-        return
-    frames: dict[str, dict[float, Frame]] = {name: {} for name in page.knobs}
-    sizes = dict.fromkeys(base.charts, 0)
-    for name, place in _interleaved(page.knobs):
-        stop_point()
-        if time.monotonic() > end and not page.knobs[name].rest:
-            continue
-        try:
-            other = _Drawn(shown.quietly(show, {**page.fields, **page.knobs[name].holds[place]}))
-        except InputError:  # the page would say what is wrong
-            continue
-        frame = base.changes(other)
-        with_frame = sizes | {chart: sizes[chart] + len(json.dumps(of)) for chart, of in frame["charts"].items()}
-        if max(with_frame.values(), default=0) <= MOST_BYTES:
-            frames[name][place], sizes = frame, with_frame
-    knobs = {name: _sent(knob, frames[name], page.fields) for name, knob in page.knobs.items()}
+    wanted: list[str] = st.session_state.setdefault(state.FRAMES_WANTED, [])
+    rehearses = st.session_state.get(state.REHEARSING, False)  # nobody moves a knob then
+    is_wanted = page.page in wanted or (presenting.is_on() and not rehearses)
+
+    def make(seconds: float, *, dark: bool = False) -> None:
+        with suppress(InputError):  # the page says what is wrong with a field, and shows what it was before
+            page.frames_of, page.frames = _made(show, page, seconds, dark=dark)
+
+    page.make_frames = lambda: make(SECONDS_FOR_A_FILE)
+    if is_wanted:
+        make(SECONDS, dark=st.context.theme.type == "dark")
 
     def moved() -> None:
         match sent(state.FRAMES, "moved"):
             case {"knob": str(name), "place": int() | float() as place} if name in page.knobs:
                 links.put_all(page.knobs[name].holds.get(place, {}))
 
-    data = {"frames": json.dumps({"said": base.said, "knobs": knobs})}
-    _FRAMES(key=state.FRAMES, data=data, on_moved_change=moved)
+    knobs = {name: _sent(knob, page.frames.get(name, {}), page.fields) for name, knob in page.knobs.items()}
+    data = {"frames": json.dumps({"said": page.frames_of, "knobs": knobs}), "isWanted": is_wanted}
+    heard = {"on_moved_change": moved, "on_wanted_change": lambda: wanted.append(page.page)}
+    _FRAMES(key=state.FRAMES, data=data, **heard)
+
+
+def _made(
+    show: Part, page: PageContents, seconds: float, *, dark: bool
+) -> tuple[list[list[str]], dict[str, dict[float, Frame]]]:
+    """Return the pieces of the texts that the knobs of a page may change, and the frames of each knob by their places."""
+    end = time.thread_time() + seconds
+    base = _Drawn(shown.quietly(show, page.fields), dark=dark)
+    frames: dict[str, dict[float, Frame]] = {name: {} for name in page.knobs}
+    sizes = dict.fromkeys(base.charts, 0)
+    for name, place in _interleaved(page.knobs):
+        stop_point()
+        if time.thread_time() > end and not page.knobs[name].rest:
+            continue
+        try:
+            other = _Drawn(shown.quietly(show, {**page.fields, **page.knobs[name].holds[place]}), dark=dark)
+        except InputError:  # the page would say what is wrong
+            continue
+        frame = base.changes(other)
+        with_frame = sizes | {chart: sizes[chart] + len(json.dumps(of)) for chart, of in frame["charts"].items()}
+        if max(with_frame.values(), default=0) <= MOST_BYTES:
+            frames[name][place], sizes = frame, with_frame
+    return base.said, frames
 
 
 def _sent(knob: Knob, frames: Mapping[float, Frame], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,12 +166,11 @@ class _Drawn:
     said    the pieces of each text, as `ui.markdown.pieces`
     """
 
-    def __init__(self, page: PageContents) -> None:
-        dark = st.context.theme.type == "dark"
+    def __init__(self, page: PageContents, *, dark: bool) -> None:
         self.charts = {
             state.picture(name): _plain(as_sent(picture.chart, dark=dark)) for name, picture in page.pictures.items()
         }
-        self.said = [pieces(words) for words in page.said]
+        self.said = [pieces(said.words) for said in page.said]
 
     def changes(self, other: _Drawn) -> Frame:
         """What differs in another run, of the pictures and texts that both have: whole entries of traces and layouts."""

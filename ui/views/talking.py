@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
 from core import InputError
+from core.exporting.page import MOST_VIEWS, to_page
 from ui import links, presenting, state
 from ui.components.browser import TalkStorage, browser
 from ui.controls.fields import switch, upload, uploaded_file
@@ -188,6 +191,40 @@ def _show_buttons(talk: Talk) -> None:
         )
         save = {"key": state.SAVE_TALK, "icon": ":material/download:", "disabled": empty}
         st.download_button("Save", to_file(talk), "talk.json", "application/json", **save)
+        _offer_page(talk)
+
+
+def _offer_page(talk: Talk) -> None:
+    """Offer the talk as one page, once its views were opened in turn."""
+    look: dict[str, Any] = {"label": "Save as a page", "key": state.SAVE_PAGE, "icon": ":material/web_asset:"}
+    words = "One HTML file with all views, which opens without a network on any machine, with the same keys."
+    try:
+        page = _page_of(talk) if 0 < len(talk.views) <= MOST_VIEWS else None
+    except InputError as error:
+        st.button(**look, help=plain(str(error)), disabled=True)
+        return
+    if page is not None:
+        st.download_button(**look, data=page, file_name="talk.html", mime="text/html", help=words, on_click="ignore")
+    elif 0 < len(talk.views) <= MOST_VIEWS:
+        st.button(**look, help=f"{words} First opens every view once.", on_click=_go, args=(True,))
+    else:
+        st.button(**look, help=f"{words} It holds 1 to {MOST_VIEWS} views.", disabled=True)
+
+
+def _page_of(talk: Talk) -> str | None:
+    """Return the talk as a page, if all its views have been opened in turn since the session began; None otherwise.
+
+    Raises InputError (field "views") for a page that is too large.
+    """
+    pages = st.session_state.get(state.TALK_PAGES, {})
+    if not all(view.mark in pages for view in talk.views):
+        return None
+    of, page = st.session_state.get(state.TALK_PAGE, (None, None))
+    if of != talk:
+        views = [replace(pages[view.mark], title=view.title, notes=view.notes) for view in talk.views]
+        page = to_page(views, title=talk.views[0].title)
+        st.session_state[state.TALK_PAGE] = talk, page
+    return page
 
 
 def _show_messages() -> None:
@@ -317,6 +354,15 @@ def _show_prepared(talk: Talk, troubled: list[int]) -> None:
         st.success(ready, icon=":material/check:")
 
 
+def _lead_back() -> None:
+    """Lead back to the view of the talk that was left, while nobody presents."""
+    views, left = held().views, st.session_state.get(state.TALK_LEFT, 0)
+    if 0 < left <= len(views) and not presenting.is_on():
+        words = f"Back to the talk, {left} of {len(views)}"
+        back = {"key": state.BACK_TO_TALK, "on_click": go_to, "args": (views[left - 1].presented(left - 1),)}
+        st.button(words, icon=":material/keyboard_return:", type="tertiary", **back)
+
+
 def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pictures: bool) -> bool:
     """Show the buttons, and return whether somebody has pressed Share.
 
@@ -325,6 +371,7 @@ def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pict
     """
     with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
         browser(page, paths, storage(asks=page == "talk"))
+        _lead_back()
         if can_present:
             words = "Shows the page without controls, in large letters. Press Esc to leave, ? for the keys."
             pressed = {"key": state.PRESENT_PAGE, "help": words, "on_click": presenting.enter}

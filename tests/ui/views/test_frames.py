@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import SelectSlider
 
 from core.lessons.query_key_value import TOKENS, example
-from tests.pages.app import opened
+from tests.pages.app import go, new, opened
 from ui import state
 from ui.markdown import pieces
 from ui.views import frames
@@ -41,8 +41,11 @@ HELD = {  # parts of pages -> their sliders, each with a few of its values
 
 
 def page(part: tuple[str, str], **said: str) -> AppTest:
+    """As somebody sees it who is near its knobs."""
     name, word = part
-    return opened(name, text="", **({state.PART: word} if word else {"source": "toy"}), **said)
+    app = new()
+    app.session_state[state.FRAMES_WANTED] = [name.rpartition("/")[2]]
+    return go(app, name, text="", **({state.PART: word} if word else {"source": "toy"}), **said)
 
 
 def sent(app: AppTest) -> dict[str, Any]:
@@ -142,3 +145,10 @@ def test_frames_that_are_too_many_or_take_too_long_stay_out_evenly(monkeypatch: 
 def test_pieces_are_the_texts_between_markup() -> None:
     assert pieces("#### At d\\_k = **94%** of a row.") == ["At d_k = ", "94%", " of a row."]
     assert pieces("| way | a |\n| --- | --- |\n| plain | :red[**NaN**] |") == ["way", "a", "plain", "NaN"]
+
+
+def test_nobody_pays_for_frames_who_is_not_near_a_knob() -> None:
+    knobs = sent(opened("learn/query_key_value"))["knobs"]
+    assert knobs[state.ANGLE]["frames"] == []
+    assert knobs[state.ANGLE]["points"]  # handles are there
+    assert sent(opened("learn/query_key_value", present="true"))["knobs"][state.ANGLE]["frames"]

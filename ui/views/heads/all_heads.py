@@ -150,7 +150,7 @@ def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tupl
             _show_pictures(head, left_out)
         else:
             _show_numbers(head, ranking, left_out)
-    with st.container():
+    with st.container(key=state.BELOW_THE_GRID):
         walk_through_heads(head.place, head.grid)
         if wanted.remarks:
             st.caption(f":material/tune: Shown here: {plain(', '.join(wanted.remarks))}.")

@@ -75,7 +75,7 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         weights, tokens = current.head.stages("weights"), (scene.query_tokens, scene.key_tokens)
         cell = pinned_among(tokens, _suggested(scene, current), weights.exact)
     ledger = result(call(current.head.explain, *cell))
-    with sentence, presenting.told():
+    with sentence:
         _say_step(current, stage, ledger)
     result_of(stage_figure, current.head, stage.key, tokens=_tokens(scene), cell=cell)
     # What a visitor looks at comes first: whoever changes the head has an eye on the large picture.
@@ -98,7 +98,11 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         _say_pair(current, ledger)
     is_short = max(current.head.shape) <= MOST_PLAYED
     if is_short:
-        shown.now().knobs[state.STAGE] = Knob({place: {state.STAGE: key} for place, key in enumerate(PLAYED)})
+        shown.now().knobs[state.STAGE] = Knob(
+            {place: {state.STAGE: key} for place, key in enumerate(PLAYED)},
+            "Stage",
+            {place: NAMES[key] for place, key in enumerate(PLAYED)},
+        )
     with answer:
         if is_short:
             player(state.STAGE, SECONDS_A_STAGE, "Play the equation")
@@ -154,7 +158,7 @@ def _say_step(scene: Scene, stage: Stage, cell: Ledger) -> None:
         "value": f"{key} passes on {passed:,} numbers.",
         "output": f"{key} adds {number(cell.weight)} of its value to that of {query}.",
     }
-    shown.say(f"**{stage.name}** {stage.sentence} {words[stage.key]}")
+    presenting.tell(f"**{stage.name}** {stage.sentence} {words[stage.key]}")
 
 
 def _tokens(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -190,7 +194,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
             presenting.lit(chart, row, cell[1] if stage.columns == "key" else None)
             alt = f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}"
             title = stage.name if changed is None else f"{stage.name}, {name.lower()}"
-            show_chart(chart, name, alt, title=title, numbers=version.numbers([stage.key]))
+            show_chart(chart, name, alt, title=title, numbers=version.numbers([stage.key]), grows=True)
 
 
 def _show_magnified(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:

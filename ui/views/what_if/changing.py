@@ -101,7 +101,7 @@ def _answer(real: RealHead, changed: RealHead, *, predicts: bool) -> None:
     words, more = _outcome(real, changed, predicts=predicts)
     if words:
         with presenting.told("number"):
-            st.markdown(f"### {words}", anchors=False, help=None if presenting.is_on() else more)
+            shown.say(f"### {words}", anchors=False, help=None if presenting.is_on() else more)
     _say_if_all_are_muted(changed.capture)
     for capture in (real.capture,) if changed is real else (real.capture, changed.capture):
         if predicts:

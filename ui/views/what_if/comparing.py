@@ -283,7 +283,7 @@ def _say_how_far(two: TwoHeads, whole: Overview) -> None:
         on = "" if beside.queries == queries else f", measured on {beside.queries} of {queries:,} queries"
         sentence += f" Random heads of {plain(str(real.request.model))} are **{beside.mean:.3f}** apart on average."
         more += f" Of {beside.pairs} random pairs of heads 90% have {beside.low:.3f} to {beside.high:.3f}{on}."
-    st.markdown(sentence, help=more)
+    shown.say(sentence, help=more)
 
 
 def _what_aligns(keys: Alignment) -> str:

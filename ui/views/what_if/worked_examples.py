@@ -31,6 +31,7 @@ from ui.calls import result
 from ui.controls.fields import menu
 from ui.markdown import quoted
 from ui.progress import run
+from ui.shown import say
 from ui.views.charts import numbers, table
 from ui.views.sources import models
 from ui.views.what_if import results
@@ -67,7 +68,7 @@ def show_examples() -> None:
     if measured is not None:
         result(measured)
         with presenting.told():
-            st.markdown(example.words(measured))
+            say(example.words(measured))
             table(*example.table(measured))
         opening = {"on_click": links.put_all, "args": (example.opens(measured) | {state.VIEW: "change"},)}
         st.button("Change it yourself", key=state.button("example", hash(chosen)), icon=":material/tune:", **opening)
