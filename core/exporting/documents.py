@@ -48,7 +48,7 @@ WHOLE = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 IN_CARTESIAN = {"bar", "heatmap", "scatter"}  # the kinds of traces that are drawn here and that it can draw
 
 # Reads the text of an element, and unpacks plotly.js.
-UNPACK = """
+_UNPACK = """
 const text = (id) => document.getElementById(id).textContent;
 const unpack = async () => {
     const packed = Uint8Array.from(atob(text("plotly")), (letter) => letter.charCodeAt(0));
@@ -71,7 +71,7 @@ draw().catch((error) => {
 
 
 # Nothing may be loaded, from wherever.
-POLICY = (
+_POLICY = (
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data: blob:\">"
 )
@@ -86,36 +86,41 @@ def to_html(figure: go.Figure, title: str, about: About) -> str:
     traces: Any = figure.data
     drawn = plotly.io.to_json(figure, validate=False)  # with each < as \u003c, so that no text in it can end the script
     ground, ink = layout.paper_bgcolor, layout.font.color
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-{POLICY}
-<meta name="viewport" content="width=device-width">
-<title>{html.escape(title)}</title>
-<style>
+    style = f"""
 body {{ margin: 1.5rem; font: 15px/1.5 system-ui, sans-serif; background: {ground}; color: {ink}; }}
 table {{ border-collapse: collapse; margin-top: 1rem; }}
 th {{ text-align: left; padding-right: 1.5rem; vertical-align: top; font-weight: 600; }}
 td {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
-</style>
-</head>
-<body>
-<div id="picture"></div>
+"""
+    body = f"""<div id="picture"></div>
 <script type="application/json" id="figure">{drawn}</script>
-<script type="text/plain" id="plotly">{packed_plotly({trace.type for trace in traces})}</script>
-<script>{UNPACK}{_DRAW}</script>
 <table>
 {rows}
-</table>
+</table>"""
+    return html_page(title, style, body, {trace.type for trace in traces}, _DRAW)
+
+
+def html_page(title: str, style: str, body: str, kinds: Set[str], script: str) -> str:
+    """A page that may load nothing, with plotly.js for these kinds of traces packed inside.
+
+    script  runs after the body; `unpack()` in it unpacks plotly.js
+    """
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+{_POLICY}
+<meta name="viewport" content="width=device-width">
+<title>{html.escape(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+{body}
+<script type="text/plain" id="plotly">{_packed(kinds <= IN_CARTESIAN)}</script>
+<script>{_UNPACK}{script}</script>
 </body>
 </html>
 """
-
-
-def packed_plotly(kinds: Set[str]) -> str:
-    """plotly.js for these kinds of traces, compressed and written in letters: the part of it that draws them, or all of it."""
-    return _packed(kinds <= IN_CARTESIAN)
 
 
 @cache

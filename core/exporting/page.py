@@ -8,7 +8,6 @@ page.js shows one view after another, with the keys of a presentation. docs/expo
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from plotly.utils import PlotlyJSONEncoder
 
 from ..errors import InputError
 from ..figures.labels import FITTING
-from .documents import POLICY, UNPACK, About, packed_plotly
+from .documents import About, html_page
 from .exhibit import Drawing
 
 MOST_VIEWS = 10
@@ -83,22 +82,9 @@ def to_page(views: Sequence[PageView], *, title: str = "Headlight") -> str:
         raise InputError(f"A page holds 1 to {MOST_VIEWS} views, and these are {len(views)}.", field="views")
     written = [_json(_written(view)) for view in views]
     kinds = {trace["type"] for view in views for picture in view.pictures for trace in picture.chart.traces}
-    page = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-{POLICY}
-<meta name="viewport" content="width=device-width">
-<title>{html.escape(title)}</title>
-<style>{(_HERE / "page.css").read_text("utf-8")}</style>
-</head>
-<body>
-<script type="application/json" id="views">[{",".join(written)}]</script>
-<script type="text/plain" id="plotly">{packed_plotly(kinds)}</script>
-<script>{UNPACK}{FITTING.read_text("utf-8")}{(_HERE / "page.js").read_text("utf-8")}</script>
-</body>
-</html>
-"""
+    script = FITTING.read_text("utf-8") + (_HERE / "page.js").read_text("utf-8")
+    body = f'<script type="application/json" id="views">[{",".join(written)}]</script>'
+    page = html_page(title, (_HERE / "page.css").read_text("utf-8"), body, kinds, script)
     if (size := len(page.encode())) > MOST_BYTES:
         largest = max(range(len(views)), key=lambda at: len(written[at]))
         raise InputError(
