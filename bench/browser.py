@@ -1,6 +1,7 @@
 """Seconds that a person waits, in a real Chromium: from a choice to the redrawn picture, and from the start to the first one.
 
     python -m bench.browser            everything
+    python -m bench.browser short      another head and stage at 32 tokens and the opened pages, in about a minute
     python -m bench.browser lengths    only another head, stage and page, on short and long texts
     python -m bench.browser opening    only opening pages, beside the smallest page with a heatmap
     python -m bench.browser changing   only changing something on What if, beside a plain pass over the same text
@@ -240,22 +241,26 @@ def measure_first(browser: Browser) -> None:
 def measure_lengths(browser: Browser, server: Server) -> None:
     """Another head, another stage and another page, on short and long texts."""
     for tokens in lengths(32, 512, 2048, 4096):
-        app = App(browser.new_context(viewport=SCREEN), server)
-        traffic = Traffic().listen(app.page)
-        app.open("/step_by_step?model=SmolLM2-135M-Instruct")
-        read(app, tokens, "As it is")
-        found = {
-            "Step by step, another head": choose_heads(app, traffic),
-            "Step by step, another stage": walk(app, traffic, "As it is", ("ArrowLeft", "ArrowLeft", "ArrowRight")),
-        }
-        app.page.get_by_role("link", name="Heads", exact=True).click()
-        read(app, tokens, "head")
-        found["Heads, another head"] = walk(app, traffic, "head", ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"))
-        found["from Heads to Step by step"] = turn_page(app, traffic, "Step by step", "As it is")
-        found["from Step by step to Heads"] = turn_page(app, traffic, "Heads", "head")
-        for what, (seconds, megabytes) in found.items():
-            print(f"{tokens:>5,} tokens, {what}: {seconds:.2f} s, {megabytes:.2f} MB sent", flush=True)
-        app.page.context.close()
+        measure_length(browser, server, tokens)
+
+
+def measure_length(browser: Browser, server: Server, tokens: int) -> None:
+    app = App(browser.new_context(viewport=SCREEN), server)
+    traffic = Traffic().listen(app.page)
+    app.open("/step_by_step?model=SmolLM2-135M-Instruct")
+    read(app, tokens, "As it is")
+    found = {
+        "Step by step, another head": choose_heads(app, traffic),
+        "Step by step, another stage": walk(app, traffic, "As it is", ("ArrowLeft", "ArrowLeft", "ArrowRight")),
+    }
+    app.page.get_by_role("link", name="Heads", exact=True).click()
+    read(app, tokens, "head")
+    found["Heads, another head"] = walk(app, traffic, "head", ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"))
+    found["from Heads to Step by step"] = turn_page(app, traffic, "Step by step", "As it is")
+    found["from Step by step to Heads"] = turn_page(app, traffic, "Heads", "head")
+    for what, (seconds, megabytes) in found.items():
+        print(f"{tokens:>5,} tokens, {what}: {seconds:.2f} s, {megabytes:.2f} MB sent", flush=True)
+    app.page.context.close()
 
 
 def measure_changing(browser: Browser, server: Server) -> None:
@@ -318,18 +323,26 @@ def opening(browser: Browser, address: str, scope: str) -> tuple[float, float]:
     return painted, rests
 
 
-def measure_opening(browser: Browser, server: Server) -> None:
-    """Opening the pages of a running server, beside the smallest Streamlit page with one heatmap, in turns."""
+def measure_short(browser: Browser, server: Server) -> None:
+    """What people wait for most often, for comparing one commit with the next."""
+    measure_length(browser, server, 32)
+    measure_opening(browser, server, rounds=3)
+
+
+def measure_opening(browser: Browser, server: Server, rounds: int = 2 * ROUNDS) -> None:
+    """Opening the pages of a running server, beside the smallest Streamlit page with one heatmap, in turns.
+
+    The first round is dropped."""
     smallest = Server("bench/one_heatmap.py").wait()
     pages = {
         "one heatmap": (smallest.address, "body"),
         "Step by step": (f"{server.address}/step_by_step", f".st-key-{state.picture('As it is')}"),
         "Heads": (f"{server.address}/heads", f".st-key-{state.picture('head')}"),
     }
-    rounds = [{name: opening(browser, *page) for name, page in pages.items()} for _ in range(2 * ROUNDS + 1)][1:]
+    times = [{name: opening(browser, *page) for name, page in pages.items()} for _ in range(rounds + 1)][1:]
     for name in pages:
-        painted, rests = (statistics.median(one[name][at] for one in rounds) for at in (0, 1))
-        ratio = statistics.median(one[name][0] / one["one heatmap"][0] for one in rounds)
+        painted, rests = (statistics.median(one[name][at] for one in times) for at in (0, 1))
+        ratio = statistics.median(one[name][0] / one["one heatmap"][0] for one in times)
         print(
             f"opening {name}: {painted:.2f} s to its picture, {rests:.2f} s to the last, {ratio:.2f} times one heatmap"
         )
@@ -423,6 +436,7 @@ def walk_corpus(app: App, run: str, process: psutil.Process) -> tuple[dict[str, 
 
 
 MEASURES = {
+    "short": measure_short,  # a part of the others, which "everything" leaves out
     "corpus": measure_corpus,
     "lengths": measure_lengths,
     "changing": measure_changing,
@@ -442,7 +456,7 @@ def main() -> None:
         if only is None or only in MEASURES:
             server = Server().wait()
             for name, measure in MEASURES.items():
-                if only in (None, name):
+                if name == only or (only is None and name != "short"):
                     measure(browser, server)
             server.stop()
 
