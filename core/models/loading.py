@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from tokenizers import normalizers
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 from ..errors import InputError, first_line
+from .adapters import CONFIG, WEIGHTS, Adapter, is_adapter, merge, read_adapter
 from .bounds import SMALL_FILES, UnreadableError, as_large_as, check_files, checked_object, forbidden_length
 from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
@@ -79,7 +80,8 @@ def load_model(
     """Load a model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, its GGUF file or its name in Ollama
     ("ollama:llama3.2:1b"), or take one from memory.
 
-    A GGUF file is converted once, into the user's cache; see `core.models.conversion`.
+    A GGUF file is converted once, into the user's cache; see `core.models.conversion`. The folder of a LoRA adapter opens as
+    the model that it is for, with the adapter merged into it; see `core.models.adapters`.
 
     A model in memory is not copied: it is switched to evaluation and to the attention function that can be captured, and
     keeps its dtype and its device.
@@ -127,8 +129,8 @@ def load_model(
         sentence = replace(sentence, left_out=(*sentence.left_out, "what its encoder alone gives"))
     return replace(
         model,
-        name=source.name,
-        revision=source.revision or _sha256(files),
+        name=source.title,
+        revision=_revision(source, files),
         image_settings=_image_settings(source),
         size=size,
         notes=(*model.notes, *notes, *unread_files(source.folder, files), *sentence.notes(source.name)),
@@ -141,7 +143,7 @@ def load_outline(name_or_path: str | os.PathLike[str]) -> Model:
     InputError as `load_model` does."""
     source = _locate(_checked_name(name_or_path), weights=False)
     network = _built(source, *_architecture(source))
-    return replace(_in_memory(network, _tokenizer(source)), name=source.name, revision=source.revision or "")
+    return replace(_in_memory(network, _tokenizer(source)), name=source.title, revision=source.revision or "")
 
 
 def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
@@ -162,7 +164,14 @@ def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
 def model_revision(name_or_path: str | os.PathLike[str]) -> str:
     """The `Model.revision` that `load_model` would give. Reads the weights of a folder. Raises InputError (field "model")."""
     source = _locate(_checked_name(name_or_path), weights=False)
-    return source.revision or _sha256(_weights(source)[0])
+    return _revision(source, _weights(source)[0])
+
+
+def _revision(source: _Located, files: list[Path]) -> str:
+    revision = source.revision or _sha256(files)
+    if source.adapter is None:
+        return revision
+    return f"{revision} + adapter {source.adapter.revision or _sha256([source.adapter.file])}"
 
 
 # --- where a model is
@@ -177,6 +186,7 @@ class _Located:
     revision  the model's revision; None: the hash of the weights
     home      a folder of sentence-transformers that has the network's folder in it; None: it is the same
     reader    the class that reads its tokenizer's files. AutoTokenizer takes some for another model's, by the model's type
+    adapter   what is merged into its weights
     """
 
     given: str
@@ -185,13 +195,19 @@ class _Located:
     revision: str | None = None
     home: Path | None = None
     reader: Any = transformers.AutoTokenizer
+    adapter: Adapter | None = None
+
+    @property
+    def title(self) -> str:
+        """The model's name: "model", or "model + adapter"."""
+        return self.name if self.adapter is None else f"{self.name} + {self.adapter.name}"
 
     @property
     def outermost(self) -> Path:
         return self.home or self.folder
 
     def has(self, *patterns: str) -> bool:
-        return any(path for pattern in patterns for path in self.folder.glob(pattern))
+        return _any_in(self.folder, patterns)
 
     def refuse(self, why: str, error: BaseException | None = None) -> NoReturn:
         raise _refusal(f"{self.given} {why}. {_CHOICES}") from error
@@ -211,6 +227,10 @@ class _Located:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
             self.refuse(f"{why}: {first_line(error)}", error)
+
+
+def _any_in(folder: Path, patterns: Iterable[str]) -> bool:
+    return any(path for pattern in patterns for path in folder.glob(pattern))
 
 
 def _checked_name(name: object) -> str:
@@ -243,7 +263,25 @@ def _locate(
     dtype: str = "float32",
 ) -> _Located:
     """Find a model: in the catalogue, as a GGUF file or a folder, on the hub. `fits` is called before large files are made or
-    downloaded; `weights` says whether to download the weights; `dtype` is that of a conversion."""
+    downloaded; `weights` says whether to download the weights; `dtype` is that of a conversion. An adapter is found as the
+    model that it is for, in the same places; one from the hub only for a model of the catalogue or of the hub."""
+    found = _found(name, look_in, report, fits, weights, dtype)
+    if not is_adapter(found.folder):
+        return found
+    with found.refusing("is an adapter that cannot be read"):
+        adapter = read_adapter(found.folder, found.name, found.revision)
+    try:
+        base = _checked_name(adapter.base)
+        model = _found(base, look_in if found.revision is None else ("hub",), report, fits, weights, dtype)
+    except InputError as error:
+        raise _refusal(
+            f"{found.given} is an adapter for another model, which its {CONFIG} names (base_model_name_or_path). {error}"
+        ) from error
+    return replace(model, adapter=adapter)
+
+
+def _found(name: str, look_in: Collection[Place], report: Report, fits: Fits, weights: bool, dtype: str) -> _Located:
+    """As `_locate` finds it, an adapter as itself."""
     entry = _ENTRIES.get(name)
     if (entry or "folder" in look_in) and (files := _gguf_files(name)):
         called = name if entry or name.startswith(OLLAMA) else None
@@ -331,6 +369,10 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Located:
         report(f"Asking the Hugging Face hub for {name}", None)
         folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
         source = _Located(name, name, folder, revision=folder.name)
+        if is_adapter(folder):
+            if weights:
+                snapshot_download(name, revision=source.revision, allow_patterns=[WEIGHTS])
+            return source
         _architecture(source)  # refuses what cannot be read
         if is_sentence_transformer(folder):
             snapshot_download(name, revision=source.revision, allow_patterns=["[0-9]_*/config.json"])
@@ -378,9 +420,9 @@ def _architecture(source: _Located) -> tuple[type[PreTrainedModel], PreTrainedCo
     """The class and the configuration of a model that can be read. Raises InputError for any other."""
     path = source.folder / "config.json"
     with source.refusing("is a folder that cannot be read"):
-        if (source.folder / "adapter_config.json").is_file():
+        if is_adapter(source.folder):
             source.refuse(
-                "is an adapter for another model. Merge it into that model (peft: merge_and_unload) and save it"
+                "is itself an adapter for another model. Merge it into that model (peft: merge_and_unload) and save it"
             )
         if not path.exists():
             source.refuse("has no config.json, so it is not a model in the Hugging Face layout")
@@ -461,7 +503,11 @@ def _network(
     if loading["mismatched_keys"]:
         key, shape, wanted = min(loading["mismatched_keys"])
         source.refuse(f"has weights of other shapes than its config.json: {key} is {list(shape)}, not {list(wanted)}")
-    return network, notes
+    if source.adapter is None:
+        return network, notes
+    with replace(source, given=source.adapter.name).refusing(f"could not be merged into {source.name}"):
+        network, left_out = merge(network, source.adapter)
+    return network, (*notes, *left_out)
 
 
 def _class_for(source: _Located, config: PreTrainedConfig) -> type[PreTrainedModel]:
@@ -487,10 +533,12 @@ def _class_for(source: _Located, config: PreTrainedConfig) -> type[PreTrainedMod
 
 
 def _tokenizer(source: _Located) -> PreTrainedTokenizerBase | None:
-    if not source.has(*_TOKENIZER_FILES):
+    folders = [source.folder] if source.adapter is None else [source.adapter.folder, source.folder]
+    folder = next((folder for folder in folders if _any_in(folder, _TOKENIZER_FILES)), None)
+    if folder is None:
         return None
     with source.refusing("has a tokenizer that cannot be loaded"):
-        tokenizer: Any = source.reader.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
+        tokenizer: Any = source.reader.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if sentence_vector_in(source.outermost, tokenizer).lower_case:
             own = tokenizer.backend_tokenizer.normalizer
             tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(

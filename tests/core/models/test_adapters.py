@@ -1,0 +1,192 @@
+"""LoRA adapters: the model with one merged into it computes what peft computes with the two side by side."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as t
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file
+
+from core.models.adapters import CONFIG, WEIGHTS
+from core.models.loading import load_model, load_outline, model_revision, model_size
+from tests.core.models.folders import Change, edit, edit_weights, refusal, removed
+from tests.core.tiny_models import SMALL, TINY, randomised
+
+IDS = torch.tensor([[3, 14, 15, 9, 26, 5]])
+QUERY = "base_model.model.model.layers.1.self_attn.q_proj"
+
+
+def base(tmp_path: Path, name: str, network: t.PreTrainedModel | None = None) -> Path:
+    """The folder of a tiny model."""
+    folder = tmp_path / name
+    randomised(network or TINY[name]()).save_pretrained(folder)
+    return folder
+
+
+def adapted(folder: Path, kind: type[t.PreTrainedModel], **settings: object) -> tuple[Path, PeftModel]:
+    """(the folder of an adapter as peft writes it, the model with the adapter beside it)."""
+    defaults = {"init_lora_weights": False, "r": 4, "lora_alpha": 6, "lora_dropout": 0.1}
+    torch.manual_seed(1)
+    whole = get_peft_model(kind.from_pretrained(folder), LoraConfig(**defaults | settings))  # type: ignore[arg-type]
+    with torch.no_grad():
+        for weight in (weight for weight in whole.parameters() if weight.requires_grad and not weight.eq(0).all()):
+            weight += 0.1 * torch.randn_like(weight)
+    whole.save_pretrained(str(place := folder.parent / "adapter"))
+    return place, whole.eval()
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    return base(tmp_path, "Llama")
+
+
+LINEAR = ["q_proj", "v_proj", "down_proj"]
+FORMS = {
+    "LoRA": ("Llama", {"target_modules": LINEAR}),
+    "every linear module": ("Llama", {"target_modules": "all-linear"}),
+    "rsLoRA": ("Llama", {"target_modules": LINEAR, "use_rslora": True}),
+    "DoRA": ("Llama", {"target_modules": LINEAR, "use_dora": True}),
+    "ranks and alphas": (
+        "Llama",
+        {"target_modules": LINEAR, "rank_pattern": {"q_proj": 2}, "alpha_pattern": {"1.mlp.down_proj": 32}},
+    ),
+    "one layer": ("Llama", {"target_modules": LINEAR, "layers_to_transform": [1]}),
+    "whole modules": ("Llama", {"target_modules": LINEAR, "modules_to_save": ["embed_tokens", "lm_head"]}),
+    "biases": ("Qwen2", {"target_modules": LINEAR, "bias": "lora_only"}),
+    "transposed weights": ("GPT-2", {"target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True}),
+    "DoRA on transposed weights": ("GPT-2", {"target_modules": ["c_attn"], "fan_in_fan_out": True, "use_dora": True}),
+    "encoder and decoder": ("T5", {"target_modules": ["q", "v"]}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_merged_model_computes_what_the_adapter_was_trained_for(form: str, tmp_path: Path) -> None:
+    name, settings = FORMS[form]
+    folder, whole = adapted(base(tmp_path, name), type(TINY[name]()), **settings)
+    more = {"decoder_input_ids": IDS} if name == "T5" else {}
+    model = load_model(folder)
+    with torch.no_grad():
+        expected, plain, given = (
+            network(input_ids=IDS, **more).logits
+            for network in (whole, load_model(tmp_path / name).network, model.network)
+        )
+    torch.testing.assert_close(given, expected, rtol=1e-5, atol=1e-5)
+    assert (plain - expected).abs().max() > 0.01
+    assert (model.name, model.notes) == (f"{name} + adapter", ())
+    assert all(weight.requires_grad for weight in model.network.parameters())
+
+
+def test_a_merged_weight_by_the_formula(llama: Path) -> None:
+    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
+    tensors = load_file(folder / WEIGHTS)
+    before, after = (
+        load_model(path).network.get_submodule("model.layers.1.self_attn.q_proj").weight.double()  # type: ignore[operator]
+        for path in (llama, folder)
+    )
+    a, b = (tensors[f"{QUERY}.lora_{name}.weight"].double() for name in "AB")
+    torch.testing.assert_close(after, before + 6 / 4 * b @ a, rtol=0, atol=1e-6)
+
+
+def test_an_adapter_that_has_learned_nothing_changes_nothing(llama: Path) -> None:
+    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR, init_lora_weights=True)
+    edit_weights(
+        folder, lambda tensors: [tensor.zero_() for name, tensor in tensors.items() if "lora_B" in name], WEIGHTS
+    )
+    before, after = (load_model(path).network.state_dict() for path in (llama, folder))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(weight, after[name]) for name, weight in before.items())
+
+
+def test_an_adapter_says_what_it_is(llama: Path) -> None:
+    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
+    model, digest = load_model(folder), hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    assert model.revision == f"{load_model(llama).revision} + adapter sha256 {digest}" == model_revision(folder)
+    assert load_outline(folder).name == model.name
+    assert model_size(folder) == model_size(llama)
+
+
+def test_the_head_of_a_task_is_left_out_and_said(tmp_path: Path) -> None:
+    kind = t.BertForSequenceClassification
+    bert = base(tmp_path, "BERT", kind(t.BertConfig(**SMALL)))
+    folder, whole = adapted(bert, kind, target_modules=["query", "value"], task_type="SEQ_CLS")
+    model = load_model(folder)
+    with torch.no_grad():
+        expected = whole(input_ids=IDS, output_hidden_states=True).hidden_states[-1]
+        torch.testing.assert_close(model.network(input_ids=IDS).last_hidden_state, expected, rtol=1e-5, atol=1e-5)
+    assert [note for note in model.notes if "adapter" in note and "classifier.weight" in note]
+
+
+# --- adapters that cannot be merged
+
+
+def settled(**changes: object) -> Change:
+    return lambda folder: edit(folder / CONFIG, **changes)
+
+
+def changed(change: Change) -> Change:
+    return lambda folder: edit_weights(folder, change, WEIGHTS)  # type: ignore[arg-type]
+
+
+REFUSED: dict[str, tuple[Change, str]] = {
+    "another kind": (settled(peft_type="IA3"), "of the kind IA3"),
+    "no kind": (settled(peft_type=None), "of the kind None"),
+    "no model": (settled(base_model_name_or_path=None), "does not name its model. Write the name"),
+    "a model that is not here": (
+        settled(base_model_name_or_path="/nowhere/base"),
+        "There is no folder '/nowhere/base'",
+    ),
+    "changed weights": (settled(init_lora_weights="pissa_niter_4"), "for weights that pissa_niter_4 has changed"),
+    "a revision": (settled(revision="v2"), "for revision v2 of its model. Download that revision"),
+    "a later setting": (settled(alora_invocation_tokens=[1]), "the setting alora_invocation_tokens"),
+    "an unknown setting": (settled(better={"by": 2}), "the setting better"),
+    "no settings": (lambda folder: (folder / CONFIG).write_text("["), f"{CONFIG} that cannot be read"),
+    "no weights": (removed(WEIGHTS), f"has no {WEIGHTS}"),
+    "half of its weights": (lambda folder: (folder / WEIGHTS).write_bytes(b"\0" * 20), "damaged or incomplete weights"),
+    "one tensor less": (changed(lambda w: w.pop(f"{QUERY}.lora_B.weight")), "no weights that fit"),  # type: ignore[attr-defined]
+    "one tensor more": (
+        changed(lambda w: w.update({QUERY.replace("1", "7") + ".lora_B.weight": torch.ones(32, 4)})),  # type: ignore[attr-defined]
+        "holds base_model.model.model.layers.7.self_attn.q_proj.lora_B",
+    ),
+    "not a number": (
+        changed(lambda w: w[f"{QUERY}.lora_A.weight"].fill_(torch.nan)),  # type: ignore[index]
+        f"holds {QUERY}.lora_A.weight, with numbers that are not finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_an_adapter_is_refused_by_what_is_wrong(case: str, llama: Path) -> None:
+    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
+    change, said = REFUSED[case]
+    change(folder)
+    message = refusal(folder)
+    assert "adapter" in message
+    assert said in message
+
+
+def test_adapters_of_other_models(llama: Path, tmp_path: Path) -> None:
+    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
+    base(tmp_path, "wide", t.LlamaForCausalLM(t.LlamaConfig(**SMALL | {"hidden_size": 64})))
+    for other, said in {
+        base(tmp_path, "GPT-2"): "could not be merged into GPT-2",
+        tmp_path / "wide": "has no weights that fit",
+        folder: "is itself an adapter",
+    }.items():
+        edit(folder / CONFIG, base_model_name_or_path=str(other))
+        assert said in refusal(folder)
+
+
+def test_a_weight_that_two_modules_share_is_not_changed(tmp_path: Path) -> None:
+    folder, _ = adapted(base(tmp_path, "GPT-2"), t.GPT2LMHeadModel, target_modules=["wte"])
+    edit_weights(folder, lambda tensors: [tensors.pop(name) for name in [*tensors] if "lora_" not in name], WEIGHTS)
+    assert "a weight that its model also uses elsewhere" in refusal(folder)
+
+
+def test_without_peft_the_message_names_the_command(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
+    monkeypatch.setattr("core.models.adapters.find_spec", lambda _name: None)
+    assert "pip install peft" in refusal(folder)
