@@ -244,7 +244,16 @@ def test_a_talk_without_a_network(visit: Callable[..., App]) -> None:
     app.page.wait_for_function("window.headlight")
     press(app, "PageDown")
     shows_view(app, 4)
+    press(app, "s")  # nothing can be lit in this view
+    shows_view(app, 4)
     app.page.go_back()
+    shows_view(app, 3)
+    stage = app.page.locator(".stApp")
+    expect(stage).to_have_css("cursor", "none")  # the pointer is hidden, and points at nothing, until it moves
+    app.page.mouse.move(600, 300)
+    expect(stage).not_to_have_css("cursor", "none")
+    press(app, "Escape")
+    app.idle().page.get_by_role("button", name="Back to the talk, 4 of 5").click()
     shows_view(app, 3)
 
 
