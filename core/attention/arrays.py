@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, check_index, shortened
 from ..pieces import as_texts
 from .matrix_files import MAX_WEIGHTS_BYTES, read_weights_npz
+from .steps import are_steps, joined
 
 Tokens = Sequence[str] | tuple[Sequence[str], Sequence[str]]
 
@@ -26,8 +27,8 @@ MAX_TOKENS = 2**16  # queries or keys
 LARGEST = 1e30  # no weight may be larger: the sum of a row must be finite, also in float32
 NAMED = 5  # heads whose rows do not sum to 1; the others are counted
 _FORMS = (
-    "Give what output_attentions=True returns (a tuple of one tensor a layer), an array [layers, heads, queries, keys], "
-    "[heads, queries, keys] or [queries, keys], or the path of an NPZ file."
+    "Give what output_attentions=True returns (a tuple of one tensor a layer, or from generate of one such tuple a step), an "
+    "array [layers, heads, queries, keys], [heads, queries, keys] or [queries, keys], or the path of an NPZ file."
 )
 
 
@@ -74,6 +75,7 @@ class AttentionArrays:
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
     _layers: tuple[Any, ...]  # [heads, queries, keys] each
+    left_out: tuple[int, ...] = ()  # layers of the model without weights, such as those of linear attention
 
     def __repr__(self) -> str:
         """The arrays in one line."""
@@ -152,11 +154,13 @@ def attention_arrays(
 ) -> AttentionArrays:
     """The weights in any of the forms that libraries give them, and their tokens.
 
-    attentions  layers of [heads, queries, keys] or [1, heads, queries, keys], in a list or a tuple; or one array [layers,
-                heads, queries, keys], [heads, queries, keys] of a layer or [queries, keys] of a head; or an NPZ file, by its
-                path or its contents. Arrays of NumPy, tensors of torch, and what NumPy can read as an array
+    attentions  layers of [heads, queries, keys] or [1, heads, queries, keys], in a list or a tuple; or the steps of
+                `generate`, a tuple of such layers each; or one array [layers, heads, queries, keys], [heads, queries, keys] of
+                a layer or [queries, keys] of a head; or an NPZ file, by its path or its contents. Arrays of NumPy, tensors of
+                torch, and what NumPy can read as an array
     tokens      one list for queries and keys, or (query tokens, key tokens), as texts or as `convert_ids_to_tokens` gives them;
-                None: those in the file, or else positions
+                None: those in the file, or else positions. Of what `generate` has written, with or without the last token,
+                which was not read
     max_bytes   of an NPZ file, unpacked
 
     Raises InputError (field "attentions", "tokens" or "file") for other shapes, and where tokens do not fit. Heads are checked
@@ -168,8 +172,13 @@ def attention_arrays(
         attentions = file.array
         if tokens is None and file.query_tokens is not None and file.key_tokens is not None:
             tokens = file.query_tokens, file.key_tokens
-    layers = _layers(attentions)
+    is_written = isinstance(attentions, list | tuple) and are_steps(attentions)
+    given = joined(attentions) if is_written else attentions
+    left_out = _without_weights(given)
+    layers = _layers([layer for layer in given if layer is not None] if left_out else given)
     heads, queries, keys = layers[0].shape
+    if is_written and tokens is not None and len(tokens) == queries + 1:
+        tokens = tokens[:-1]
     if len(layers) * heads > MAX_HEADS or max(len(layers), heads) > MAX_AXIS:
         raise _refused(
             f"{len(layers):,} layers × {heads:,} heads are too many: at most {MAX_AXIS:,} of each and {MAX_HEADS:,} heads in "
@@ -179,7 +188,7 @@ def attention_arrays(
         raise _refused(
             f"{queries:,} queries × {keys:,} keys are too many: at most {MAX_TOKENS:,} of each. Choose some."
         )
-    return AttentionArrays(*_tokens(tokens, queries, keys), layers)
+    return AttentionArrays(*_tokens(tokens, queries, keys), layers, left_out)
 
 
 def row_notes(sums: Mapping[tuple[int, int], RowSums]) -> list[str]:
@@ -237,14 +246,17 @@ def _layers(attentions: Any) -> tuple[Any, ...]:
 _EAGER = 'Load it with attn_implementation="eager", because fused attention returns no weights.'
 
 
+def _without_weights(layers: Any) -> tuple[int, ...]:
+    """The numbers of the layers that are None where others are not."""
+    if not isinstance(layers, list | tuple):
+        return ()
+    numbers = tuple(number for number, layer in enumerate(layers) if layer is None)
+    return numbers if len(numbers) < len(layers) else ()
+
+
 def _layer(number: int, layer: Any) -> Any:
     if layer is None:
         raise _refused(f"Layer {number} is None: the model returned no weights for it. {_EAGER}")
-    if isinstance(layer, tuple):
-        raise _refused(
-            f"Layer {number} is a tuple. generate() returns a tuple of layers for every token that it writes: give those of "
-            f"one token, such as attentions[0]."
-        )
     array = _array(layer, f"Layer {number}")
     if array.ndim == 4:
         return _one_of_batch(array, f"Layer {number}")

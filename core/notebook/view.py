@@ -125,8 +125,9 @@ def view(attentions: Any, tokens: Tokens | None = None, *, head: tuple[int, int]
     """Attention weights as an interactive cell: all heads as small pictures, the chosen one as a heatmap and as a text.
 
     attentions  what a transformers model returns with `output_attentions=True`, which BertViz takes too: a tuple of one tensor
-                [1, heads, queries, keys] a layer; a TransformerLens pattern [heads, queries, keys], or several stacked; an
-                array [layers, heads, queries, keys]; or the path of an NPZ file with such an array
+                [1, heads, queries, keys] a layer, or from `generate` one such tuple a step; a TransformerLens pattern [heads,
+                queries, keys], or several stacked; an array [layers, heads, queries, keys]; or the path of an NPZ file with
+                such an array
     tokens      the text of each token, or (query tokens, key tokens) for cross-attention; None: those of the file, or positions
     head        the (layer, head) with which the view opens
 
@@ -213,6 +214,9 @@ def _read(arrays: AttentionArrays) -> _Heads:
 
 def _notes(arrays: AttentionArrays, heads: _Heads, cells: Pooled) -> list[str]:
     notes = row_notes(heads.sums)
+    if arrays.left_out:
+        numbers = ", ".join(map(str, arrays.left_out))
+        notes.append(f"Layers without weights are left out, and not counted here. In the model they are {numbers}.")
     if not heads.looks_ahead and arrays.query_tokens == arrays.key_tokens:
         notes.append("Nothing goes to later tokens. Which pairs are masked is not known: such a weight is drawn as 0.")
     if not cells.exact:

@@ -1,0 +1,73 @@
+"""Weights that a model returned token by token while it wrote, joined to whole matrices.
+
+`generate(output_attentions=True)` of transformers returns a tuple for each step, with an array [1, heads, queries, keys] for
+each layer. In the first step the model reads the prompt. In each further one it reads the token that it has just written: one
+more query and, except in cross-attention, one more key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from ..errors import InputError
+
+
+def are_steps(attentions: Sequence[Any]) -> TypeGuard[Sequence[tuple[Any, ...]]]:
+    """Whether these are the steps of `generate`, and not the layers of one pass."""
+    return len(attentions) > 0 and all(isinstance(step, tuple) and len(step) > 0 for step in attentions)
+
+
+def joined(steps: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The weights of each layer over all steps, [1, heads, queries, keys], and None for a layer without weights. A key that was
+    not there yet when a query was read has the weight 0, as under a causal mask.
+
+    Raises InputError (field "attentions") for steps of several texts or beams, which change places from step to step, and for
+    steps that do not follow each other.
+    """
+    if len({len(step) for step in steps}) > 1:
+        raise _refused("The steps have different numbers of layers.")
+    return [_joined(number, layers) for number, layers in enumerate(zip(*steps, strict=True))]
+
+
+def _joined(number: int, parts: Sequence[Any]) -> Any:
+    if all(part is None for part in parts):
+        return None
+    for step, part in enumerate(parts):
+        shape = tuple(getattr(part, "shape", ()))
+        if len(shape) != 4 or shape[1] != parts[0].shape[1] or (step > 0 and shape[2] != 1):
+            raise _refused(
+                f"Layer {number} of step {step} has the shape {shape}, where [1, heads, queries, keys] is expected, with one "
+                f"query from step 1 on."
+            )
+        if shape[0] != 1:
+            raise _refused(
+                f"The steps hold {shape[0]} texts or beams, and beams change places from step to step. Write one text, with "
+                f"num_beams=1."
+            )
+    _, heads, read, first = parts[0].shape
+    # A decoder's own keys grow with its text. Those of cross-attention are there from the beginning.
+    grows = read == first and not (read == 1 and len(parts) > 1 and parts[1].shape[3] == 1)
+    queries = read + len(parts) - 1
+    whole = _zeros(parts[0], (1, heads, queries, queries if grows else first))
+    for step, part in enumerate(parts):
+        there = read + step if grows else first
+        keys = part.shape[3]
+        if keys > there or (keys < there and not grows):
+            raise _refused(
+                f"Layer {number} of step {step} has {keys:,} keys, where {there:,} tokens were there to attend to."
+            )
+        rows = slice(0, read) if step == 0 else slice(read + step - 1, read + step)
+        whole[:, :, rows, there - keys : there] = part  # a sliding window keeps the last keys
+    return whole
+
+
+def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
+    """Zeros of the kind of an array: of NumPy, or a tensor of torch on its device."""
+    return like.new_zeros(shape) if hasattr(like, "new_zeros") else np.zeros(shape, like.dtype)
+
+
+def _refused(message: str) -> InputError:
+    return InputError(message, field="attentions")
