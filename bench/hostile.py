@@ -1,4 +1,4 @@
-"""Everything in tests/hostile.py through every way in, and whether anything breaks.
+"""Everything in tests/hostile.py and bench/hostile_files.py through every way in, and whether anything breaks.
 
     python -m bench.hostile             all of it, about 35 minutes on 2 idle cores
     python -m bench.hostile texts       every text into every field for text, on every page
@@ -38,6 +38,7 @@ import psutil
 from websockets.exceptions import WebSocketException
 
 from bench.bystander import Bystander
+from bench.hostile_files import files, write_lying_models
 from bench.measuring import chromium
 from bench.sessions import Left, Visitor, key_of
 from core import load_model
@@ -49,7 +50,7 @@ from tests.core.corpus.damages import damages
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
 from tests.core.corpus.plain import reader
 from tests.core.tiny_models import number_words, randomised, tiny
-from tests.hostile import MARKUP, RAN, TEXTS, VALUES, TooSlow, files, long_texts, processor_time, write_lying_models
+from tests.hostile import MARKUP, RAN, TEXTS, VALUES, TooSlow, long_texts, processor_time
 from tests.parsers import EDITS, PARSERS, Parser
 from tests.source_files import text
 from ui import state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral
 
 
@@ -15,6 +16,13 @@ class InputError(ValueError):
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)
         self.field = field
+
+
+# The errors of the fields that most of them belong to.
+model_error = partial(InputError, field="model")
+text_error = partial(InputError, field="text")
+image_error = partial(InputError, field="image")
+edits_error = partial(InputError, field="edits")
 
 
 class WeightsOnlyError(InputError):

@@ -5,6 +5,5 @@ from ui.views.generation.page import show_generation
 from ui.views.sources.text_fields import choose_request
 
 show_heading("Generation", "Where each new token looks.")
-asked = choose_request(writes=True, images=True)
-if asked is not None:
+if (asked := choose_request(writes=True, images=True)) is not None:
     show_generation(asked)

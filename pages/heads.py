@@ -34,11 +34,6 @@ def show(head: ChosenHead, show_chosen: Callable[[Any, Any, Any], tuple[int, int
 
 
 show_heading("Heads", "All heads at once.")
-passed = choose_text(
-    more=True,
-    max_tokens=None,
-    recorded=True,
-    on_weights=lambda request, exposed, place: show(choose_head(request, exposed, place), show_exposed_head),
-)
+passed = choose_text(more=True, max_tokens=None, recorded=True, on_weights=lambda head: show(head, show_exposed_head))
 if passed is not None:
     show(choose_head(*passed), show_head)

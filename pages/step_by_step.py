@@ -24,8 +24,7 @@ if scene is not None:
     if change is not None and (changed := scene.changed(*change)) is None:
         scene = None  # the change waits for the visitor
 if scene is not None:
-    real = scene.real
-    if real is not None:
+    if (real := scene.real) is not None:
         show_layer_number(real)
         show_key_sharing(real)
     cell = show_stages(scene, changed)

@@ -27,8 +27,7 @@ with title:
 with views, st.container(horizontal_alignment="right"):
     names = {word: name for word, (name, _) in VIEWS.items()}
     view = menu("View", state.VIEW, names, look="buttons", label_visibility="collapsed")
-show = VIEWS[view][1]
-if show is None:
+if (show := VIEWS[view][1]) is None:
     show_examples()
 elif (passed := choose_text(more=True)) is not None:
     real = choose_head(*passed)

@@ -5,6 +5,5 @@ from ui.views.sources.text_fields import choose_request
 from ui.views.why.page import show_path
 
 show_heading("Why", "Follow an answer back to the text.")
-fields = choose_request(writes=True)
-if fields is not None:
+if (fields := choose_request(writes=True)) is not None:
     show_path(fields)

@@ -1,9 +1,9 @@
 """How well one colour is told from another, by WCAG 2.2."""
 
+import re
 import tomllib
 
 import numpy as np
-from plotly.colors import unlabel_rgb
 
 from tests.source_files import ROOT
 
@@ -24,8 +24,9 @@ def contrast(one: str, other: str) -> float:
 
 
 def hexadecimal(colour: str) -> str:
-    """rgb(r, g, b) as #rrggbb."""
-    return "#" + bytes(round(part) for part in unlabel_rgb(colour)).hex()
+    """rgb(r, g, b), or color(srgb r g b) as a browser may write it, as #rrggbb; its opacity is left out."""
+    parts = [float(part) * (255 if "srgb" in colour else 1) for part in re.findall(r"\d[\d.]*(?:e-?\d+)?", colour)]
+    return "#" + bytes(round(part) for part in parts[:3]).hex()
 
 
 def mixed(colour: str, background: str, share: float) -> str:

@@ -19,7 +19,7 @@ def python_files(*places: str) -> list[Path]:
     return sorted(file.relative_to(ROOT) for file in found)
 
 
-def text(path: Path) -> str:
+def text(path: Path | str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 

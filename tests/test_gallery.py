@@ -99,10 +99,6 @@ WORDS = {
 }
 
 
-def of_all_heads(drawn: Draw) -> tuple[float]:
-    return (float(np.nanmean(drawn("atlas").values)),)
-
-
 def smallest_and_largest(drawn: Draw) -> tuple[float, float]:
     values = drawn("atlas").values
     return float(np.nanmin(values)), float(np.nanmax(values))
@@ -125,7 +121,7 @@ def rows_of_the_year(drawn: Draw) -> tuple[float]:
 
 # Where the number is in a picture
 DRAWN: dict[str, Callable[[Draw], tuple[float, ...]]] = {
-    "sink": of_all_heads,
+    "sink": lambda drawn: (float(np.nanmean(drawn("atlas").values)),),
     "entropy": smallest_and_largest,
     "date": rows_of_the_year,
     "rotary": sum_of_bands,

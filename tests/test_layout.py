@@ -17,7 +17,7 @@ import pytest
 
 from tests.source_files import EVERYTHING, PRODUCT, ROOT, called, literal, python_files, text
 
-MOST_LINES = {"program": (PRODUCT, 46_500), "tests": (("tests",), 38_450)}  # CONTRIBUTING.md says where these should go
+MOST_LINES = {"program": (PRODUCT, 45_700), "tests": (("tests",), 36_650)}  # CONTRIBUTING.md says where these should go
 SAFE = {"allow_pickle": False, "trust_remote_code": False, "weights_only": True, "unsafe_allow_html": False}
 
 
@@ -152,100 +152,6 @@ def name_of(function: Function) -> str:
 # --- each rule fails where it should, and only there
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "np.load(f, allow_pickle=True)",
-        "np.load(f, allow_pickle=allowed)",
-        "AutoModel.from_pretrained(n, trust_remote_code=True)",
-        "AutoModel.from_pretrained(n, **{'trust_remote_code': True})",
-        "torch.load(f, weights_only=False)",
-        "st.markdown(text, unsafe_allow_html=True)",
-        "st.markdown(text, **{'unsafe_allow_html': True})",
-    ],
-)
-def test_loosened_options_are_seen(bad: str) -> None:
-    assert loosened(bad)
-
-
-@pytest.mark.parametrize(
-    "good",
-    ["np.load(f, allow_pickle=False)", "load(n, trust_remote_code=False)", "st.markdown('unsafe_allow_html=True')"],
-)
-def test_safe_options_are_let_through(good: str) -> None:
-    assert not loosened(good)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "st.slider('Scale', key='scale')",
-        "st.sidebar.slider('Scale', key='scale')",
-        "left.button('Go', key='go')",
-        "st.slider('Scale', key=f'scale-{i}')",
-        "st.slider('Scale', key='scale' + name)",
-        "st.slider('Scale', key=state.SCALE + '-2')",
-        "st.slider('Scale', key='scale-{}'.format(i))",
-        "st.slider('Scale', key='scale-%d' % i)",
-        "with st.form('words'): ...",
-        "st.session_state['scale']",
-        "st.session_state['scale'] = 1",
-        "st.session_state.get('scale')",
-        "session_state.setdefault('scale', 1)",
-        "'scale' in st.session_state",
-    ],
-)
-def test_literal_keys_are_seen(bad: str) -> None:
-    assert literal_keys(bad)
-
-
-@pytest.mark.parametrize(
-    "good",
-    [
-        "st.slider('Scale', key=state.SCALE)",
-        "st.slider('Scale', key=state.numbered('scale', i))",
-        "st.session_state[state.SCALE]",
-        "state.SCALE in st.session_state",
-        "sorted(rows, key=str)",
-        "attend(query=q, key=k, value=v)",
-        "settings['scale']",
-        "'%d rows' % n",
-    ],
-)
-def test_keys_from_the_state_module_are_let_through(good: str) -> None:
-    assert not literal_keys(good)
-
-
-def test_the_attention_interface_is_seen() -> None:
-    assert mentions_attention_interface("from transformers import AttentionInterface")
-    assert mentions_attention_interface("AttentionMaskInterface.register(name, mask)")
-    assert not mentions_attention_interface("from transformers import AutoModel")
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "assert links.count() == 3",
-        "assert page.inner_text('body') == 'x'",
-        "said = page.locator('p').inner_text()\n    assert said",
-        "for way in ways.all(): way.click()",
-        "box = place.bounding_box()",
-        "if button.is_visible(): button.click()",
-        "assert page.evaluate('1') == 1",
-        "assert 'x' in app.page.url",
-        "assert heading(page) == 'x'",
-        "assert app.here == 'x'",
-        "assert app.words() == 'x'",
-        "def now(): return page.title()\n    assert now()",
-        "page.wait_for_timeout(200)",
-        "eventually(page, lambda: True)\n    time.sleep(1)",
-        "eventually(page, lambda: True) and page.title()",
-    ],
-)
-def test_looks_that_do_not_wait_are_seen(bad: str) -> None:
-    assert looks_once(HELPERS, f"def test(): pass\n\ndef test_it(page):\n    {bad}")
-
-
 HELPERS = """
 def heading(page):
     return page.locator("h1").text_content()
@@ -263,9 +169,77 @@ class App:
 """
 
 
-@pytest.mark.parametrize(
-    "good",
-    [
+def looks_once_in_a_test(lines: str) -> list[str]:
+    return looks_once(HELPERS, f"def test(): pass\n\ndef test_it(page):\n    {lines}")
+
+
+Rule = Callable[[str], list[str]]
+BAD: dict[Rule, list[str]] = {
+    loosened: [
+        "np.load(f, allow_pickle=True)",
+        "np.load(f, allow_pickle=allowed)",
+        "AutoModel.from_pretrained(n, trust_remote_code=True)",
+        "AutoModel.from_pretrained(n, **{'trust_remote_code': True})",
+        "torch.load(f, weights_only=False)",
+        "st.markdown(text, unsafe_allow_html=True)",
+        "st.markdown(text, **{'unsafe_allow_html': True})",
+    ],
+    literal_keys: [
+        "st.slider('Scale', key='scale')",
+        "st.sidebar.slider('Scale', key='scale')",
+        "left.button('Go', key='go')",
+        "st.slider('Scale', key=f'scale-{i}')",
+        "st.slider('Scale', key='scale' + name)",
+        "st.slider('Scale', key=state.SCALE + '-2')",
+        "st.slider('Scale', key='scale-{}'.format(i))",
+        "st.slider('Scale', key='scale-%d' % i)",
+        "with st.form('words'): ...",
+        "st.session_state['scale']",
+        "st.session_state['scale'] = 1",
+        "st.session_state.get('scale')",
+        "session_state.setdefault('scale', 1)",
+        "'scale' in st.session_state",
+    ],
+    mentions_attention_interface: [
+        "from transformers import AttentionInterface",
+        "AttentionMaskInterface.register(name, mask)",
+    ],
+    looks_once_in_a_test: [
+        "assert links.count() == 3",
+        "assert page.inner_text('body') == 'x'",
+        "said = page.locator('p').inner_text()\n    assert said",
+        "for way in ways.all(): way.click()",
+        "box = place.bounding_box()",
+        "if button.is_visible(): button.click()",
+        "assert page.evaluate('1') == 1",
+        "assert 'x' in app.page.url",
+        "assert heading(page) == 'x'",
+        "assert app.here == 'x'",
+        "assert app.words() == 'x'",
+        "def now(): return page.title()\n    assert now()",
+        "page.wait_for_timeout(200)",
+        "eventually(page, lambda: True)\n    time.sleep(1)",
+        "eventually(page, lambda: True) and page.title()",
+    ],
+}
+GOOD: dict[Rule, list[str]] = {
+    loosened: [
+        "np.load(f, allow_pickle=False)",
+        "load(n, trust_remote_code=False)",
+        "st.markdown('unsafe_allow_html=True')",
+    ],
+    literal_keys: [
+        "st.slider('Scale', key=state.SCALE)",
+        "st.slider('Scale', key=state.numbered('scale', i))",
+        "st.session_state[state.SCALE]",
+        "state.SCALE in st.session_state",
+        "sorted(rows, key=str)",
+        "attend(query=q, key=k, value=v)",
+        "settings['scale']",
+        "'%d rows' % n",
+    ],
+    mentions_attention_interface: ["from transformers import AutoModel"],
+    looks_once_in_a_test: [
         "expect(links).to_have_count(3)",
         "eventually(page, lambda: page.inner_text('body'), 'x')",
         "app.eventually(app.words, 'x')",
@@ -276,9 +250,17 @@ class App:
         "page.evaluate('localStorage.clear()')",
         "assert np.all(weights.sum(axis=1)) and 'abc'.count('a') == 1",
     ],
-)
-def test_looks_that_wait_are_let_through(good: str) -> None:
-    assert not looks_once(HELPERS, f"def test_it(page):\n    {good}")
+}
+
+
+@pytest.mark.parametrize(("rule", "source"), [(rule, source) for rule, of in BAD.items() for source in of])
+def test_an_offence_is_seen(rule: Rule, source: str) -> None:
+    assert rule(source)
+
+
+@pytest.mark.parametrize(("rule", "source"), [(rule, source) for rule, of in GOOD.items() for source in of])
+def test_what_is_no_offence_is_let_through(rule: Rule, source: str) -> None:
+    assert not rule(source)
 
 
 # --- the rules hold in the files
@@ -291,14 +273,14 @@ def test_imports_keep_to_the_contracts() -> None:
     assert found.returncode == 0, found.stdout
 
 
-def offences(rule: Callable[[str], list[str]], *places: str, but: str = "") -> list[str]:
+def offences(rule: Rule, *places: str, but: str = "") -> list[str]:
     return [f"{path}, {found}" for path in python_files(*places) if str(path) != but for found in rule(text(path))]
 
 
 def test_nothing_lets_code_or_html_through_that_came_with_data() -> None:
-    """A test may make a pickle, to see it refused."""
-    found = offences(loosened, *EVERYTHING)
-    assert [one for one in found if not (one.startswith("tests/") and one.endswith("allow_pickle"))] == []
+    """A test may make a pickle, to see it refused, and so may the benchmark of hostile files."""
+    found, makers = offences(loosened, *EVERYTHING), ("tests/", "bench/hostile_files.py")
+    assert [one for one in found if not (one.startswith(makers) and one.endswith("allow_pickle"))] == []
 
 
 def test_only_two_files_know_the_attention_interface() -> None:

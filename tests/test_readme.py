@@ -34,10 +34,8 @@ def test_a_picture_shows_the_words_of_today(name: str) -> None:
         words, frames = json.loads(picture.text["words"]), getattr(picture, "n_frames", 1)
     assert words["menu"] == menu()
     app = go(new(), PICTURES[name].page or "gallery", **PICTURES[name].address)
-    said = [
-        *(one.value for one in app.markdown if one.value.startswith("#")),
-        *(f"# {one.value}" for one in app.subheader),
-    ]
+    said = [one.value for one in app.markdown if one.value.startswith("#")]
+    said += [f"# {one.value}" for one in app.subheader]
     assert len(words["headings"]) > 1
     assert set(words["headings"]) <= {"".join(pieces(one)).strip() for one in said}
     assert (frames > 1) == (name == "playing")

@@ -25,16 +25,12 @@ WORKFLOW = ROOT / ".github/workflows/check.yml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
-def read(name: str) -> str:
-    return (ROOT / name).read_text("utf-8")
-
-
 def steps() -> list[dict]:
     return yaml.safe_load(WORKFLOW.read_text("utf-8"))["jobs"]["check"]["steps"]
 
 
 def test_pre_commit_runs_the_ruff_that_check_py_runs() -> None:
-    (repository,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+    (repository,) = yaml.safe_load(text(".pre-commit-config.yaml"))["repos"]
     assert repository["rev"] == f"v{pins(DEV.read_text('utf-8'))['ruff']}"
 
 
@@ -56,7 +52,7 @@ def test_every_action_is_pinned_to_a_commit() -> None:
 
 def test_the_citation_has_the_keys_of_its_format_and_the_version_of_the_code() -> None:
     """The required keys of Citation File Format 1.2.0: https://github.com/citation-file-format/citation-file-format"""
-    citation = yaml.safe_load(read("CITATION.cff"))
+    citation = yaml.safe_load(text("CITATION.cff"))
     assert {"authors", "cff-version", "message", "title"} <= citation.keys()
     assert (citation["cff-version"], citation["version"]) == ("1.2.0", core.__version__)
     assert citation["license"] == PROJECT["project"]["license"]
@@ -66,13 +62,13 @@ def test_contributing_gives_the_order_of_the_packages_as_the_contract_does() -> 
     contracts = {contract["id"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
     layers = [re.split(r" [|:] ", layer) for layer in reversed(contracts["story"]["layers"])]
     packages = [sorted(name for name in layer if (ROOT / "core" / name).is_dir()) for layer in layers]
-    (order,) = re.findall(r"^\*\*(attention .+)\*\*$", read("CONTRIBUTING.md"), re.M)
+    (order,) = re.findall(r"^\*\*(attention .+)\*\*$", text("CONTRIBUTING.md"), re.M)
     assert [sorted(names.split(", ")) for names in order.split(" → ")] == [layer for layer in packages if layer]
 
 
 # --- the container: what a linter says of it, and what its parts rely on elsewhere
 
-DOCKERFILE = text(Path("Dockerfile"))
+DOCKERFILE = text("Dockerfile")
 # Each instruction as one line.
 LINES = [
     line for line in DOCKERFILE.replace("\\\n", " ").splitlines() if line.strip() and not line.lstrip().startswith("#")
@@ -108,20 +104,15 @@ def test_the_weights_are_kept_where_they_are_looked_for() -> None:
 
 def test_torch_is_pinned_in_the_line_that_the_build_looks_for() -> None:
     assert "grep '^torch=='" in DOCKERFILE
-    assert len(re.findall(r"^torch==[0-9.]+$", text(Path("requirements.txt")), re.M)) == 1
+    assert len(re.findall(r"^torch==[0-9.]+$", text("requirements.txt"), re.M)) == 1
 
 
 def test_the_context_holds_the_app_and_nothing_besides() -> None:
-    first, *further = [line for line in text(Path(".dockerignore")).splitlines() if not line.startswith("#")]
+    first, *further = [line for line in text(".dockerignore").splitlines() if not line.startswith("#")]
     assert first == "*"
     let_in = {line.removeprefix("!") for line in further if line.startswith("!")}
-    others = {
-        "requirements.txt",
-        "requirements-models.txt",
-        ".streamlit/config.toml",
-        "headlight.public.toml",
-        "LICENSE",
-    }
+    others = {"requirements.txt", "requirements-models.txt", "LICENSE"}
+    others |= {".streamlit/config.toml", "headlight.public.toml"}
     assert let_in == set(PRODUCT) | others
 
 

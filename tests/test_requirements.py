@@ -17,8 +17,6 @@ MODELS = ROOT / "requirements-models.txt"
 DEV = ROOT / "requirements-dev.txt"
 CORPUS = ROOT / "requirements-corpus.txt"
 
-complete = pytest.mark.skipif(not python_files("tests/browser"), reason="until all is written, not all of it is used")
-
 # What bench/captures.py compares with, in environments of their own.
 COMPARED_WITH = {"bertviz", "circuitsvis", "nnsight", "transformer-lens"}
 
@@ -76,11 +74,8 @@ def imported_in(*places: str) -> set[str]:
 
 
 def test_only_exact_pins_are_read() -> None:
-    assert pins("# why\n-r other.txt\na==1.0 # reason\nb-c[extra]==2.0rc1\nd==3 \\\n    --hash=sha256:0\n") == {
-        "a": "1.0",
-        "b-c": "2.0rc1",
-        "d": "3",
-    }
+    lines = "# why\n-r other.txt\na==1.0 # reason\nb-c[extra]==2.0rc1\nd==3 \\\n    --hash=sha256:0\n"
+    assert pins(lines) == {"a": "1.0", "b-c": "2.0rc1", "d": "3"}
 
 
 @pytest.mark.parametrize("loose", ["a", "a>=1", "a~=1.0", "a==1.*", "a==1,!=2", "a @ file:///a.whl", "-e ."])
@@ -96,8 +91,10 @@ def test_third_party_imports_are_found_at_any_depth() -> None:
     assert distributions({"numpy", "yaml", "no_such_module"}) == {"numpy", "pyyaml", "no-such-module"}
 
 
-def test_the_app_installs_what_it_imports() -> None:
-    assert imported_in(*PRODUCT) <= pins(text(APP)).keys() | pins(text(CORPUS)).keys()
+def test_the_app_installs_what_it_imports_and_nothing_else() -> None:
+    imported, installed = imported_in(*PRODUCT), pins(text(APP)).keys()
+    assert imported <= installed | pins(text(CORPUS)).keys()
+    assert installed - imported <= USED_THROUGH_ANOTHER.keys()
 
 
 def test_what_only_runs_over_a_corpus_need_is_imported_by_these_alone() -> None:
@@ -107,21 +104,10 @@ def test_what_only_runs_over_a_corpus_need_is_imported_by_these_alone() -> None:
     assert users <= running
 
 
-def test_the_checks_install_what_they_import() -> None:
-    assert (
-        imported_in(*EVERYTHING) - COMPARED_WITH
-        <= pins(text(APP)).keys() | pins(text(DEV)).keys() | pins(text(CORPUS)).keys()
-    )
-
-
-@complete
-def test_the_app_installs_nothing_else() -> None:
-    assert pins(text(APP)).keys() - imported_in(*PRODUCT) <= USED_THROUGH_ANOTHER.keys()
-
-
-@complete
-def test_the_checks_install_nothing_else() -> None:
-    assert pins(text(DEV)).keys() - imported_in(*EVERYTHING) <= USED_THROUGH_ANOTHER.keys()
+def test_the_checks_install_what_they_import_and_nothing_else() -> None:
+    imported, installed = imported_in(*EVERYTHING), pins(text(DEV)).keys()
+    assert imported - COMPARED_WITH <= installed | pins(text(APP)).keys() | pins(text(CORPUS)).keys()
+    assert installed - imported <= USED_THROUGH_ANOTHER.keys()
 
 
 def test_check_needs_nothing_installed() -> None:

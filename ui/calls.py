@@ -222,11 +222,8 @@ def _imports(module: str, name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _is_usual(value: Any, default: Any) -> bool:
-    return (
-        type(value) is type(default)
-        and isinstance(value, str | int | float | bool | frozenset | None)
-        and value == default
-    )
+    is_plain = isinstance(value, str | int | float | bool | frozenset | None)
+    return is_plain and type(value) is type(default) and value == default
 
 
 # --- what made a value

@@ -531,7 +531,5 @@ def write(page: str, notes: DeltaGenerator, opening: Mapping[str, str] | None = 
     if missing := list(st.session_state[state.IN_VAIN].values()):
         further = [f"{len(missing) - NAMED} more"] if len(missing) > NAMED else []
         listed = "; ".join([*missing[:NAMED], *further])
-        notes.warning(
-            plain(f"The link asks for something that is not available: {listed}. The rest is shown."),
-            icon=":material/link_off:",
-        )
+        sentence = plain(f"The link asks for something that is not available: {listed}. The rest is shown.")
+        notes.warning(sentence, icon=":material/link_off:")

@@ -61,14 +61,7 @@ LONG = 60.0  # seconds: piecewise work that then needs longer does not continue 
 FILLED = 0.5  # seconds between two drawings of a growing result
 
 
-def run(
-    task: Task[Result],
-    what: str,
-    total: int,
-    *,
-    unit: str = "layer",
-    needs: float = 0.0,
-) -> Result | None:
+def run(task: Task[Result], what: str, total: int, *, unit: str = "layer", needs: float = 0.0) -> Result | None:
     """Return the task's result, at once if it is known, or None if it is not computed now.
 
     None stands for work that was stopped, or that takes longer than this host allows. Each task is stopped and started for
@@ -85,27 +78,25 @@ def run(
         return task.compute(lambda _: None)
     job = task.name
     wish = _wished(job)
-    if isinstance(wish, _Halt):
-        _offer("Start again", job, f"{what} {wish.how}.{wish.why}", wish.icon)
-        return None
-    MEMORY.check(needs)
-    place = st.empty()
-    progress = _Progress(place, job, what, total, unit)
-    try:
-        with progress.turn(needs):
-            result = task.compute(progress.tell)
-    except InputError:
-        place.empty()
-        raise
-    except TimeIsUp:
-        place.empty()
-        longest = f"{settings.current().seconds} s, the longest that this host computes"
-        halt = _Halt(f"was ended after {longest}", _ADVICE)
-        _wish(job, halt)
-        _offer("Start again", job, f"{what} {halt.how}.{halt.why}", halt.icon)
-        return None
-    place.empty()
-    return result
+    if not isinstance(wish, _Halt):
+        MEMORY.check(needs)
+        place = st.empty()
+        progress = _Progress(place, job, what, total, unit)
+        try:
+            with progress.turn(needs):
+                result = task.compute(progress.tell)
+            place.empty()
+            return result
+        except InputError:
+            place.empty()
+            raise
+        except TimeIsUp:
+            place.empty()
+            longest = f"{settings.current().seconds} s, the longest that this host computes"
+            wish = _Halt(f"was ended after {longest}", _ADVICE)
+            _wish(job, wish)
+    _offer("Start again", job, f"{what} {wish.how}.{wish.why}", wish.icon)
+    return None
 
 
 class Pieces(Protocol):
@@ -130,13 +121,7 @@ class Pieces(Protocol):
 
 
 def fill(
-    pieces: Pieces,
-    job: Hashable,
-    what: str,
-    draw: Callable[[bool], None],
-    *,
-    unit: str,
-    done: str = "measured",
+    pieces: Pieces, job: Hashable, what: str, draw: Callable[[bool], None], *, unit: str, done: str = "measured"
 ) -> None:
     """Compute the pieces that are not known yet, and draw the result as it grows and in the end.
 
@@ -219,11 +204,8 @@ class TimeIsUp(BaseException):
 
 def say_time_is_up() -> None:
     """Say why the page ends here."""
-    longest = settings.current().seconds
-    st.info(
-        f"The page ends here, after {longest} s, the longest that this host computes.{_ADVICE}",
-        icon=":material/stop_circle:",
-    )
+    words = f"The page ends here, after {settings.current().seconds} s, the longest that this host computes.{_ADVICE}"
+    st.info(words, icon=":material/stop_circle:")
 
 
 class _Clock:

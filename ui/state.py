@@ -79,10 +79,8 @@ ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", 
 TALK_FILE, NEW_VIEW, VIEWS_ADDED, TALK_SAID = "talk_file", "new_view", "views_added", "talk_said"
 # What was shown of each view when all were opened in turn; the talk and its page; buttons that save a page
 TALK_PAGES, TALK_PAGE, SAVE_PAGE, SAVE_VIEW = "talk_pages", "talk_page", "save_page", "save_view"
-TALK_LEFT, BACK_TO_TALK = (
-    "talk_left",
-    "back_to_talk",
-)  # the view that was shown when the presentation ended, from 1; 0: none
+# The view that was shown when the presentation ended, from 1; 0: none
+TALK_LEFT, BACK_TO_TALK = "talk_left", "back_to_talk"
 # Its file; the one that the browser keeps for sure; one that it keeps and that cannot be read, and why; why it keeps none
 TALK_TEXT, TALK_KEPT, TALK_UNREAD, TALK_LOST = "talk_text", "talk_kept", "talk_unread", "talk_lost"
 # The number of the last one that the browser found and this session took in; whether it is known what the browser keeps

@@ -209,9 +209,8 @@ def _view(entry: Any) -> TalkView:
         if not isinstance(text, str) or len(text) > most:
             raise _error(f"has a “{name}” that is not a text of at most {most:,} characters.")
     if "/" in page:
-        raise _error(
-            "has a “page” that is not the name of a page: the part of an address between the last “/” and “?”."
-        )
+        why = "has a “page” that is not the name of a page: the part of an address between the last “/” and “?”."
+        raise _error(why)
     parameters = entry.get("parameters", {})
     if not isinstance(parameters, dict):
         raise _error("has “parameters” that are not an object of names and lists of texts.")

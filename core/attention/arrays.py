@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from ..errors import InputError, check_index, shortened
 from ..pieces import as_texts
 from .matrix_files import MAX_WEIGHTS_BYTES, read_weights_npz
 from .steps import are_steps, joined
+
+_error = partial(InputError, field="attentions")
 
 Tokens = Sequence[str] | tuple[Sequence[str], Sequence[str]]
 
@@ -26,6 +29,8 @@ MAX_HEADS, MAX_AXIS = 2**14, 2**10
 MAX_TOKENS = 2**16  # queries or keys
 LARGEST = 1e30  # no weight may be larger: the sum of a row must be finite, also in float32
 NAMED = 5  # heads whose rows do not sum to 1; the others are counted
+_NUMBERS = "Attention weights are numbers from 0 to 1."
+_BELOW_0 = "Attention weights are never below 0: are these scores, before the softmax? Take the softmax over the keys."
 _FORMS = (
     "Give what output_attentions=True returns (a tuple of one tensor a layer, or from generate of one such tuple a step), an "
     "array [layers, heads, queries, keys], [heads, queries, keys] or [queries, keys], or the path of an NPZ file."
@@ -78,7 +83,6 @@ class AttentionArrays:
     left_out: tuple[int, ...] = ()  # layers of the model without weights, such as those of linear attention
 
     def __repr__(self) -> str:
-        """The arrays in one line."""
         queries, keys = self.shape
         return f"<AttentionArrays: {self.layers()} layers × {self.heads()} heads, {queries:,} queries × {keys:,} keys>"
 
@@ -108,11 +112,16 @@ class AttentionArrays:
         check_index(layer, self.layers(), "layer")
         check_index(head, self.heads(), "head")
         weights = _as_numpy(self._layers[layer][head])
-        self._check(weights, ~(weights <= LARGEST), layer, head, "Attention weights are numbers from 0 to 1.")
-        below = (
-            "Attention weights are never below 0: are these scores, before the softmax? Take the softmax over the keys."
-        )
-        self._check(weights, weights < 0, layer, head, below)
+        for is_wrong, advice in ((~(weights <= LARGEST), _NUMBERS), (weights < 0, _BELOW_0)):
+            if is_wrong.any():
+                query, key = np.argwhere(is_wrong)[0].tolist()
+                count = int(is_wrong.sum())
+                more = f", the first of {count:,}" if count > 1 else ""
+                names = shortened(self.query_tokens[query], 20), shortened(self.key_tokens[key], 20)
+                raise _error(
+                    f"Layer {layer}, head {head}: the weight of query {query} ({names[0]!r}) for key {key} ({names[1]!r}) is "
+                    f"{weights[query, key]:.6g}{more}. {advice}"
+                )
         return weights
 
     def row_sums(self, layer: int, weights: NDArray[np.floating]) -> RowSums:
@@ -133,20 +142,6 @@ class AttentionArrays:
         in float32, which errs the more the more keys there are."""
         step = _STEPS.get(_name(self._layers[layer]), _SINGLE)
         return 2 * max(step, _SINGLE) + 4 * self.shape[1] ** 0.5 * _SINGLE
-
-    def _check(
-        self, weights: NDArray[np.floating], is_wrong: NDArray[np.bool_], layer: int, head: int, advice: str
-    ) -> None:
-        if not is_wrong.any():
-            return
-        query, key = np.argwhere(is_wrong)[0].tolist()
-        count = int(is_wrong.sum())
-        more = f", the first of {count:,}" if count > 1 else ""
-        names = shortened(self.query_tokens[query], 20), shortened(self.key_tokens[key], 20)
-        raise _refused(
-            f"Layer {layer}, head {head}: the weight of query {query} ({names[0]!r}) for key {key} ({names[1]!r}) is "
-            f"{weights[query, key]:.6g}{more}. {advice}"
-        )
 
 
 def attention_arrays(
@@ -177,17 +172,15 @@ def attention_arrays(
     left_out = _without_weights(given)
     layers = _layers([layer for layer in given if layer is not None] if left_out else given)
     heads, queries, keys = layers[0].shape
-    if is_written and tokens is not None and len(tokens) == queries + 1:
-        tokens = tokens[:-1]
+    if is_written and tokens is not None and len(tokens) == queries + 1 and not isinstance(tokens[0], list | tuple):
+        tokens = [str(token) for token in tokens[:-1]]
     if len(layers) * heads > MAX_HEADS or max(len(layers), heads) > MAX_AXIS:
-        raise _refused(
+        raise _error(
             f"{len(layers):,} layers × {heads:,} heads are too many: at most {MAX_AXIS:,} of each and {MAX_HEADS:,} heads in "
             f"all. Choose some layers."
         )
     if max(queries, keys) > MAX_TOKENS:
-        raise _refused(
-            f"{queries:,} queries × {keys:,} keys are too many: at most {MAX_TOKENS:,} of each. Choose some."
-        )
+        raise _error(f"{queries:,} queries × {keys:,} keys are too many: at most {MAX_TOKENS:,} of each. Choose some.")
     return AttentionArrays(*_tokens(tokens, queries, keys), layers, left_out)
 
 
@@ -216,10 +209,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {nouns}"
 
 
-def _refused(message: str) -> InputError:
-    return InputError(message, field="attentions")
-
-
 # --- shapes
 
 
@@ -230,13 +219,13 @@ def _layers(attentions: Any) -> tuple[Any, ...]:
     else:
         layers = _split(_array(attentions, "This"))
     if not layers:
-        raise _refused(f"There are no layers: the model returned no weights. {_EAGER} {_FORMS}")
+        raise _error(f"There are no layers: the model returned no weights. {_EAGER} {_FORMS}")
     first = tuple(layers[0].shape)
     for number, layer in enumerate(layers):
         if 0 in layer.shape:
-            raise _refused(f"Layer {number} is empty: its shape [heads, queries, keys] is {_sizes(layer)}.")
+            raise _error(f"Layer {number} is empty: its shape [heads, queries, keys] is {_sizes(layer)}.")
         if tuple(layer.shape) != first:
-            raise _refused(
+            raise _error(
                 f"Layer {number} has the shape [heads, queries, keys] {_sizes(layer)}, but layer 0 has {_sizes(layers[0])}. "
                 f"All layers must have one shape: show the others in a view of their own."
             )
@@ -256,12 +245,12 @@ def _without_weights(layers: Any) -> tuple[int, ...]:
 
 def _layer(number: int, layer: Any) -> Any:
     if layer is None:
-        raise _refused(f"Layer {number} is None: the model returned no weights for it. {_EAGER}")
+        raise _error(f"Layer {number} is None: the model returned no weights for it. {_EAGER}")
     array = _array(layer, f"Layer {number}")
     if array.ndim == 4:
         return _one_of_batch(array, f"Layer {number}")
     if array.ndim != 3:
-        raise _refused(
+        raise _error(
             f"Layer {number} has the shape {_sizes(array)}; a layer has [heads, queries, keys] or [1, heads, queries, keys]."
         )
     return array
@@ -272,7 +261,7 @@ def _split(array: Any) -> list[Any]:
     if array.ndim == 5:
         return [_one_of_batch(layer, f"Layer {number}") for number, layer in enumerate(array)]
     if not 2 <= array.ndim <= 4:
-        raise _refused(f"This array has the shape {_sizes(array)}. {_FORMS}")
+        raise _error(f"This array has the shape {_sizes(array)}. {_FORMS}")
     while array.ndim < 4:
         array = array[None]
     return [array[layer] for layer in range(min(len(array), MAX_AXIS + 1))]  # one too many is refused
@@ -280,7 +269,7 @@ def _split(array: Any) -> list[Any]:
 
 def _one_of_batch(array: Any, name: str) -> Any:
     if array.shape[0] != 1:
-        raise _refused(
+        raise _error(
             f"{name} holds a batch of {array.shape[0]} texts: its shape is {_sizes(array)}. Choose one of them, such as "
             f"[layer[:1] for layer in attentions] for the first."
         )
@@ -293,10 +282,10 @@ def _array(given: Any, name: str) -> Any:
         try:
             given = np.asarray(given)
         except ValueError:  # rows of different lengths
-            raise _refused(f"{name} is not an array of numbers. {_FORMS}") from None
+            raise _error(f"{name} is not an array of numbers. {_FORMS}") from None
     is_real = given.dtype.kind in "biuf" if isinstance(given, np.ndarray) else not _name(given).startswith("complex")
     if not is_real and _name(given) != "bfloat16":  # NumPy itself does not have it
-        raise _refused(f"{name} is not an array of numbers, but {type(given).__name__} of {given.dtype}. {_FORMS}")
+        raise _error(f"{name} is not an array of numbers, but {type(given).__name__} of {given.dtype}. {_FORMS}")
     return given
 
 

@@ -32,6 +32,7 @@ from .stages import BY_KEY, INPUTS, STAGES, Stage
 from .trace import AS_IT_IS, Array, AttentionTrace, Instead, attend, frozen, part_of
 
 Permissions = Callable[[range], tuple[NDArray[np.bool_], Array]]
+Watch = Callable[[range, AttentionTrace], None]
 Edited = Callable[[range], Instead]
 
 
@@ -108,9 +109,7 @@ class Head:
 
         return Head.of(checked, permissions, self.edited)
 
-    def overview(
-        self, max_cells: int = MAX_CELLS, *, watch: Callable[[range, AttentionTrace], None] | None = None
-    ) -> Overview:
+    def overview(self, max_cells: int = MAX_CELLS, *, watch: Watch | None = None) -> Overview:
         """Every stage in at most `max_cells` rows and columns, from one sweep over the rows.
 
         Its matrices are the stages by their keys. Its row numbers are "output" [queries, d_v] and "forbidden" [queries], how
@@ -153,7 +152,7 @@ class Head:
         """All rows in ranges that fit the processor's cache; `multiple` is as in `row_ranges`."""
         return row_ranges(range(self.shape[0]), self.shape[1], multiple)
 
-    def _bands(self, max_cells: int, watch: Callable[[range, AttentionTrace], None] | None) -> Iterator[Band]:
+    def _bands(self, max_cells: int, watch: Watch | None) -> Iterator[Band]:
         """The stages from which the others follow once they are pooled."""
         for rows in self.blocks(ceil_divide(self.shape[0], max_cells)):
             trace = self.trace(rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, edits_error
 from .shaping import BY_PAIR, Shaped, Shaping
 from .stages import number
 from .trace import Array, AttentionTrace
@@ -78,7 +78,7 @@ def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
     put something else in the softmax's place."""
     refuse_outside(trace.shape, query, key)
     if trace.instead.weighing != "softmax" or trace.instead.weights is not None:
-        raise InputError("These weights are not the softmax of the scores: an edit has set them.", field="edits")
+        raise edits_error("These weights are not the softmax of the scores: an edit has set them.")
     q, value = trace.query[query].astype(np.float64), trace.value[key].astype(np.float64)
     products = q * trace.key[key].astype(np.float64)
     raw = math.fsum(products)
@@ -141,7 +141,7 @@ def sum_of(trace: AttentionTrace, query: int, most: int = 8) -> OutputSum:
     first. Raises InputError for a query outside the trace, and where an edit has put something else in the output's place."""
     refuse_outside(trace.shape, query)
     if trace.instead.output is not None:
-        raise InputError("This output is not the sum over the keys: an edit has set it.", field="edits")
+        raise edits_error("This output is not the sum over the keys: an edit has set it.")
     row = trace.rows(range(query, query + 1))
     # A trace of its own in float64, so that the weights come from the one softmax there is.
     inputs = {name: getattr(row, name).astype(np.float64) for name in ("query", "key", "value")}

@@ -158,10 +158,8 @@ def describe_rows(rows_of: Callable[[range], NDArray[np.bool_]], queries: int) -
     for start in range(0, queries, height):
         stop_point()
         rows = range(start, min(start + height, queries))
-        part = rows_of(rows)
-        kinds = {
-            words: kind for words, kind in kinds.items() if np.array_equal(part, kind(np.array(rows)[:, None], keys))
-        }
+        part, at = rows_of(rows), np.array(rows)[:, None]
+        kinds = {words: kind for words, kind in kinds.items() if np.array_equal(part, kind(at, keys))}
     words = next(iter(kinds), "custom")
     return "custom" if words == "padding" and np.ptp(np.flatnonzero(first)) >= first.sum() else words
 

@@ -197,9 +197,8 @@ def _decoded(data: bytes, source: _Source) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise source.error(
-            f"byte {error.start + 1:,} is not UTF-8 text. Save the file as UTF-8 text, as CSV (UTF-8) or as NPY."
-        ) from None
+        why = f"byte {error.start + 1:,} is not UTF-8 text. Save the file as UTF-8 text, as CSV (UTF-8) or as NPY."
+        raise source.error(why) from None
 
 
 def _read_text(text: str, source: _Source) -> NDArray[np.float64]:
@@ -296,9 +295,8 @@ def _stored(
     """The array of an NPY file, read-only: taken from the bytes themselves, with no loader in between that could unpickle."""
     needed, held = math.prod(shape) * dtype.itemsize, len(data) - offset
     if needed != held:
-        raise source.error(
-            f"the NPY file announces {needed:,} bytes of numbers but holds {held:,}. It is damaged: save it again."
-        )
+        why = f"the NPY file announces {needed:,} bytes of numbers but holds {held:,}. It is damaged: save it again."
+        raise source.error(why)
     if needed == 0:
         raise source.error(f"the array is empty: its shape is {shape}. Give at least one number.")
     return np.frombuffer(data, dtype=dtype, offset=offset).reshape(shape, order="F" if fortran_order else "C")
@@ -320,9 +318,8 @@ def _npy_header(stream: io.BytesIO, source: _Source) -> tuple[tuple[int, ...], b
 
 def _check_dtype(dtype: np.dtype[Any], source: _Source) -> None:
     if dtype.hasobject:
-        raise source.error(
-            f"the NPY file holds Python objects, which are pickled. {_NO_PICKLES} Save array.astype(float) instead."
-        )
+        why = f"the NPY file holds Python objects, which are pickled. {_NO_PICKLES} Save array.astype(float) instead."
+        raise source.error(why)
     if dtype.kind not in ("biuf" if source.is_mask else "iuf"):
         allowed = "bools, integers or floats" if source.is_mask else "integers or floats"
         raise source.error(f"the NPY file holds {_shorten(str(dtype))}; only {allowed} can be read. Convert it first.")

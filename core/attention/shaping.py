@@ -59,10 +59,8 @@ class Shaping:
     @property
     def words(self) -> tuple[str, ...]:
         """What the model does with the scores besides scale, mask and bias: "soft cap 50", "sinks"."""
-        return (
-            *(f"{name} {number:g}" for name, number in self.caps.items()),
-            *(name for name in BY_HEAD if getattr(self, name) is not None),
-        )
+        caps = (f"{name} {number:g}" for name, number in self.caps.items())
+        return *caps, *(name for name in BY_HEAD if getattr(self, name) is not None)
 
     @property
     def is_plain(self) -> bool:

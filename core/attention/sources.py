@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, text_error
 from .trace import frozen
 
 MAX_RANDOM_ROWS = 512
@@ -161,7 +161,7 @@ def _sentence_words(text: str) -> tuple[str, ...]:
         raise _too_long(f"The text has {len(text):,} characters; a toy sentence takes at most {limits}")
     words = split_words(text)
     if not words:
-        raise InputError("The text is blank. Type at least one word.", field="text")
+        raise text_error("The text is blank. Type at least one word.")
     if (longest := max(map(len, words))) > MAX_WORD_CHARACTERS:
         limit = f"in a toy sentence at most {MAX_WORD_CHARACTERS:,}"
         raise _too_long(f"One word of the text has {longest:,} characters; {limit}")
@@ -172,7 +172,7 @@ def _sentence_words(text: str) -> tuple[str, ...]:
 
 
 def _too_long(problem: str) -> InputError:
-    return InputError(f"{problem}. Shorten it.", field="text")
+    return text_error(f"{problem}. Shorten it.")
 
 
 def _word_vector(word: str, d_model: int, seed: int) -> NDArray[np.float64]:

@@ -184,9 +184,8 @@ class AttentionTrace(Shaped):
         """The trace without the keys after the last one that a query may attend to, on which its output does not depend."""
         last = int(np.flatnonzero(self.mask.any(axis=0)).max(initial=0))
         trace = self.of_keys(slice(last + 1))
-        vars(trace)["raw"] = self.raw[
-            :, : last + 1
-        ]  # as `cached_property` keeps it: there is no need to compute it again
+        # As `cached_property` keeps it: there is no need to compute it again.
+        vars(trace)["raw"] = self.raw[:, : last + 1]
         return trace
 
     def of_keys(self, keys: slice) -> AttentionTrace:

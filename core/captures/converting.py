@@ -143,17 +143,14 @@ class _Text:
         positions = None if position_ids is None else _of_row(position_ids, row, tokens, "position_ids")
         places = [place for place in range(tokens) if mask is None or mask[place]]
         if not places or places[-1] - places[0] + 1 != len(places):
-            raise InputError(
-                "The attention_mask has to be 1 for one token or several in a row.", field="attention_mask"
-            )
+            why = "The attention_mask has to be 1 for one token or several in a row."
+            raise InputError(why, field="attention_mask")
         kept = slice(places[0], places[-1] + 1)
         padding = getattr(tokenizer, "pad_token_id", None)
         ends = {getattr(tokenizer, name, None) for name in ("bos_token_id", "eos_token_id")}
         if mask is None and padding is not None and padding not in ends and padding in (ids[0], ids[-1]):
-            raise InputError(
-                "The text begins or ends with padding. Give the attention_mask, which tells tokens from padding.",
-                field="attention_mask",
-            )
+            why = "The text begins or ends with padding. Give the attention_mask, which tells tokens from padding."
+            raise InputError(why, field="attention_mask")
         if positions is None and kept.start:
             raise InputError(
                 "Padding comes before the text. Give the position_ids of the pass, which have to be 0 at the first token.",
@@ -199,9 +196,8 @@ def _of_row(given: Any, row: int, tokens: int, name: str) -> list[int]:
     numbers = torch.as_tensor(given).cpu()
     own = numbers if numbers.ndim < 2 else numbers[row if len(numbers) > 1 else 0]
     if own.shape != (tokens,):
-        raise InputError(
-            f"There are {own.numel():,} {name}, and the pass has {tokens:,} tokens, padding included.", field=name
-        )
+        why = f"There are {own.numel():,} {name}, and the pass has {tokens:,} tokens, padding included."
+        raise InputError(why, field=name)
     return own.long().tolist()
 
 

@@ -118,10 +118,8 @@ def _header(stream: BinaryIO, size: int) -> tuple[str, dict[str, Any]]:
     description = read_json(text.encode(), MAX_LISTS)
     version = Fields(description).number("version")
     if version > VERSION:
-        raise InputError(
-            f"This pass has version {version:g}; this Headlight reads {VERSION}. Update Headlight to open it.",
-            field="file",
-        )
+        why = f"This pass has version {version:g}; this Headlight reads {VERSION}. Update Headlight to open it."
+        raise InputError(why, field="file")
     end = max((_end(name, entries.part(name)) for name in header if name != "__metadata__"), default=0)
     if end > size - 8 - length:
         raise broken(f"it announces {end:,} bytes of numbers and holds {size - 8 - length:,}: it is cut short")
@@ -164,9 +162,8 @@ class _Opening:
         if array is None:
             raise broken(f"its {_called(name)} is missing")
         if array.ndim != dimensions or 0 in array.shape:
-            raise broken(
-                f"its {_called(name)} has the shape {tuple(array.shape)}, not {dimensions} dimensions of at least 1"
-            )
+            why = f"its {_called(name)} has the shape {tuple(array.shape)}, not {dimensions} dimensions of at least 1"
+            raise broken(why)
         if array.dtype not in dtypes:
             raise broken(f"its {_called(name)} holds {str(array.dtype).removeprefix('torch.')}")
         if array.dtype in _FLOATS and not bool(((array if or_lower else array.abs()) < LARGEST).all()):
@@ -423,14 +420,12 @@ class _Opening:
                 raise broken(f"the numbers of its layers of {kind} attention do not rise")
             for label, call in zip([label.words for label in labels], opened.calls[kind], strict=True):
                 cap = re.search(r"soft cap ([^,]+)", label)
-                if (cap and cap[1] not in (str(call.softcap), f"{call.softcap or 0:g}")) or (
-                    call.sinks is None and "sinks" in label
-                ):
+                lacks_sinks = call.sinks is None and "sinks" in label
+                if lacks_sinks or (cap and cap[1] not in (str(call.softcap), f"{call.softcap or 0:g}")):
                     raise broken(f"a layer of {kind} attention is called “{shortened(label)}” and is not that")
             if (kind in ("encoder", "decoder", "cross")) != is_both and kind != "vision":
-                raise broken(
-                    f"it has {kind} attention, and says that its model has {'an' if is_both else 'no'} encoder"
-                )
+                why = f"it has {kind} attention, and says that its model has {'an' if is_both else 'no'} encoder"
+                raise broken(why)
         if model.has_language_model_head != (opened.logits is not None) or bool(opened.target_ids) != is_both:
             raise broken("it does not hold what it says that its model gives")
         if not opened.input_ids and opened.image is None:
@@ -462,9 +457,8 @@ class _Opening:
     def _check_edits(self, opened: Capture) -> None:
         """Raise InputError where the edits of the pass are not the changes of its heads."""
         kinds: dict[int, Kind] = {id(call.module): kind for kind, calls in opened.calls.items() for call in calls}
-        unknown = torch.full(
-            (1, max(map(opened.heads, opened.kinds)), 1), torch.nan
-        )  # what another text gave is not here
+        # What another text gave is not here.
+        unknown = torch.full((1, max(map(opened.heads, opened.kinds)), 1), torch.nan)
         others = {name: lambda *_: unknown for name in opened.edits.other_texts}
         editor = Editor(opened.edits, lambda call: kinds[id(call.module)], others)
         try:

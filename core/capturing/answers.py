@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, model_error, text_error
 from ..models.calls import Call, wide
 from ..models.inputs import TokenNumbers, all_inputs
 from ..models.model import Model
@@ -65,26 +65,17 @@ def movers(moved: NextToken, before: Capture, k: int = 8) -> pd.DataFrame:
     places = smallest(-np.abs(change) if change.any() else -moved.before, k)
     largest = places[np.lexsort((-moved.before[places], -np.abs(change[places])))][:k]
     order = list(dict.fromkeys([*most_probable, *largest.tolist()]))[:k]
-    return pd.DataFrame(
-        {
-            "token": token_texts(before.model.tokenizer, order),
-            "before": moved.before[order],
-            "after": moved.after[order],
-            "change": change[order],
-        }
-    )
+    columns = {"before": moved.before, "after": moved.after, "change": change}
+    numbers = {name: column[order] for name, column in columns.items()}
+    return pd.DataFrame({"token": token_texts(before.model.tokenizer, order), **numbers})
 
 
 def vectors(before: Capture, after: Capture) -> Vectors:
-    """The vectors of the last layer in two passes.
-
-    Raises InputError for models with a language-model head, and for passes over texts of different length.
-    """
+    """The vectors of the last layer in two passes. Raises InputError for models with a language-model head, and for passes
+    over texts of different length."""
     first, second = map(_vectors, (before, after))
     if first.shape != second.shape:
-        raise InputError(
-            f"One text has {len(first)} tokens and the other {len(second)}; compare texts of the same.", field="text"
-        )
+        raise text_error(f"One text has {len(first)} tokens and the other {len(second)}; compare texts of the same.")
     return Vectors(1 - _cosine(first, second), float(1 - _cosine(before.sentence_vector, after.sentence_vector)))
 
 
@@ -97,7 +88,7 @@ def _cosine(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[
 
 def _vectors(capture: Capture) -> NDArray[np.float64]:
     if capture.vectors is None:
-        raise InputError(f"{capture.model.name} gives no vectors here. Choose another model.", field="model")
+        raise model_error(f"{capture.model.name} gives no vectors here. Choose another model.")
     return capture.vectors.astype(np.float64)
 
 
@@ -118,25 +109,20 @@ def pass_with_losses(
     start outside the text, and for too many logits.
     """
     if not model.has_language_model_head or model.is_encoder_decoder:
-        raise InputError(
-            f"{model.name} does not predict the tokens of a text from those before. Choose another model.",
-            field="model",
-        )
+        why = f"{model.name} does not predict the tokens of a text from those before. Choose another model."
+        raise model_error(why)
     inputs = all_inputs(model, input_ids=input_ids)
     tokens = inputs["input_ids"].shape[1]
     if not 1 <= start < tokens:
         raise InputError(f"There is no token {start} to predict: they run from 1 to {tokens - 1}.", field="start")
     positions, vocabulary = tokens - start + 1, int(model.text_config.vocab_size)
     if positions * vocabulary > MAX_LOGITS:
-        raise InputError(
+        raise text_error(
             f"The logits of {positions:,} positions would take too much memory; {model.name} can predict at most "
-            f"{MAX_LOGITS // vocabulary - 1:,} tokens at once. Shorten the text.",
-            field="text",
+            f"{MAX_LOGITS // vocabulary - 1:,} tokens at once. Shorten the text."
         )
     inputs, calls, returned = edited_pass(model, inputs, edits or Edits(), logits_to_keep=positions)
     logits, following = returned.logits[0, -positions:-1], inputs["input_ids"][0, start:].to(returned.logits.device)
-    losses = [
-        torch.nn.functional.cross_entropy(wide(rows), tokens, reduction="none")
-        for rows, tokens in zip(logits.split(ROWS), following.split(ROWS), strict=True)
-    ]
+    blocks = zip(logits.split(ROWS), following.split(ROWS), strict=True)
+    losses = [torch.nn.functional.cross_entropy(wide(rows), those, reduction="none") for rows, those in blocks]
     return calls, torch.cat(losses).numpy(force=True).astype(np.float64)

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint
 
-from ..errors import InputError
+from ..errors import InputError, model_error, text_error
 from ..models.calls import Call, heard_by, wide
 from ..models.inputs import replaced_tokens, run
 from ..models.model import Model, require_model
@@ -164,10 +164,9 @@ class Branches:
             return wide(returned.logits[:, -1]).cpu()
         hidden = getattr(returned, "last_hidden_state", None)
         if hidden is None:
-            raise InputError(
+            raise model_error(
                 f"{self._model.name} returns neither the logits of a next token nor a last hidden state: there is nothing "
-                f"to see an effect on. Choose another model.",
-                field="model",
+                f"to see an effect on. Choose another model."
             )
         return self._model.sentence.of(wide(hidden)).cpu()
 
@@ -206,13 +205,12 @@ class Tail:
         self._model, begun = capture.model, capture.begun
         if begun is None or not begun.returned:
             require_model(capture.model, "What follows a layer")
-            raise InputError(
+            raise text_error(
                 "This pass kept nothing of its layers: it is a step of a generation, or kept components. Capture the text "
                 "alone."
                 if begun is None
                 else f"Nothing was kept of the layers of {capture.model.name}: the text is too long, or they do not stand in a "
-                f"list, one after another. Try a shorter text.",
-                field="text",
+                f"list, one after another. Try a shorter text."
             )
         self._inputs: dict[str, Tensor] = replaced_tokens(self._model, dict(begun.inputs), capture.edits.tokens)
         device = self._model.network.device
@@ -235,10 +233,8 @@ class Tail:
         # Only the layers of a decoder may come after others, those of the encoder.
         is_whole = is_one_shape and (first == 0 or self._model.is_encoder_decoder)
         if not is_whole or (logits - expected).abs().max() > OF_LOGITS * unit:
-            raise InputError(
-                f"The output of {self._model.name} does not follow from what its layers return, one after another.",
-                field="model",
-            )
+            why = f"The output of {self._model.name} does not follow from what its layers return, one after another."
+            raise model_error(why)
 
     @torch.inference_mode()
     def logits(self, streams: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from ..attention.head import Head
 from ..attention.rowwise import MAX_CELLS, Overview
 from ..attention.shaping import BY_HEAD
 from ..attention.trace import AttentionTrace, Instead, attend, frozen
-from ..errors import InputError, WeightsOnlyError, check_index
+from ..errors import InputError, WeightsOnlyError, check_index, image_error, model_error
 from ..models.added_tokens import text_notes
 from ..models.calls import Call, wide
 from ..models.images import ImageGrid, Tiles, small_image
@@ -257,7 +257,7 @@ class Capture:
     def predicted(self) -> NDArray[np.floating]:
         """The logits [vocabulary] of the next token. Raises InputError for models without a language-model head."""
         if self.logits is None:
-            raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
+            raise model_error(f"{self.model.name} has no language-model head: it predicts no next token.")
         return self.logits
 
     @cached_property
@@ -270,14 +270,12 @@ class Capture:
                 if self.model.has_language_model_head
                 else "this pass holds no vectors"
             )
-            raise InputError(f"{self.model.name} gives no sentence vector: {why}.", field="model")
+            raise model_error(f"{self.model.name} gives no sentence vector: {why}.")
         return frozen(self.model.sentence.of(torch.tensor(self.vectors, dtype=torch.float64)).numpy())
 
     def next_tokens(self, k: int = 5) -> list[tuple[str, float]]:
-        """The k most probable next tokens, each with its probability.
-
-        Raises InputError for models without a language-model head.
-        """
+        """The k most probable next tokens, each with its probability. Raises InputError for models without a language-model
+        head."""
         probabilities, best = next_probabilities(self.predicted), most_probable(self.predicted, k)
         texts = token_texts(self.model.tokenizer, best)
         return [(text, float(probabilities[token])) for text, token in zip(texts, best, strict=True)]
@@ -365,14 +363,14 @@ def capture(
         raise not_captured(model)
     tiles = None
     if image is not None and model.reads_images and not (text is None and input_ids is None):
-        raise InputError(f"{model.name} reads an image alone. Give it no text.", field="image")
+        raise image_error(f"{model.name} reads an image alone. Give it no text.")
     if image is not None and model.reads_images:
         inputs = image_inputs(model, image)
     elif image is not None:
         if not (pair is None and target is None and input_ids is None):
-            raise InputError("With an image only a text can be given.", field="image")
+            raise image_error("With an image only a text can be given.")
         if components:
-            raise InputError("What components write is kept for texts alone. Leave the image out.", field="image")
+            raise image_error("What components write is kept for texts alone. Leave the image out.")
         inputs, tiles = image_text_inputs(model, text, image, max_tokens)
     else:
         inputs = all_inputs(

@@ -20,7 +20,7 @@ from ..attention.head import Head
 from ..attention.masks import describe_rows
 from ..attention.rowwise import MAX_CELLS, Overview
 from ..attention.shaping import Shaping
-from ..attention.trace import AttentionTrace
+from ..attention.trace import Array, AttentionTrace
 from ..models.calls import Call
 from ..units import small_number
 from .calls.rows import permissions
@@ -95,7 +95,7 @@ class Certificate:
         return "float64" if self.dtype == "float64" else "float32"
 
 
-def certify(head: Head, output: NDArray[np.floating], model: Identity, mask: str) -> Certificate:
+def certify(head: Head, output: Array, model: Identity, mask: str) -> Certificate:
     """Compare a head with its output [queries, d_v] in the model's own attention, in blocks of rows: a long text needs no more
     memory. mask: in words"""
     rounding = _rounding(model, head.shaping(range(1)))
@@ -104,7 +104,7 @@ def certify(head: Head, output: NDArray[np.floating], model: Identity, mask: str
 
 
 def certified_head(
-    head: Head, output: NDArray[np.floating], model: Identity, mask: str, max_cells: int = MAX_CELLS
+    head: Head, output: Array, model: Identity, mask: str, max_cells: int = MAX_CELLS
 ) -> tuple[Overview, Certificate]:
     """The overview of a head and its certificate, from one sweep; output and mask as in `certify`."""
     rounding, blocks = _rounding(model, head.shaping(range(1))), []
@@ -126,9 +126,7 @@ def _rounding(model: Identity, shaping: Shaping) -> tuple[float, float]:
     return own, min(own, torch.finfo(torch.float32).eps) if shaping.is_plain else own
 
 
-def _compare(
-    trace: AttentionTrace, output: NDArray[np.floating], rows: range, rounding: tuple[float, float]
-) -> tuple[float, ...]:
+def _compare(trace: AttentionTrace, output: Array, rows: range, rounding: tuple[float, float]) -> tuple[float, ...]:
     """Compare the output of some rows of a head with the model's own [queries, d_v].
 
     Returns the first four numbers of a `Certificate`, then those of `_added`.

@@ -49,10 +49,8 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int
         applied[id(predicting)] = predicting.weight.numel() * predictions
         applied.pop(id(predicting.weight), None)
     # torch's fused kernel skips the blocks of keys that no query of a block may attend to.
-    pairs = sum(
-        queries * keys - (queries * (queries - 1) // 2 if causal else 0)
-        for queries, keys, causal in _layers(model, tokens, target_tokens, cached)
-    )
+    layers = _layers(model, tokens, target_tokens, cached)
+    pairs = sum(queries * keys - (queries * (queries - 1) // 2 if causal else 0) for queries, keys, causal in layers)
     return 2 * sum(applied.values()), 4 * model.text_config.num_attention_heads * _head_size(model) * pairs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, check_index
+from ..errors import InputError, check_index, image_error
 from ..models.modules import Kind
 from .calls.head_places import EVERYWHERE, Place
 from .capture import Capture
@@ -25,7 +25,7 @@ def edits_without_region(capture: Capture, rows: range, columns: range, kind: Ki
     """
     grids = capture.image_grids(kind)
     if not grids:
-        raise InputError("This pass has read no image, of which a region could be blocked.", field="image")
+        raise image_error("This pass has read no image, of which a region could be blocked.")
     for name, chosen, count in zip(("row", "column"), (rows, columns), grids[0].tokens.shape, strict=True):
         if not chosen:
             raise InputError(f"A region without a {name} is empty. Choose at least one {name}.", field="region")
@@ -37,9 +37,8 @@ def edits_without_region(capture: Capture, rows: range, columns: range, kind: Ki
     blocked = {of: set(np.flatnonzero(_shows(capture.image_boxes(of), area)).tolist()) for of in capture.kinds}
     # Also those that are padding only.
     blocked[kind or capture.kinds[0]].update(grids[0].tokens[region].ravel().tolist())
-    return Edits(
-        block_keys={Place(kind=of) if of == "vision" else EVERYWHERE: keys for of, keys in blocked.items() if keys}
-    )
+    by_place = {Place(kind=of) if of == "vision" else EVERYWHERE: keys for of, keys in blocked.items() if keys}
+    return Edits(block_keys=by_place)
 
 
 def _shows(boxes: NDArray[np.floating], area: NDArray[np.floating]) -> NDArray[np.bool_]:

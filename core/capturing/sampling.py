@@ -49,15 +49,11 @@ class Sampling:
                 field="temperature",
             )
         if self.top_k is not None and (self.top_k != int(self.top_k) or self.top_k < 1):
-            raise InputError(
-                f"top-k is a whole number of tokens, at least 1, not {self.top_k}. Leave it out to draw from all.",
-                field="top_k",
-            )
+            why = f"top-k is a whole number of tokens, at least 1, not {self.top_k}. Leave it out to draw from all."
+            raise InputError(why, field="top_k")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise InputError(
-                f"top-p is a probability above 0 and at most 1, not {self.top_p:g}. Leave it out to draw from all.",
-                field="top_p",
-            )
+            why = f"top-p is a probability above 0 and at most 1, not {self.top_p:g}. Leave it out to draw from all."
+            raise InputError(why, field="top_p")
         if self.seed != int(self.seed) or not 0 <= self.seed < SEEDS:
             raise InputError(f"A seed is a whole number from 0 to {SEEDS - 1:,}, not {self.seed}.", field="seed")
 

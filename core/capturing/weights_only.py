@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 
 from ..attention.arrays import RowSums, attention_arrays
 from ..attention.trace import Instead, frozen
-from ..errors import InputError, check_index
+from ..errors import InputError, check_index, model_error
 from ..models.added_tokens import text_notes
 from ..models.calls import wide
 from ..models.inputs import TokenNumbers, all_inputs, run, target_ids
@@ -140,10 +140,8 @@ class WeightsOnly:
         return map(_in_blocks, self._of(kind))
 
     def weights(self, layer: int, head: int) -> NDArray[np.floating]:
-        """The weights of one head: [queries, keys] in [0, 1], read-only; each row sums to 1.
-
-        Raises InputError (field "layer" or "head") if there is no such head.
-        """
+        """The weights of one head: [queries, keys] in [0, 1], read-only; each row sums to 1. Raises InputError (field "layer"
+        or "head") if there is no such head."""
         check_index(layer, self.layers(), "layer")
         check_index(head, self.heads(), "head")
         return frozen(wide(self._layers[layer][head]).numpy(force=True).copy())
@@ -171,9 +169,8 @@ def attention_weights(
     NaN or infinity; and NoAttentionError for a model that exposes no weights either.
     """
     if model.captures:
-        raise InputError(
-            f"{model.name} exposes its queries, keys and values too: capture it instead, and every stage can be shown.",
-            field="model",
+        raise model_error(
+            f"{model.name} exposes its queries, keys and values too: capture it instead, and every stage can be shown."
         )
     bytes_a_pair = sum(layer.shape[0] * layer.element_size() for layer in _on_two_tokens(model))
     max_tokens = min(max_tokens, isqrt(MAX_BYTES // bytes_a_pair))
@@ -198,10 +195,8 @@ def open_weights(file: str | Path | bytes, name: str = "", *, max_bytes: int | N
     arrays = attention_arrays(file, max_bytes=most)
     shape = arrays.layers(), arrays.heads(), *arrays.shape
     if (needed := prod(shape) * arrays.dtype.itemsize) > most:
-        raise InputError(
-            f"The weights of all heads take {needed:,} bytes; at most {most:,} are read. Give fewer layers or tokens.",
-            field="file",
-        )
+        why = f"The weights of all heads take {needed:,} bytes; at most {most:,} are read. Give fewer layers or tokens."
+        raise InputError(why, field="file")
     layers = np.empty(shape, arrays.dtype)
     sums: dict[tuple[int, int], RowSums] = {}
     for layer, head in np.ndindex(shape[:2]):
@@ -285,12 +280,8 @@ def _stoppable(network: PreTrainedModel) -> PreTrainedModel:
     All of its modules are new: transformers hands out weights by hooks that it leaves in modules, and two passes at once that
     had some in common would collect theirs twice.
     """
-    shared = {
-        id(value): value
-        for module in network.modules()
-        for name, value in vars(module).items()
-        if name != "_modules" and "hooks" not in name
-    }
+    held = ((name, value) for module in network.modules() for name, value in vars(module).items())
+    shared = {id(value): value for name, value in held if name != "_modules" and "hooks" not in name}
     twin = copy.deepcopy(network, shared)
     for name in outermost_lists(twin):
         for layer in twin.get_submodule(name).children():

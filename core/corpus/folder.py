@@ -79,12 +79,6 @@ def merge_parts(system: fs.FileSystem, folder: str, names: Sequence[str]) -> str
     return made
 
 
-def passages_in(system: fs.FileSystem, folder: str, name: str) -> NDArray[np.uint64]:
-    """The ids of the passages in a file, without reading the rest of it. Raises as `load_parts` does."""
-    with _opened(system, folder, name) as arrays:
-        return arrays["ids"]
-
-
 @contextmanager
 def _opened(system: fs.FileSystem, folder: str, name: str) -> Iterator[Mapping[str, NDArray]]:
     try:
@@ -107,9 +101,8 @@ def _arrays(tally: Tally) -> dict[str, NDArray]:
     arrays = {name: getattr(tally, name) for name in COUNTS}
     relations = tally.relations
     sums = {name: getattr(tally, name) for name in SUMS} | {"relations.by_offset": relations.by_offset}
-    sums |= {
-        f"relations.{number}": relations.attention[name] for number, name in enumerate(sorted(relations.attention))
-    }
+    names = sorted(relations.attention)
+    sums |= {f"relations.{number}": relations.attention[name] for number, name in enumerate(names)}
     for name, total in sums.items():
         arrays |= {f"{name}.whole": total.whole, f"{name}.part": total.part}
     for table, rows in (("strongest", tally.strongest.rows), ("sample", tally.sample.rows)):
@@ -121,7 +114,7 @@ def _arrays(tally: Tally) -> dict[str, NDArray]:
         "problems": [asdict(problem) for problem in tally.problems],
         "problem_count": tally.problem_count,
         "tokens_read": tally.tokens_read,
-        "relations": sorted(relations.attention),
+        "relations": names,
         "offsets": [[*key, number] for key, number in sorted(relations.offsets.items())],
     }
     return arrays | {"relations.pairs": relations.pairs, "rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
@@ -267,7 +260,8 @@ class RunFolder:
         with self.in_words():
             for name in parts_in(self.system, self.parts):
                 try:
-                    held.append((passages_in(self.system, self.parts, name), name))
+                    with _opened(self.system, self.parts, name) as arrays:  # of which only the ids are read
+                        held.append((arrays["ids"], name))
                 except FileNotFoundError:
                     continue  # a cluster may still be putting parts together for a driver that has died
                 except ValueError:

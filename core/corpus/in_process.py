@@ -48,9 +48,12 @@ class InProcessRun:
     tokens    how many there are in all passages
     total     how many passages there are
     folder    of the tables, once `about` is there
+    may_pause  always: nothing is drawn before the end, and a visitor may ask for the rest at any time
     about     the record of the run; None until it has finished
     nbytes    about how much memory it takes while it is at work
     """
+
+    may_pause = True
 
     def __init__(
         self, model: Model, file: Path, folder: Path, most_tokens: int, on_progress: OnProgress | None = None
@@ -115,11 +118,6 @@ class InProcessRun:
     def share(self) -> float:
         """The share of all tokens that is measured."""
         return float(self._reached[self._measured] / self.tokens)
-
-    @property
-    def may_pause(self) -> bool:
-        """Always: nothing is drawn before the end, and a visitor may ask for the rest at any time."""
-        return True
 
     def go_on(self) -> bool:
         """Measure some more passages; after the last one, write the tables. False if nothing is left to do.

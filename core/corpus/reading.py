@@ -65,9 +65,8 @@ def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: 
     require_address(data, "data")
     folder, pattern = _split(data)
     if len(pattern) > MOST_CHARACTERS:
-        raise InputError(
-            f"The pattern has {len(pattern):,} characters; the maximum is {MOST_CHARACTERS:,}.", field="data"
-        )
+        why = f"The pattern has {len(pattern):,} characters; the maximum is {MOST_CHARACTERS:,}."
+        raise InputError(why, field="data")
     try:
         system, root = open_folder(folder)
         info = system.get_file_info(root)
@@ -96,9 +95,8 @@ def require_address(address: str, field: str) -> None:
     if not address:
         raise InputError("Nothing is named here. Give a path, or an address such as s3://bucket/folder.", field=field)
     if half_of_a_pair(address) is not None or "\0" in address:
-        raise InputError(
-            f"{address!r} cannot be a name: it is not UTF-8, or has a NUL in it. Give another.", field=field
-        )
+        why = f"{address!r} cannot be a name: it is not UTF-8, or has a NUL in it. Give another."
+        raise InputError(why, field=field)
 
 
 def _split(data: str) -> tuple[str, str]:

@@ -52,9 +52,7 @@ class Glob:
 
 def _regular(part: str) -> str:
     """A regular expression that goes over a name once: what is between two stars is taken where it first comes, for good."""
-    first, *rest = (
-        "".join("." if letter == "?" else re.escape(letter) for letter in piece) for piece in part.split("*")
-    )
+    first, *rest = (re.escape(piece).replace(r"\?", ".") for piece in part.split("*"))
     between = "".join(f"(?>.*?{piece})" for piece in rest[:-1] if piece)
     return f"(?s:{first}{between}.*{rest[-1]})" if rest else f"(?s:{first})"
 

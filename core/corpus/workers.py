@@ -61,10 +61,8 @@ def count_passages(row: Row, job: Job) -> Iterator[Row]:
     """The passages of some files (names as JSON in "item"): their rows of the census as bytes, and problems."""
     model = _outline(job.model)
     count = counter(model)
-    counted = (
-        each if isinstance(each, Problem) else census_row(each, count)
-        for each in passages_of(json.loads(row["item"]), job, model)
-    )
+    found = passages_of(json.loads(row["item"]), job, model)
+    counted = (each if isinstance(each, Problem) else census_row(each, count) for each in found)
     while batch := list(islice(counted, COUNTED)):
         rows = [each for each in batch if not isinstance(each, Problem)]
         problems = [asdict(each) for each in batch if isinstance(each, Problem)]

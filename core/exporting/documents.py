@@ -150,10 +150,8 @@ def to_notebook(cells: Sequence[str], title: str, about: About, *, files: Sequen
     packages = " ".join(_packages(cells))
     install = _INSTALL + (_INSTALL_MODELS.format(packages=packages) if packages else "")
     for path in _paths(cells):
-        cells, files = (
-            [cell.replace(repr(path), repr(without_folder(path))) for cell in cells],
-            [*files, without_folder(path)],
-        )
+        cells = [cell.replace(repr(path), repr(without_folder(path))) for cell in cells]
+        files = [*files, without_folder(path)]
     beside = "".join(f"# To be put beside this notebook: {name!r}\n" for name in files)
     opening = f"# {title}\n\nMade by Headlight. The first cell installs it; where it is installed, leave that cell out."
     notebook = {

@@ -113,10 +113,8 @@ def read(data: bytes) -> Exhibit:
     if content.values.get("format") != FORMAT or type(version) is not int or version < 1:
         raise broken("it does not say which exhibit it is")
     if version > VERSION:
-        raise InputError(
-            f"This exhibit has version {version}; this Headlight reads {VERSION}. Update Headlight to open it.",
-            field="file",
-        )
+        why = f"This exhibit has version {version}; this Headlight reads {VERSION}. Update Headlight to open it."
+        raise InputError(why, field="file")
     heads = {}
     for number, head in enumerate(content.parts("heads", MAX_HEADS)):
         prefix = f"head{number}."
@@ -144,9 +142,8 @@ def _content(data: bytes) -> Fields:
     if not data:
         raise broken("it is empty")
     if len(data) > MAX_BYTES:
-        raise InputError(
-            f"This file has {len(data) / 2**20:.0f} MB; exhibits have at most {MAX_BYTES / 2**20:.0f}.", field="file"
-        )
+        why = f"This file has {len(data) / 2**20:.0f} MB; exhibits have at most {MAX_BYTES / 2**20:.0f}."
+        raise InputError(why, field="file")
     try:
         arrays = safetensors.numpy.load(data)
     except (SafetensorError, ValueError, KeyError, TypeError, OverflowError):

@@ -123,9 +123,8 @@ class KeptHead:
         if (len(query_tokens), len(key_tokens)) != shape:
             raise broken("its tokens do not fit its numbers")
         origin = None if fields.values.get("origin") is None else _origin(fields.part("origin"))
-        output = (
-            None if "model_output" not in fields.arrays else fields.matrix("model_output", (shape[0], value.shape[1]))
-        )
+        has_output = "model_output" in fields.arrays
+        output = fields.matrix("model_output", (shape[0], value.shape[1])) if has_output else None
         if (origin is None) != (output is None):
             raise broken("it names a model without the model's output, or has an output without a model")
         return cls(

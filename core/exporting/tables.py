@@ -98,9 +98,8 @@ def to_csv(tables: Sequence[Table], about: About) -> str:
     """
     cells = sum(table.values.size for table in tables)
     if cells > MAX_CSV_CELLS:
-        raise InputError(
-            f"{cells:,} cells are too many for CSV, which may have {MAX_CSV_CELLS:,}. NPZ holds them.", field="file"
-        )
+        why = f"{cells:,} cells are too many for CSV, which may have {MAX_CSV_CELLS:,}. NPZ holds them."
+        raise InputError(why, field="file")
     notes = [f"# {name}: {text if text.isprintable() else json.dumps(text)}" for name, text in about.items()]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -333,12 +333,10 @@ class Chart:
             return None
         first = known[0]
         alike = [group for group in known if group.headings == first.headings]
-        are_matrices = first.kind == "matrix"
-        chosen = (
-            [(group, index) for group in alike for index in farthest(group.comparable, 1)]
-            if are_matrices
-            else farthest_of_all(alike, count)
-        )
+        if are_matrices := first.kind == "matrix":
+            chosen = [(group, index) for group in alike for index in farthest(group.comparable, 1)]
+        else:
+            chosen = farthest_of_all(alike, count)
         part = ["part"] * (len(alike) > 1)
         value = first.value if len({group.value for group in alike}) == 1 else "value"
         rows = [[group.part] * len(part) + [*group.names(index), group.number(index)] for group, index in chosen]

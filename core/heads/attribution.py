@@ -126,10 +126,8 @@ def direct_contributions(capture: Capture, token: int | None = None, kind: Kind 
     is_cosine = capture.vectors is not None
     table = cosine_attribution(capture, capture) if is_cosine else logit_attribution(capture, token, "mean")
     if not table.holds:
-        raise InputError(
-            f"What the components of {capture.model.name} write does not add up to its answer. Choose another model.",
-            field="model",
-        )
+        why = f"What the components of {capture.model.name} write does not add up to its answer. Choose another model."
+        raise InputError(why, field="model")
     heads = table[(table["role"] == "head") & (table["kind"] == ("" if kind == "self" else kind))]
     return pd.DataFrame(heads[["layer", "head", "contribution"]]).astype({"layer": int, "head": int})
 
@@ -299,14 +297,11 @@ def scores(
         check_index(index, count, name)
     edit = edit_of(call, head)
     if edit.gives_weights:
-        raise InputError(
-            f"A change replaces the weights of head {layer}.{head}: no score leads to them.", field="edits"
-        )
+        why = f"A change replaces the weights of head {layer}.{head}: no score leads to them."
+        raise InputError(why, field="edits")
     if edit.cuts:
-        raise InputError(
-            f"Paths into head {layer}.{head} are cut: what its scores are made from is told without these cuts.",
-            field="edits",
-        )
+        why = f"Paths into head {layer}.{head} are cut: what its scores are made from is told without these cuts."
+        raise InputError(why, field="edits")
     mask, bias = head_permissions(call, head, range(query, query + 1))
     factors = _contrasted_keys(mask[0], key, against)
     queries, keys = components.read(kind, layer, head)
@@ -332,17 +327,11 @@ def _table(
     gradients = components.gradients(number)
     shares = [share.double() for share in components.shares(gradients)]
     parts = _grouped(components, groups)
-    rows = [
-        (
-            part.name,
-            part.role,
-            part.where,
-            part.layer,
-            part.head,
-            sum(float(of_head(shares[index], head)) for index, head in part.places if gradients[index] is not None),
-        )
-        for part in parts
-    ]
+
+    def gave(part: Component) -> float:
+        return sum(float(of_head(shares[index], head)) for index, head in part.places if gradients[index] is not None)
+
+    rows = [(part.name, part.role, part.where, part.layer, part.head, gave(part)) for part in parts]
     added = [(name, name, "", None, None, amount) for name, amount in fixed.items() if amount]
     table = Attribution(rows + added, columns=_COLUMNS).astype({"layer": "Int64", "head": "Int64"})
     table.number = float(number.detach().double()) + sum(fixed.values())
@@ -432,18 +421,16 @@ def _contrasted_keys(
     for name, index in (("key", key), ("against", key if against in (None, "others") else against)):
         check_index(index, len(allowed), "key", field=name)
         if not allowed[index]:
-            raise InputError(
-                f"The query may not attend to key {index}: its score is masked. Choose another key.", field=name
-            )
+            why = f"The query may not attend to key {index}: its score is masked. Choose another key."
+            raise InputError(why, field=name)
     factors = np.zeros(len(allowed))
     factors[key] = 1
     if against == "others":
         others = allowed.copy()
         others[key] = False
         if not others.any():
-            raise InputError(
-                "The query may attend to one key only: there are no others to compare with.", field="against"
-            )
+            why = "The query may attend to one key only: there are no others to compare with."
+            raise InputError(why, field="against")
         factors[others] = -1 / others.sum()
     elif against is not None:
         factors[against] -= 1

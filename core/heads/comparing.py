@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -120,11 +119,10 @@ def align(tokens: Sequence[str], others: Sequence[str], *, loosely: bool = False
     at, other_at = 0, 0
     for one, other in [*_common(ours, theirs), (len(ours), len(theirs))]:
         span, other_span = range(at, one), range(other_at, other)
-        is_paired = len(span) == len(other_span)
-        pairs = (
-            zip_longest(span, other_span) if is_paired else chain(zip_longest(span, ()), zip_longest((), other_span))
-        )
-        places += [(left, right, False) for left, right in pairs]
+        if len(span) == len(other_span):
+            places += [(left, right, False) for left, right in zip(span, other_span, strict=True)]
+        else:
+            places += [*((left, None, False) for left in span), *((None, right, False) for right in other_span)]
         places.append((one, other, True))
         at, other_at = one + 1, other + 1
     places.pop()  # both ends, where no token is

@@ -92,9 +92,8 @@ def logit_lens(
         stop_point()
         if len(off := (~logits.amax(dim=-1).isfinite()).nonzero()):
             after, position = off[0].tolist()
-            raise NotFiniteError(
-                capture.model, f"what the lens reads after {layer + after} layers at token {start + position}"
-            )
+            where = f"what the lens reads after {layer + after} layers at token {start + position}"
+            raise NotFiniteError(capture.model, where)
         found.note(layer, start - read.start, logits, k, chosen)
         if on_progress is not None:
             on_progress(int(np.count_nonzero(found.ranks[..., 0])))

@@ -274,10 +274,8 @@ def measure_block(block: HeadRows) -> Tensor:
     """`values` of `measure` for the rows of one block."""
     unmeasured = torch.full_like(block.largest, torch.nan)
     offers = block.text.offers
-    values = torch.stack(
-        [metric.measure(block) if offers.issuperset(metric.needs) else unmeasured for metric in METRICS]
-    )
-    return values.masked_fill_(block.choices == 0, torch.nan)
+    values = [metric.measure(block) if offers.issuperset(metric.needs) else unmeasured for metric in METRICS]
+    return torch.stack(values).masked_fill_(block.choices == 0, torch.nan)
 
 
 def largest(values: NDArray[np.floating]) -> tuple[int, ...] | None:

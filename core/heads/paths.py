@@ -71,9 +71,8 @@ def read_hops(words: str) -> list[Hop]:
 
 def _read_hop(words: str) -> Hop:
     if (found := _HOP.fullmatch(words.strip())) is None:
-        raise InputError(
-            f"“{shortened(words)}” is not a hop of a path. Write, for example, 23.4>3 or key 16.0.", field="path"
-        )
+        why = f"“{shortened(words)}” is not a hop of a path. Write, for example, 23.4>3 or key 16.0."
+        raise InputError(why, field="path")
     side, kind, layer, head, query, key = found.groups()
     names: dict[str, Any] = {"side": side or "answer", "kind": kind or "self"}  # only these can match
     if (side == "score") != (query is not None) or (side == "score" and key is None):

@@ -32,11 +32,7 @@ LEAST = 0.1  # and by how much at least: less than a tenth of the attention is n
 
 
 def probe_heads(
-    model: Model,
-    length: int = 50,
-    seeds: Sequence[int] = (0, 1, 2, 3),
-    *,
-    on_progress: OnProgress | None = None,
+    model: Model, length: int = 50, seeds: Sequence[int] = (0, 1, 2, 3), *, on_progress: OnProgress | None = None
 ) -> pd.DataFrame:
     """Every metric of every head on `length` random tokens read twice: a row a head.
 

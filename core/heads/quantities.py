@@ -69,9 +69,8 @@ class KeyText:
         return Occurrences(self.ids)
 
 
-_TEXTS: WeakKeyDictionary[Pass, dict[Kind, KeyText]] = (
-    WeakKeyDictionary()
-)  # a page asks for the same ones again and again
+# A page asks for the same ones again and again.
+_TEXTS: WeakKeyDictionary[Pass, dict[Kind, KeyText]] = WeakKeyDictionary()
 
 
 def text_of(passed: Pass, kind: Kind) -> KeyText:

@@ -58,9 +58,8 @@ def differences(trace: AttentionTrace, block_size: int) -> dict[str, float]:
 def _recurrence(trace: AttentionTrace, block_size: int) -> Iterator[Blocks]:
     """The running results after each block."""
     if isinstance(block_size, bool) or not isinstance(block_size, int | np.integer) or block_size < 1:
-        raise InputError(
-            f"The block size is {block_size}; it has to be a whole number of keys, 1 or more.", field="block"
-        )
+        why = f"The block size is {block_size}; it has to be a whole number of keys, 1 or more."
+        raise InputError(why, field="block")
     queries, keys = trace.shape
     dtype = trace.query.dtype
     maximum = np.full(queries, -np.inf if trace.sinks is None else trace.sinks, dtype=dtype)

@@ -171,11 +171,7 @@ def _far_and_total(weights: Array, queries: NDArray[np.integer], without_first: 
 
 
 def mean_distances(
-    capture: Capture,
-    kind: Kind | None = None,
-    *,
-    without_first: bool = False,
-    on_progress: OnProgress | None = None,
+    capture: Capture, kind: Kind | None = None, *, without_first: bool = False, on_progress: OnProgress | None = None
 ) -> Array:
     """How far each head looks, in tokens: Σ weight · |query - key| / Σ weight, [layers, heads].
 
@@ -186,12 +182,10 @@ def mean_distances(
     Raises InputError for cross-attention, whose queries and keys are positions of different texts.
     """
     if (kind or capture.kinds[0]) == "cross":
-        raise InputError(
-            "Cross-attention looks from one text to another: there is no distance to measure.", field="kind"
-        )
-    return np.stack(
-        side_by_side(lambda call: _layer_distances(call, without_first), capture.each_layer(kind), on_progress)
-    )
+        why = "Cross-attention looks from one text to another: there is no distance to measure."
+        raise InputError(why, field="kind")
+    layers = side_by_side(lambda call: _layer_distances(call, without_first), capture.each_layer(kind), on_progress)
+    return np.stack(layers)
 
 
 def _layer_distances(call: Call, without_first: bool) -> Array:

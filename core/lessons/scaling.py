@@ -219,9 +219,8 @@ def sweep(
         allowed = ", ".join(DISTRIBUTIONS)
         raise InputError(f"There is no distribution {distribution!r}. Choose one of: {allowed}.", field="distribution")
     if not 0 < deviation <= 100:
-        raise InputError(
-            f"The standard deviation is {deviation}; it has to be above 0, at most 100.", field="deviation"
-        )
+        why = f"The standard deviation is {deviation}; it has to be above 0, at most 100."
+        raise InputError(why, field="deviation")
     if min(sizes, default=0) < 1:
         raise InputError("Every d_k has to be a whole number from 1.", field="d_k")
     rng = np.random.default_rng(seed)

@@ -39,9 +39,8 @@ def softmax_steps(scores: ArrayLike, *, temperature: float = 1.0, shift: float =
         raise InputError(f"The temperature is {temperature}; it has to be above 0.", field="temperature")
     row = row / temperature + shift
     if row.max() > overflow_limit("float64") - np.log(row.size):
-        raise InputError(
-            f"e to the power of {row.max():.4g} is beyond what float64 can hold. Use scores below 709.", field="scores"
-        )
+        why = f"e to the power of {row.max():.4g} is beyond what float64 can hold. Use scores below 709."
+        raise InputError(why, field="scores")
     exponentials = np.exp(row)
     total = float(exponentials.sum())
     return SoftmaxSteps(row, exponentials, total, exponentials / total)

@@ -26,6 +26,7 @@ from ..errors import shown
 from .bounds import UnreadableError, check_files, checked_object
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+AND = " + adapter "  # in a revision: between that of a model and that of the adapter which is merged into it
 
 # Settings that peft applies when it merges, and those that matter only while an adapter is trained.
 _APPLIED = {

@@ -41,22 +41,16 @@ def text_notes(
         if twice:
             adds = f" The tokenizer of {model.name} adds {'one' if len(twice) == 1 else 'both'} to every text."
             notes.append(f"The text {' and '.join(twice)}.{adds if begin or times < 2 else ''}")
-        within = [
-            at
-            for at in range(times * len(begin), len(ids))
-            if ids[at] in {*begin} - {*end} and sides[at : at + 1] != (-1,)
-        ]
+        after, only_begin = range(times * len(begin), len(ids)), {*begin} - {*end}
+        within = [at for at in after if ids[at] in only_begin and sides[at : at + 1] != (-1,)]
         if within and begin[0] != getattr(tokenizer, "eos_token_id", None):
-            places = ", ".join(map(str, within[:NAMED])) + (
-                f" and {len(within) - NAMED:,} more" if len(within) > NAMED else ""
-            )
+            more = f" and {len(within) - NAMED:,} more" if len(within) > NAMED else ""
+            places = ", ".join(map(str, within[:NAMED])) + more
             notes.append(
                 f"{_named(model, begin)}, with which every text begins, also stands within this one: at token {places}."
             )
-        if _times(target_ids, target_ids[:1]) > 1:
-            notes.append(
-                f"What the decoder has written begins with {_named(model, target_ids[:1])} twice: it adds one itself."
-            )
+        if _times(target_ids, start := target_ids[:1]) > 1:
+            notes.append(f"What the decoder has written begins with {_named(model, start)} twice: it adds one itself.")
     most = model.trained_tokens
     if of_vectors and most is not None and len(ids) > most:
         notes.append(

@@ -69,9 +69,8 @@ def check_files(folder: Path) -> None:
     templates = folder / "additional_chat_templates"
     files = [path for place in (folder, templates) if place.is_dir() for path in islice(place.iterdir(), MAX_FILES + 1)]
     if len(files) > MAX_FILES:
-        raise UnreadableError(
-            f"is a folder of more than {MAX_FILES:,} files. Give a folder with the files of one model"
-        )
+        why = f"is a folder of more than {MAX_FILES:,} files. Give a folder with the files of one model"
+        raise UnreadableError(why)
     for path in files:
         try:
             status = path.stat()
@@ -88,12 +87,10 @@ def check_files(folder: Path) -> None:
             raise UnreadableError(f"holds {path.name!r} of {size}. Make it smaller")
         if _OBJECTS.fullmatch(path.name):
             content = checked_object(path, largest, MAX_CONFIG_ENTRIES if largest == MAX_CONFIG_BYTES else largest)
-            added = [content] if path.name == "added_tokens.json" else [content.get(name) for name in _ADDED]
-            for tokens in added:
+            for tokens in [content] if path.name == "added_tokens.json" else map(content.get, _ADDED):
                 if isinstance(tokens, dict | list) and len(tokens) > MAX_ADDED:
-                    raise UnreadableError(
-                        f"adds {len(tokens):,} tokens in its {path.name}; at most {MAX_ADDED:,} can be read"
-                    )
+                    why = f"adds {len(tokens):,} tokens in its {path.name}; at most {MAX_ADDED:,} can be read"
+                    raise UnreadableError(why)
 
 
 def checked_object(

@@ -140,11 +140,8 @@ def _attention(
     shaping = Shaping(scale, attention_mask, position_bias, softcap, s_aux)
     if shaping.is_plain:
         options = {"dropout": dropout, "scaling": scale, "is_causal": is_causal, "position_bias": position_bias}
-        parts = [part.split(lengths or part.shape[2], dim=2) for part in inputs[1:]]
-        outputs = [
-            sdpa_attention_forward(module, q, k, v, attention_mask, **options)[0]
-            for q, k, v in zip(*parts, strict=True)
-        ]
+        each = zip(*(part.split(lengths or part.shape[2], dim=2) for part in inputs[1:]), strict=True)
+        outputs = [sdpa_attention_forward(module, q, k, v, attention_mask, **options)[0] for q, k, v in each]
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
     else:
         mask = attention_mask
@@ -153,15 +150,8 @@ def _attention(
         output = _eager(*inputs, mask, scaling=scale, dropout=dropout, softcap=softcap, s_aux=s_aux)
     if listener is None:
         return output, None
-    call = Call(
-        *inputs,
-        shaping,
-        output,
-        causal=causal_without_mask,
-        sliding_window=sliding_window,
-        parts=part_numbers(lengths) if len(lengths) > 1 else None,
-    )
-    return listener(call).output, None
+    parts = part_numbers(lengths) if len(lengths) > 1 else None
+    return listener(Call(*inputs, shaping, output, causal_without_mask, sliding_window, parts)).output, None
 
 
 def part_numbers(lengths: Sequence[int]) -> Tensor:
@@ -175,10 +165,8 @@ def _eager(
     """Compute attention by the architecture's own code: torch's fused function has no soft caps and no sinks."""
     own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if own is None:
-        raise WeightsOnlyError(
-            f"{type(module).__name__} needs a soft cap or sinks but has no attention code of its own to compute them.",
-            field="model",
-        )
+        why = f"{type(module).__name__} needs a soft cap or sinks but has no attention code of its own to compute them."
+        raise WeightsOnlyError(why, field="model")
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
     given = {name: option for name, option in options.items() if option is not None}

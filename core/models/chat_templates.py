@@ -33,15 +33,23 @@ def written_message(name: str, tokenizer: PreTrainedTokenizerBase, message: str)
     Raises InputError (field "chat") if the template refuses the message, fails, or takes too much time or memory, and if this
     system cannot start a process.
     """
-    return filled_in(name, tokenizer, _template(name, tokenizer), message)
+    try:
+        template: object = tokenizer.get_chat_template()
+    except ValueError:  # several templates, none of them the default
+        raise _failed(name, "there are several and none is called default") from None
+    return filled_in(name, tokenizer, template, message)
 
 
 def filled_in(
     name: str, tokenizer: PreTrainedTokenizerBase, template: object, content: str | list[dict[str, str]]
 ) -> str:
     """Fill in a template, as `written_message` does. content: the message, or its parts by type, "image" and "text"."""
+    if not isinstance(template, str):
+        raise _failed(name, "it is not a text")
+    if len(template) > MAX_TEMPLATE:
+        raise _failed(name, f"it has {len(template):,} characters; at most {MAX_TEMPLATE:,} are read")
     request = {
-        "template": _checked(name, template),
+        "template": template,
         "seen": {
             **tokenizer.special_tokens_map,
             "messages": [{"role": "user", "content": content}],
@@ -60,22 +68,6 @@ def filled_in(
     if "failed" in answer:
         raise _failed(name, shortened(answer["failed"], MAX_MESSAGE))
     return answer["written"]
-
-
-def _template(name: str, tokenizer: PreTrainedTokenizerBase) -> object:
-    try:
-        template: object = tokenizer.get_chat_template()
-    except ValueError:  # several templates, none of them the default
-        raise _failed(name, "there are several and none is called default") from None
-    return template
-
-
-def _checked(name: str, template: object) -> str:
-    if not isinstance(template, str):
-        raise _failed(name, "it is not a text")
-    if len(template) > MAX_TEMPLATE:
-        raise _failed(name, f"it has {len(template):,} characters; at most {MAX_TEMPLATE:,} are read")
-    return template
 
 
 def _answer(name: str, request: dict[str, Any]) -> dict[str, str]:

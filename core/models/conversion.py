@@ -30,7 +30,7 @@ from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 from transformers import PreTrainedModel
 
-from ..errors import InputError
+from ..errors import InputError, model_error
 from ..units import bytes_in_words
 from .bounds import as_large_as
 from .devices import DTYPES
@@ -139,10 +139,9 @@ def converted(
                 # Whoever held the lock before may have done the work.
                 manifest = _manifest(folder, sha256) or _convert(read_gguf(parts, name), sha256, folder, dtype, report)
         except OSError as error:
-            raise InputError(
+            raise model_error(
                 f"The converted weights of {name} cannot be kept in {folder.parent}: {error}. Make room there or make "
-                f"it writable, or set the environment variable HEADLIGHT_CACHE to another folder, and start again.",
-                field="model",
+                f"it writable, or set the environment variable HEADLIGHT_CACHE to another folder, and start again."
             ) from error
     return Conversion(folder, sha256, manifest["quantisation"])
 
@@ -177,7 +176,9 @@ def _convert(file: GgufFile, sha256: str, folder: Path, dtype: str, report: Repo
             shutil.rmtree(left)
     with _reading(file), as_large_as(size_of_gguf(file)):
         network, words = outline(file), tokenizer(file)
-    _require_disk(network, dtype, folder.parent)
+    needed, free = DTYPES[dtype] * network.num_parameters(), shutil.disk_usage(folder.parent).free
+    if needed > free:
+        raise OSError(f"they take {bytes_in_words(needed)}, and {bytes_in_words(free)} are free")
     part = Path(tempfile.mkdtemp(prefix=unfinished, dir=folder.parent))
     try:
         network.config.dtype = dtype
@@ -214,26 +215,16 @@ def _reading(file: GgufFile) -> Iterator[None]:
         raise
     except Exception as error:
         why = textwrap.shorten(str(error), 300)  # some list every weight
-        raise InputError(
-            f"{file.name} cannot be read as a language model: {why}. If the file is damaged, copy or download it again.",
-            field="model",
+        raise model_error(
+            f"{file.name} cannot be read as a language model: {why}. If the file is damaged, copy or download it again."
         ) from error
-
-
-def _require_disk(network: PreTrainedModel, dtype: str, folder: Path) -> None:
-    needed, free = DTYPES[dtype] * network.num_parameters(), shutil.disk_usage(folder).free
-    if needed > free:
-        raise OSError(f"they take {bytes_in_words(needed)}, and {bytes_in_words(free)} are free")
 
 
 def _write_weights(
     path: Path, file: GgufFile, network: PreTrainedModel, dtype: str, on_share: Callable[[float], None]
 ) -> None:
-    """Write a safetensors file, of which one tensor at a time is in memory.
-
-    Raises InputError (field "model") if a weight is missing, left over or of another shape: weights are neither
-    made up nor left out.
-    """
+    """Write a safetensors file, of which one tensor at a time is in memory. Raises InputError (field "model") if a weight is
+    missing, left over or of another shape: weights are neither made up nor left out."""
     shapes = {name: weight.shape for name, weight in network.state_dict().items()}
     with _reading(file):
         stored = weights(file, network)

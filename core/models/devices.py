@@ -52,11 +52,8 @@ def checked_device(name: str, dtype: str = "float32") -> str:
 def checked_device_map(
     wanted: str | Mapping[str, str | int], dtype: str
 ) -> tuple[str | dict[str, str], tuple[str, ...]]:
-    """(the device_map for transformers, the devices in it).
-
-    Raises InputError (field "device_map") for an unknown strategy and if the package accelerate is not installed; (field
-    "device") for a device that this machine does not have.
-    """
+    """(the device_map for transformers, the devices in it). Raises InputError (field "device_map") for an unknown strategy and
+    if the package accelerate is not installed; (field "device") for a device that this machine does not have."""
     if find_spec("accelerate") is None:
         raise InputError(
             "Spreading a model over several devices needs the package accelerate. Install it with: pip install accelerate",
@@ -70,9 +67,7 @@ def checked_device_map(
                 field="device_map",
             )
         return wanted, devices()
-    places = {
-        part: ON_DISK if device == ON_DISK else checked_device(short(device), dtype) for part, device in wanted.items()
-    }
+    places = {part: ON_DISK if at == ON_DISK else checked_device(short(at), dtype) for part, at in wanted.items()}
     return places, tuple(dict.fromkeys(places.values()))
 
 

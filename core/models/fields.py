@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, shortened
+from ..errors import InputError, model_error, shortened
 
 MAX_TEXT = 1_000  # characters of a token, a name or a sentence
 LARGEST = 1e30  # no number of a file may be larger: products of a few such numbers are not finite
@@ -51,14 +51,12 @@ def read_object(path: Path, most_bytes: int, most_entries: int) -> dict[str, Any
     return _content_of(path.read_bytes(), most_entries, dict)
 
 
-def _content_of(
-    text: bytes, most_entries: int, kind: type, parse_constant: Callable[[str], object] | None = None
-) -> Any:
+def _content_of(text: bytes, most_entries: int, kind: type, on_constant: Callable[[str], object] | None = None) -> Any:
     """What a text in JSON says, of this kind. Raises ValueError for anything else, and for more than MAX_LEVELS levels."""
     if lists_in(text) > most_entries:
         raise ValueError("it has too many entries")
     try:
-        content = json.loads(text.decode(), parse_constant=parse_constant)
+        content = json.loads(text.decode(), parse_constant=on_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(content, kind):
@@ -91,11 +89,14 @@ class Fields:
     values: Mapping[str, Any]
     arrays: Mapping[str, NDArray] = field(default_factory=dict)
 
-    def text(self, name: str, longest: int = MAX_TEXT) -> str:
-        value = self.values.get(name)
-        if not _is_text(value, longest):
-            raise broken(f"its {name} is not a text of at most {longest:,} characters")
+    def _checked(self, name: str, is_sound: Callable[[Any], bool], words: str) -> Any:
+        """The value of a field. words: what it has to be"""
+        if not is_sound(value := self.values.get(name)):
+            raise broken(f"its {name} is not {words}")
         return value
+
+    def text(self, name: str, longest: int = MAX_TEXT) -> str:
+        return self._checked(name, lambda value: _is_text(value, longest), f"a text of at most {longest:,} characters")
 
     def name(self, name: str, pattern: re.Pattern[str]) -> str:
         text = self.text(name)
@@ -104,33 +105,25 @@ class Fields:
         return text
 
     def texts(self, name: str, longest: int = MAX_TEXT) -> tuple[str, ...]:
-        values = self.values.get(name)
-        if not isinstance(values, list) or not all(_is_text(value, longest) for value in values):
-            raise broken(f"its {name} is not a list of texts of at most {longest:,} characters")
-        return tuple(values)
+        def are_texts(values: object) -> bool:
+            return isinstance(values, list) and all(_is_text(value, longest) for value in values)
+
+        return tuple(self._checked(name, are_texts, f"a list of texts of at most {longest:,} characters"))
 
     def word(self, name: str, words: tuple[str, ...]) -> Any:
-        if self.values.get(name) not in words:
-            raise broken(f"its {name} is not one of {', '.join(words)}")
-        return self.values[name]
+        return self._checked(name, words.__contains__, f"one of {', '.join(words)}")
 
     def flag(self, name: str) -> bool:
-        if not isinstance(value := self.values.get(name), bool):
-            raise broken(f"its {name} is not true or false")
-        return value
+        return self._checked(name, lambda value: isinstance(value, bool), "true or false")
 
     def number(self, name: str) -> float:
-        if not is_number(value := self.values.get(name)):
-            raise broken(f"its {name} is not a number")
-        return float(value)
+        return float(self._checked(name, is_number, "a number"))
 
     def number_or_none(self, name: str) -> float | None:
         return None if self.values.get(name) is None else self.number(name)
 
     def whole(self, name: str) -> int:
-        if not are_whole([self.values.get(name)]):
-            raise broken(f"its {name} is not a whole number from 0")
-        return self.values[name]
+        return self._checked(name, lambda value: are_whole([value]), "a whole number from 0")
 
     def part(self, name: str) -> Fields:
         """A part with fields of its own; without any if the file has no such part."""
@@ -140,11 +133,8 @@ class Fields:
     def parts(self, name: str, most: int) -> list[Fields]:
         """A list of at most so many parts, each with fields of its own; empty if the file has no such list."""
         entries = self.values.get(name, [])
-        if (
-            not isinstance(entries, list)
-            or len(entries) > most
-            or not all(isinstance(entry, dict) for entry in entries)
-        ):
+        is_sound = isinstance(entries, list) and len(entries) <= most and all(isinstance(one, dict) for one in entries)
+        if not is_sound:
             raise broken(f"its {name} are not a list of at most {most}")
         return [Fields(entry) for entry in entries]
 
@@ -199,10 +189,9 @@ def tokenizing(name: str, **texts: str) -> Iterator[None]:
     except BaseException as error:
         if not is_panic(error):
             raise
-        raise InputError(
+        raise model_error(
             f"The tokenizer of {name} fails on this text: {shortened(str(error), 200)}. Change the text, or choose another "
-            f"model.",
-            field="model",
+            f"model."
         ) from None
 
 

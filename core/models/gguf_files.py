@@ -29,7 +29,7 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType, LlamaFileType, dequantize
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import model_error
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)  # version 1 has other lengths, and no file of it is left
@@ -57,6 +57,7 @@ _NUMBERS = {
 _SHARD = re.compile(r"-(\d{5})-of-(?!00000)(\d{5})$")  # how the name of a shard ends
 _GENERAL = {"general.architecture": ["string"], "general.name": ["string"], "general.file_type": ["uint32"]}
 _COUNT, _NUMBER, _TENSORS = "split.count", "split.no", "split.tensors.count"
+_Announced = tuple[str, tuple[int, ...], int, int]  # a tensor's name, its shape, its type and its offset
 
 
 @dataclass(frozen=True)
@@ -190,10 +191,8 @@ def gguf_parts(path: Path | Sequence[Path], name: str | None = None) -> tuple[Pa
     parts = tuple(takewhile(Path.is_file, named_shards(path)))
     if len(parts) < count:
         missing = next(islice(named_shards(path), len(parts), None))
-        _refuse(
-            name or path.name,
-            f"is one of {count:,} shards, of which {missing.name} is missing. Put all of them in one folder",
-        )
+        why = f"is one of {count:,} shards, of which {missing.name} is missing. Put all of them in one folder"
+        _refuse(name or path.name, why)
     return parts
 
 
@@ -267,10 +266,8 @@ def _read_header(path: Path, name: str | None = None) -> GgufFile:
     try:
         with path.open("rb") as file:
             if file.read(4) != MAGIC:
-                _refuse(
-                    name,
-                    "does not begin like a GGUF file. Give the path of a GGUF file, or of a folder with safetensors",
-                )
+                why = "does not begin like a GGUF file. Give the path of a GGUF file, or of a folder with safetensors"
+                _refuse(name, why)
             with mmap(file.fileno(), 0, access=ACCESS_READ) as content:
                 return _HeaderReader(path, name, content, len(MAGIC)).read()
     except OSError as error:
@@ -278,7 +275,7 @@ def _read_header(path: Path, name: str | None = None) -> GgufFile:
 
 
 def _refuse(name: str, why: str, error: Exception | None = None) -> NoReturn:
-    raise InputError(f"{name} {why}.", field="model") from error
+    raise model_error(f"{name} {why}.") from error
 
 
 class _HeaderReader:
@@ -352,15 +349,13 @@ class _HeaderReader:
             f"has the setting {name[:60]!r} of an unknown type. It is damaged, or newer than this program"
         )
 
-    def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
+    def tensor(self) -> _Announced:
         name, (dimensions,) = self.text(), self.numbers("I")
         self.check(f"dimensions of the tensor {name[:60]!r}", dimensions, _MAX_DIMENSIONS)
         *shape, kind, offset = self.numbers(f"{dimensions}QIQ")
         return name, tuple(reversed(shape)), kind, offset
 
-    def placed(
-        self, table: list[tuple[str, tuple[int, ...], int, int]], said: Setting | None
-    ) -> tuple[GgufTensor, ...]:
+    def placed(self, table: list[_Announced], said: Setting | None) -> tuple[GgufTensor, ...]:
         """The tensors with their places: one after the other, each filled up to a multiple of the alignment. The last one may
         end where its numbers do, as some programs write it."""
         alignment = 32 if said is None else said.value
@@ -370,9 +365,9 @@ class _HeaderReader:
         tensors = []
         for name, shape, kind, offset in table:
             if (quantisation := _dequantisable(kind)) is None:
-                self.refuse(
-                    f"holds the tensor {name[:60]!r} of the type {_type_name(kind)}, which cannot be dequantised"
-                )
+                known = {entry.value: entry.name for entry in GGMLQuantizationType}
+                type_name = known.get(kind, f"{kind}, which is unknown here")
+                self.refuse(f"holds the tensor {name[:60]!r} of the type {type_name}, which cannot be dequantised")
             block, size = GGML_QUANT_SIZES[quantisation]
             if not shape or 0 in shape or shape[-1] % block:
                 self.refuse(
@@ -404,11 +399,6 @@ class _HeaderReader:
 
 def _word(kind: int) -> str:
     return GGUFValueType(kind).name.lower()
-
-
-def _type_name(kind: int) -> str:
-    known = {entry.value: entry.name for entry in GGMLQuantizationType}
-    return known.get(kind, f"{kind}, which is unknown here")
 
 
 @cache

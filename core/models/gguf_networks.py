@@ -26,12 +26,7 @@ from .gguf_settings import NOT_TURNED, PARTLY_TURNED, SETTINGS, Values, read_set
 from .gguf_tokens import special_tokens
 
 # transformers' names for the configurations of the architectures: of some models a file has only what reads text.
-_MODEL_TYPES = {
-    "gemma3": "gemma3_text",
-    "gemma4": "gemma4_text",
-    "qwen2moe": "qwen2_moe",
-    "qwen3moe": "qwen3_moe",
-}
+_MODEL_TYPES = {"gemma3": "gemma3_text", "gemma4": "gemma4_text", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
 # Architectures with a matrix of its own for logits, and one that has none.
 _OWN_OUTPUT = {"gpt-oss", "minimax-m2", "nemotron", "qwen2moe", "stablelm"}
 _NO_OUTPUT = {"gemma2"}
@@ -132,10 +127,6 @@ def _with_windows(file: GgufFile, values: Values) -> dict[str, Any]:
     return fields
 
 
-def _of_phi3(_file: GgufFile, values: Values) -> dict[str, Any]:
-    return {"original_max_position_embeddings": values["rope.scaling.original_context_length"]}
-
-
 def _of_lfm2(file: GgufFile, values: Values) -> dict[str, Any]:
     """Layers without keys are convolutions."""
     keys = values["attention.head_count_kv"]
@@ -178,15 +169,13 @@ _OWN_FIELDS: dict[str, Callable[[GgufFile, Values], dict[str, Any]]] = {
     "gemma4": _of_gemma4,
     "gpt-oss": _with_windows,
     "lfm2": _of_lfm2,
-    "phi3": _of_phi3,
+    "phi3": lambda _, values: {"original_max_position_embeddings": values["rope.scaling.original_context_length"]},
 }
 
 
 def weights(file: GgufFile, network: PreTrainedModel) -> dict[str, Callable[[], torch.Tensor]]:
-    """The weights of the network by name: functions that read the values from the file, in float32.
-
-    Raises InputError (field "model") if a tensor of the file has no place in the network.
-    """
+    """The weights of the network by name: functions that read the values from the file, in float32. Raises InputError (field
+    "model") if a tensor of the file has no place in the network."""
     processor: Any = _PROCESSORS.get(file.architecture, TensorProcessor)(config=network.config.to_dict())
     names = _names(file, network, processor)
     parts: dict[str, list[GgufTensor]] = {}
@@ -304,9 +293,8 @@ def rope_parameters(file: GgufFile, values: Values) -> dict[str, Any]:
         return {"full_attention": scaling | theta, "sliding_attention": _scaled(values, 1.0, {}) | local}
     if name in ("gemma2", "gpt-oss"):
         if local != theta:
-            file.refuse(
-                f"has two bases of rotary embedding ({name}.rope.freq_base_swa), and transformers' network has one"
-            )
+            why = f"has two bases of rotary embedding ({name}.rope.freq_base_swa), and transformers' network has one"
+            file.refuse(why)
         if kind == "none" and values["rope.scaling.factor"] not in (0, 1):
             # llama.cpp then scales in the layers with a window, and in no others.
             file.refuse(f"has {name}.rope.scaling.type = 'none' and a factor ({name}.rope.scaling.factor) at once")
@@ -323,9 +311,8 @@ def _factors(file: GgufFile, kind: str, pairs: int) -> dict[str, list[float]]:
     found = {tensor.name: file.values(tensor).ravel() for tensor in file.tensors if tensor.name in FACTORS}
     for name, factors in found.items():
         if name not in known.get(file.architecture, ()):
-            file.refuse(
-                f"holds the tensor {name!r}, with which llama.cpp does not compute in a {file.architecture} file"
-            )
+            why = f"holds the tensor {name!r}, with which llama.cpp does not compute in a {file.architecture} file"
+            file.refuse(why)
         if factors.shape != (pairs,) or not (np.isfinite(factors) & (factors > 0)).all():
             file.refuse(f"has factors of rotary embedding that are not {pairs} positive numbers (tensor {name!r})")
     if (_LONG in found) != (_SHORT in found):

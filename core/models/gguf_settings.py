@@ -287,17 +287,15 @@ def _read(file: GgufFile, key: str, rule: Rule, setting: Setting, before: Values
 
 def _check(file: GgufFile, values: Values) -> None:
     """Raise InputError unless the numbers of experts and of heads, and the sizes of heads, fit together."""
-    name = file.architecture
+    name, width = file.architecture, values["embedding_length"]
 
     def check(holds: bool, key: str, words: str) -> None:
         if not holds:
             file.refuse(f"has {name}.{key} = {values[key]}, which has to be {words}")
 
     if name == "bloom":  # transformers' has no setting for it
-        width = 4 * values["embedding_length"]
-        check(
-            values["feed_forward_length"] == width, "feed_forward_length", f"four times its embedding_length, {width}"
-        )
+        fits = values["feed_forward_length"] == 4 * width
+        check(fits, "feed_forward_length", f"four times its embedding_length, {4 * width}")
     if name == "gemma4":
         widths, own = values["feed_forward_length"], values["block_count"] - values["attention.shared_kv_layers"]
         fits = widths == [min(widths)] * own + widths[-1:] * (len(widths) - own)
@@ -310,17 +308,12 @@ def _check(file: GgufFile, values: Values) -> None:
         fits = number == heads if name in _OWN_KEYS else not number or heads % number == 0
         check(fits, "attention.head_count_kv", f"{'' if name in _OWN_KEYS else 'a divisor of '}its {heads} heads")
     if SETTINGS[name]["attention.key_length"].field is None:
-        check(
-            heads * size == values["embedding_length"],
-            "attention.key_length",
-            f"{values['embedding_length']} / {heads}",
-        )
+        check(heads * size == width, "attention.key_length", f"{width} / {heads}")
     for kind in ("", "_swa") if name == "gemma4" else ("",):
         size, turned = values[f"attention.key_length{kind}"], values[f"rope.dimension_count{kind}"]
         check(values[f"attention.value_length{kind}"] == size, f"attention.value_length{kind}", f"{size}, as the keys'")
         if name in PARTLY_TURNED:
             check(turned <= size and turned % 2 == 0, "rope.dimension_count", f"an even number up to {size}")
         elif name not in NOT_TURNED:
-            check(
-                turned == size and size % 2 == 0, f"rope.dimension_count{kind}", f"the size of a head, {size}, and even"
-            )
+            fits = turned == size and size % 2 == 0
+            check(fits, f"rope.dimension_count{kind}", f"the size of a head, {size}, and even")

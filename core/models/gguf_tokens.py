@@ -130,9 +130,8 @@ def tokenizer(file: GgufFile) -> TokenizersBackend:
     types = _numbers(file, "token_type", [_NORMAL] * len(tokens))
     if kind == "t5":
         tokens = _with_sentinels(tokens, types)
-    backend = {"gpt2": _of_bytes, "llama": _of_scores, "t5": _of_unigrams, "gemma4": _of_merges}[kind](
-        file, tokens, types, ids, way
-    )
+    made_by = {"gpt2": _of_bytes, "llama": _of_scores, "t5": _of_unigrams, "gemma4": _of_merges}
+    backend = made_by[kind](file, tokens, types, ids, way)
     _add(file, backend, tokens, types)
     adds_bos = kind == "llama" or (kind == "gpt2" and way in _BEGINNING)
     # A Gemma 4 says that it adds one, and its own tokenizer does not: its chat template writes it.

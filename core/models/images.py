@@ -15,8 +15,8 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from math import isqrt
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,9 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageOps
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase, ProcessorMixin
 
-from ..errors import InputError, first_line, shortened
+from ..errors import InputError, first_line, image_error, shortened, text_error
 from .chat_templates import filled_in
 from .fields import tokenizing
-
-_refusal = partial(InputError, field="image")
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 20_000_000
@@ -55,9 +53,7 @@ class ImageSettings:
 
     def __post_init__(self) -> None:
         if not all(len(part) == 3 and np.isfinite(part).all() for part in (self.mean, self.std)) or min(self.std) <= 0:
-            raise ValueError(
-                f"image_mean {list(self.mean)} and image_std {list(self.std)} have to be three numbers each"
-            )
+            raise ValueError(f"image_mean {[*self.mean]} and image_std {[*self.std]} have to be three numbers each")
         Image.Resampling(self.resample)
 
 
@@ -80,9 +76,9 @@ def read_image(data: bytes) -> NDArray[np.uint8]:
     is read. Raises InputError (field "image") for any other file, and above MAX_BYTES or MAX_PIXELS.
     """
     if len(data) > MAX_BYTES:
-        raise _refusal(
-            f"The file has {len(data) / 1e6:.0f} MB; at most {MAX_BYTES // 1_000_000} MB are read. Make it smaller."
-        )
+        why = f"The file has {len(data) / 1e6:.0f} MB; at most {MAX_BYTES // 1_000_000} MB are read. Make it smaller."
+        raise image_error(why)
+    most = f"at most {MAX_PIXELS // 1_000_000} million are read. Make it smaller."
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
@@ -91,17 +87,11 @@ def read_image(data: bytes) -> NDArray[np.uint8]:
         if width * height <= MAX_PIXELS:
             return np.asarray(_on_white(ImageOps.exif_transpose(opened)))
     except Image.DecompressionBombError as error:  # Pillow's own limit, which is higher
-        raise _refusal(
-            f"The image has far too many pixels; at most {MAX_PIXELS // 1_000_000} million are read. Make it smaller."
-        ) from error
+        raise image_error(f"The image has far too many pixels; {most}") from error
     except Exception as error:  # damaged files fail in many ways, and Pillow's own errors share no parent
-        raise _refusal(
-            "This file cannot be read as an image: it is damaged, or not PNG, JPEG or WebP. Choose another one."
-        ) from error
-    raise _refusal(
-        f"The image has {width:,} × {height:,} pixels; at most {MAX_PIXELS // 1_000_000} million are read. "
-        f"Make it smaller."
-    )
+        why = "This file cannot be read as an image: it is damaged, or not PNG, JPEG or WebP. Choose another one."
+        raise image_error(why) from error
+    raise image_error(f"The image has {width:,} × {height:,} pixels; {most}")
 
 
 def _on_white(opened: Image.Image) -> Image.Image:
@@ -141,12 +131,13 @@ def eight_bits(image: ArrayLike) -> NDArray[np.uint8]:
     """The image as uint8, [height, width, 3]. Raises InputError (field "image") for anything else."""
     array = np.asarray(image)
     if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
-        raise _refusal(f"The image has the shape {array.shape}; [height, width, 3] is needed: red, green and blue.")
+        raise image_error(f"The image has the shape {array.shape}; [height, width, 3] is needed: red, green and blue.")
     if array.dtype == np.uint8:
         return np.ascontiguousarray(array)
     # A NaN fails every comparison.
     if array.dtype.kind != "f" or not bool((array >= 0).all() and (array <= 1).all()):
-        raise _refusal(f"The image holds {array.dtype} numbers. Give uint8 from 0 to 255, or real numbers from 0 to 1.")
+        why = f"The image holds {array.dtype} numbers. Give uint8 from 0 to 255, or real numbers from 0 to 1."
+        raise image_error(why)
     return np.rint(array * 255).astype(np.uint8)
 
 
@@ -208,12 +199,6 @@ def ramps(height: int, width: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]
     down = np.broadcast_to(((np.arange(height) + 0.5) / height)[:, None], (height, width))
     image = np.rint(255 * np.stack([across, down, np.ones_like(across)], axis=-1)).astype(np.uint8)
     return image, 255 - image
-
-
-def tiles_of(positive: Mapping[str, torch.Tensor], negative: Mapping[str, torch.Tensor], merge: int) -> Tiles:
-    """What is read of an image, from what a processor made of `ramps` without changing the colours. merge: as in `Tiles`"""
-    pixels = positive["pixel_values"].double() - negative["pixel_values"].double()
-    return Tiles(tuple(map(_area, as_tiles(pixels, positive, merge).numpy())), merge)
 
 
 def as_tiles(pixels: torch.Tensor, inputs: Mapping[str, torch.Tensor], merge: int) -> torch.Tensor:
@@ -319,11 +304,8 @@ def without_videos(kind: type[ProcessorMixin]) -> type[ProcessorMixin]:
         return kind
 
     def check(self: ProcessorMixin, name: str, part: object) -> object:
-        return (
-            None
-            if name == "video_processor" and part is None
-            else kind.check_argument_for_proper_class(self, name, part)
-        )
+        is_left_out = name == "video_processor" and part is None
+        return None if is_left_out else kind.check_argument_for_proper_class(self, name, part)
 
     return type(kind.__name__, (kind,), {"check_argument_for_proper_class": check})
 
@@ -334,10 +316,8 @@ def processor_in(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedTo
     if kind is None or "image_processor" not in kind.get_attributes():
         return None
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    parts = {
-        "image_processor": transformers.AutoImageProcessor.from_pretrained(folder, **local),
-        "tokenizer": tokenizer,
-    }
+    image_processor = transformers.AutoImageProcessor.from_pretrained(folder, **local)
+    parts = {"image_processor": image_processor, "tokenizer": tokenizer}
     settings, _ = kind.get_processor_dict(folder, **local)
     arguments = [parts.get(name) for name in kind.get_attributes()]
     made: Any = without_videos(kind).from_args_and_dict(arguments, settings)
@@ -354,7 +334,7 @@ def processed(name: str, processor: Any, image: NDArray[np.uint8], text: str) ->
     `written_message` does; "image" for an image that the processor refuses.
     """
     if not text.strip():
-        raise InputError("The text is blank. Type at least one word.", field="text")
+        raise text_error("The text is blank. Type at least one word.")
     with tokenizing(name, text=text):
         written = _prompt(name, processor, text)
         begin = processor.tokenizer.bos_token
@@ -363,8 +343,10 @@ def processed(name: str, processor: Any, image: NDArray[np.uint8], text: str) ->
         read = _read(name, processor, image, written, **once)
         unchanged = {"do_normalize": False, "do_rescale": False, **once}
         positive, negative = (_read(name, processor, ramp, written, **unchanged) for ramp in ramps(*image.shape[:2]))
-    tiles = tiles_of(positive, negative, getattr(processor.image_processor, "merge_size", 1))
-    return read, replace(tiles, image=small_image(image))
+    merge = getattr(processor.image_processor, "merge_size", 1)
+    differences = positive["pixel_values"].double() - negative["pixel_values"].double()
+    areas = tuple(map(_area, as_tiles(differences, positive, merge).numpy()))
+    return read, Tiles(areas, merge, small_image(image))
 
 
 def _prompt(name: str, processor: Any, text: str) -> str:
@@ -374,10 +356,9 @@ def _prompt(name: str, processor: Any, text: str) -> str:
     others: list[Any] = [getattr(processor.tokenizer, "image_token", None), getattr(processor, "video_token", None)]
     for token in others:
         if token not in (place, None) and token in text:
-            raise InputError(
+            raise text_error(
                 f"In a text beside an image, {shortened(token)} stands for a part of an image or a video. Take it out; write "
-                f"{place} where the image belongs.",
-                field="text",
+                f"{place} where the image belongs."
             )
     if place in text:
         written = text
@@ -387,15 +368,11 @@ def _prompt(name: str, processor: Any, text: str) -> str:
         written = place + text
     count = written.count(place)
     if count == 0:
-        raise InputError(
-            f"The chat template of {name} leaves no place for the image. Write {place} where the image belongs.",
-            field="text",
-        )
+        why = f"The chat template of {name} leaves no place for the image. Write {place} where the image belongs."
+        raise text_error(why)
     if count > 1:
-        raise InputError(
-            f"The text has places ({shortened(place)}) for {count:,} images, and one image is read. Leave one.",
-            field="text",
-        )
+        why = f"The text has places ({shortened(place)}) for {count:,} images, and one image is read. Leave one."
+        raise text_error(why)
     return written
 
 
@@ -405,9 +382,8 @@ def _read(name: str, processor: Any, image: NDArray[np.uint8], written: str, **o
     except InputError:
         raise
     except Exception as error:  # each processor has its own
-        raise InputError(
+        raise image_error(
             f"The image processor of {name} refuses this image of {image.shape[1]:,} × {image.shape[0]:,} pixels: "
-            f"{first_line(error)}. Choose another one.",
-            field="image",
+            f"{first_line(error)}. Choose another one."
         ) from error
     return {part: tensor for part, tensor in read.items() if part not in _NOT_READ and isinstance(tensor, torch.Tensor)}

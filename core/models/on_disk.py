@@ -170,9 +170,8 @@ class _Search(Thread):
 
     def hugging_face(self) -> Iterator[tuple[str, str, tuple[Path, ...]]]:
         for repository in self.below(Path(constants.HF_HUB_CACHE), 1):
-            if not repository.name.startswith("models--") or not self.may(repository):
-                continue
-            if (folder := self.newest(repository)) is None:
+            is_model = repository.name.startswith("models--") and self.may(repository)
+            if not is_model or (folder := self.newest(repository)) is None:
                 continue
             name = repository.name.removeprefix("models--").replace("--", "/")
             yield name, name, (folder,)

@@ -20,18 +20,13 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from ..attention.trace import frozen
-from ..errors import InputError, check_index
+from ..errors import InputError, check_index, model_error
 from .calls import wide
 from .devices import at_hand
 from .model import Model
 from .modules import Kind, kind_of, kinds_of_modules
 
-_SEPARATE = (
-    ("q_proj", "k_proj", "v_proj"),
-    ("query", "key", "value"),
-    ("q", "k", "v"),
-    ("q_lin", "k_lin", "v_lin"),
-)
+_SEPARATE = (("q_proj", "k_proj", "v_proj"), ("query", "key", "value"), ("q", "k", "v"), ("q_lin", "k_lin", "v_lin"))
 _OUTPUTS = ("o_proj", "out_proj", "dense", "o", "out_lin", "Wo")
 _HEAD_SIZES = ("head_dim", "attention_head_size", "head_size")
 _HEAD_COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
@@ -78,7 +73,6 @@ class HeadWeights:
     key_head: int
 
     def __repr__(self) -> str:
-        """The shapes in one line."""
         shapes = ("{} × {}".format(*matrix.shape) for matrix in (self.W_Q, self.W_O))
         return "<HeadWeights: W_Q, W_K, W_V {}; W_O {}; key head {}>".format(*shapes, self.key_head)
 
@@ -124,6 +118,7 @@ class _Affine(NamedTuple):
 
 
 _Parts = tuple[list[_Affine], list[_Affine], list[_Affine]]
+_Layout = Callable[[list[_Affine], int], _Parts]
 
 
 def _of_layer(model: Model, layer: int, kind: Kind | None) -> tuple[*_Parts, _Affine]:
@@ -219,9 +214,7 @@ def _projections(attention: nn.Module, parent: nn.Module) -> tuple[*_Parts, _Aff
     return queries, keys, values, output
 
 
-def _find(
-    attention: nn.Module, parent: nn.Module
-) -> tuple[Callable[[list[_Affine], int], _Parts] | None, list[nn.Module]]:
+def _find(attention: nn.Module, parent: nn.Module) -> tuple[_Layout | None, list[nn.Module]]:
     """(layout, None if separate; the modules that project query, key, value and output)."""
     children = dict(attention.named_children())
     for names in _SEPARATE:
@@ -239,11 +232,9 @@ def _find(
 
 def _refuse_further_parts(attention: nn.Module, projections: list[nn.Module]) -> None:
     """Raise _NotUnderstood for gates, convolutions and further projections, which change the meaning of the four matrices."""
-    further = [
-        name
-        for name, child in attention.named_children()
-        if child not in projections and any(isinstance(part, nn.Linear | Conv1D | _ConvNd) for part in child.modules())
-    ]
+    others = [(name, child) for name, child in attention.named_children() if child not in projections]
+    kinds = nn.Linear | Conv1D | _ConvNd
+    further = [name for name, child in others if any(isinstance(part, kinds) for part in child.modules())]
     further += [name for name, _ in attention.named_parameters(recurse=False) if name not in _SCORE_PARAMETERS]
     if further:
         raise _NotUnderstood(f"what {', '.join(further)} does beside the projections is not understood here")
@@ -282,9 +273,8 @@ def _innermost_attention(network: PreTrainedModel) -> nn.Module:
 
 def _unsupported(network: PreTrainedModel, attention: nn.Module, reason: str) -> InputError:
     submodules = [name for name, _ in attention.named_children()]
-    return InputError(
+    return model_error(
         f"The weight matrices of this architecture are not supported. In {type(network).__name__}, "
         f"{type(attention).__name__} holds {', '.join(submodules) or 'no submodules'}: {reason}. Choose a model whose "
-        f"query, key and value projections are separate, or fused as in GPT-2, GPT-NeoX, ModernBERT or Phi-3.",
-        field="model",
+        f"query, key and value projections are separate, or fused as in GPT-2, GPT-NeoX, ModernBERT or Phi-3."
     )

@@ -152,12 +152,9 @@ def sentence_vector_in(folder: Path, tokenizer: PreTrainedTokenizerBase | None) 
 def _modules(folder: Path) -> list[tuple[str, str]]:
     """(type, path) of each module of a folder, in their order."""
     parts = _json(folder / MODULES, list)
-    modules: list[Any] = [
-        (part.get("type"), part.get("path")) if isinstance(part, dict) else (None, "") for part in parts
-    ]
-    if not modules or not all(
-        isinstance(kind, str) and isinstance(path, str) and _PATH.fullmatch(path) for kind, path in modules
-    ):
+    modules: list[Any] = [(part.get("type"), part.get("path")) for part in parts if isinstance(part, dict)]
+    are_texts = all(isinstance(said, str) for module in modules for said in module)
+    if not 0 < len(modules) == len(parts) or not are_texts or not all(_PATH.fullmatch(path) for _, path in modules):
         raise _UnreadError(MODULES)
     return modules
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from ..errors import InputError
+from ..errors import model_error
 from ..units import bytes_in_words
 from .devices import DTYPES
 from .gguf_files import GgufFile
@@ -98,10 +98,9 @@ def require_room(size: ModelSize, name: str, dtype: str, devices: Sequence[str] 
     for place, free in places.items():
         wanted = max(needed, size.converting) if place == "cpu" else needed
         if wanted > free:
-            raise InputError(
+            raise model_error(
                 f"{name} needs {bytes_in_words(wanted)} of memory in {dtype}, and {bytes_in_words(free)} are free on "
-                f"{place}. {_smaller(size, dtype, free)}",
-                field="model",
+                f"{place}. {_smaller(size, dtype, free)}"
             )
 
 

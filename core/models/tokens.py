@@ -16,7 +16,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from ..errors import InputError
+from ..errors import model_error
 from ..pieces import bytes_as_text
 from ..record_pass import spelling
 
@@ -53,7 +53,7 @@ class RecordedTokens:
         return "".join(token_texts(self, ids))
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        raise InputError(f"A text cannot be read: {NOT_THERE}", field="model")
+        raise model_error(f"A text cannot be read: {NOT_THERE}")
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase | RecordedTokens | None, ids: Sequence[int]) -> tuple[str, ...]:

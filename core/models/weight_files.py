@@ -141,11 +141,8 @@ def check_method(folder: Path, config: Mapping[str, Any], most_bytes: int = MAX_
     config      the contents of its config.json
     most_bytes  of a file beside it
     """
-    found = list(_settings(config)) or [
-        (checked_object(folder / name, most_bytes), method)
-        for name, method in _FILES.items()
-        if (folder / name).is_file()
-    ]
+    files = ((folder / name, method) for name, method in _FILES.items())
+    found = list(_settings(config)) or [(checked_object(path, most_bytes), of) for path, of in files if path.is_file()]
     for settings, usual in found:
         method = settings.get("quant_method", usual) if isinstance(settings, dict) else None
         # transformers goes by these two first; older configurations say no more.
@@ -182,9 +179,8 @@ def _check_fp8(settings: Mapping[str, Any], stored: Mapping[str, Stored]) -> Non
     size of the blocks from the number of scales, which differs where the last block is smaller than the others."""
     blocks = settings.get("weight_block_size", [128, 128])
     if blocks is not None and not (are_whole(blocks, 1) and len(blocks) == 2):
-        raise UnreadableError(
-            f"is quantised by the method fp8 in blocks of {shown(repr(blocks), 60)}, where two sizes are"
-        )
+        why = f"is quantised by the method fp8 in blocks of {shown(repr(blocks), 60)}, where two sizes are"
+        raise UnreadableError(why)
     for name, weight in stored.items():
         if not weight.dtype.startswith("F8") or name.endswith(_SCALES):
             continue
@@ -330,9 +326,8 @@ class _Reading:
 
     def left_out(self) -> list[str]:
         """Sentences about the tensors for which the network has no place. Raises UnreadableError if one may matter."""
-        reasons = {
-            name: self._why_harmless(name) for name, place in self.places.items() if place.targets[0] not in self.parts
-        }
+        unread = [name for name, place in self.places.items() if place.targets[0] not in self.parts]
+        reasons = {name: self._why_harmless(name) for name in unread}
         if matter := [name for name, why in reasons.items() if why is None]:
             raise UnreadableError(
                 f"holds {_counted(matter)}, which {self.kind} does not read, so it would be another model. Check that its "
@@ -343,10 +338,8 @@ class _Reading:
     def made_up(self, lacking: Iterable[str]) -> list[str]:
         """Sentences about parts of the network that no tensor fills. Raises UnreadableError if one matters."""
         filled = {target for place in self.places.values() for target in place.targets}
-        computed, unsaved = (
-            self.network._keys_to_ignore_on_load_missing or (),
-            self.network._keys_to_ignore_on_save or (),
-        )
+        computed = self.network._keys_to_ignore_on_load_missing or ()
+        unsaved = self.network._keys_to_ignore_on_save or ()
         absent = self.parts.keys() - filled
         reasons = {name: "" if _fits(unsaved, name) else _COMPUTED for name in absent if _fits(computed, name)}
         reasons |= {name: _MADE_UP for name in lacking if ".pooler." in f".{name}"}
@@ -420,9 +413,8 @@ class _Reading:
         first, prefix = name.partition(".")[0], self.network.base_model_prefix
         if first == prefix or first in dict(self.network.named_children()):
             return False
-        beside = self.network.base_model is self.network and any(
-            other.startswith(f"{prefix}.") for other in self.stored
-        )
+        is_base = self.network.base_model is self.network
+        beside = is_base and any(other.startswith(f"{prefix}.") for other in self.stored)
         return bool(_HEADS.fullmatch(first)) or beside
 
 

@@ -157,9 +157,8 @@ def capture(of: captures.Capture) -> Bundle:
     if of.edits:
         rows.append(("edits", of.edits))
     if of.logits is not None:
-        rows.append(
-            ("next token", Html(" ".join(f"{token(word)} {share:.1%}" for word, share in of.next_tokens(NEXT))))
-        )
+        words = " ".join(f"{token(word)} {share:.1%}" for word, share in of.next_tokens(NEXT))
+        rows.append(("next token", Html(words)))
     return {"text/html": table(rows)}
 
 

@@ -42,10 +42,8 @@ def stage_figure(
     query_tokens, key_tokens = tokens or (None, None)
     for name, given, count in zip(("query", "key"), (query_tokens, key_tokens), head.shape, strict=True):
         if given is not None and len(given) != count:
-            raise InputError(
-                f"There are {len(given)} {name} tokens for {count}; give (query tokens, key tokens), one for each.",
-                field="tokens",
-            )
+            why = f"There are {len(given)} {name} tokens for {count}; give (query tokens, key tokens), one for each."
+            raise InputError(why, field="tokens")
     overview = head.overview()
     if cell is None:
         cell = head.strongest(overview)

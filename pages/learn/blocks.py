@@ -8,7 +8,7 @@ from core import AttentionTrace, attend
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.labels import thinned
 from core.figures.plots.bars import running
-from core.lessons.blocks import Blocks, differences, in_blocks
+from core.lessons.blocks import differences, in_blocks
 from core.units import small_number
 from ui import state
 from ui.calls import call, result
@@ -17,7 +17,8 @@ from ui.controls.pinned import Tokens
 from ui.markdown import quoted
 from ui.shown import columns, say
 from ui.views.charts import numbers, show_chart, table
-from ui.views.lesson.frame import Experiment, Lesson, TracedHead, lay_out, sentence_knob
+from ui.views.lesson.frame import Experiment, Lesson, lay_out, sentence_knob
+from ui.views.sources.heads import RealHead
 
 lesson = Lesson("In blocks", "Attention can read the keys in blocks, a few at a time. The output is the same.")
 
@@ -39,8 +40,8 @@ def a_sentence() -> Iterator[None]:
 
 
 @lesson.in_a_model("A head of the model, computed in blocks. Masked keys add nothing.")
-def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
-    lay_out(experiment, show_blocks(scene.trace, scene.tokens, opening=len(scene.tokens[0]) - 1))
+def in_a_model(experiment: Experiment, real: RealHead, trace: AttentionTrace) -> None:
+    lay_out(experiment, show_blocks(trace, real.tokens, opening=len(real.tokens[0]) - 1))
 
 
 def show_blocks(trace: AttentionTrace, tokens: Tokens, *, opening: int) -> Iterator[None]:
@@ -52,43 +53,18 @@ def show_blocks(trace: AttentionTrace, tokens: Tokens, *, opening: int) -> Itera
         query = token_picker("Query", state.ROW, query_tokens, opening)
     row = call(trace.rows, range(query, query + 1))
     blocks = result(call(in_blocks, row, block_size))
-    show_steps(blocks)
+    shown = thinned(len(blocks.ends), len(blocks.ends) - 1, MAX_STEPS)
+    found = np.stack([blocks.maximum, blocks.correction, blocks.total])[:, :, 0]
+    rows = [[f"{blocks.ends[step]}", *numbers(found[:, step])] for step in shown]
+    table(["keys so far", "largest m", "e^(old m − m)", "sum"], rows)
     errors = ", ".join(f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items())
     say(f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output: {errors}.")
     yield
-    show_chart(
-        running(row.masked[0], key_tokens, blocks.ends.tolist(), blocks.maximum[:, 0]),
-        "running",
-        "The scores of one query, block by block, with the largest so far.",
-    )
-    show_outputs(blocks, row)
-
-
-def show_steps(blocks: Blocks) -> None:
-    """Show a table of the numbers after each block; of many blocks, at most MAX_STEPS."""
-    shown = thinned(len(blocks.ends), len(blocks.ends) - 1, MAX_STEPS)
-    table(
-        ["keys so far", "largest m", "e^(old m − m)", "sum"],
-        [
-            [
-                f"{blocks.ends[step]}",
-                *numbers([blocks.maximum[step, 0], blocks.correction[step, 0]]),
-                *numbers(blocks.total[step]),
-            ]
-            for step in shown
-        ],
-    )
-
-
-def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
+    chart = running(row.masked[0], key_tokens, blocks.ends.tolist(), blocks.maximum[:, 0])
+    show_chart(chart, "running", "The scores of one query, block by block, with the largest so far.")
     steps = [f"{end} keys" for end in blocks.ends] + ["direct"]
-    chart = heatmap(
-        np.concatenate([blocks.output[:, 0], row.output]),
-        Axis("output after", steps),
-        Axis("dimension"),
-        name="output",
-        height=min(70 + 28 * len(steps), 420),
-    )
+    axes, height = (Axis("output after", steps), Axis("dimension")), min(70 + 28 * len(steps), 420)
+    chart = heatmap(np.concatenate([blocks.output[:, 0], row.output]), *axes, name="output", height=height)
     show_chart(chart, "steps", "The output after each block. The last row is computed directly.", tools=False)
 
 

@@ -1,6 +1,7 @@
 """Long range: the steps and operations that a recurrent layer and attention need, and how far their gradients reach."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ui.requests import KindRequest
 from ui.shown import say
 from ui.views.charts import show_chart
 from ui.views.lesson import results
-from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
+from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside, two_curves
 from ui.views.sources.text_fields import choose_text
 
 lesson = Lesson(
@@ -39,16 +40,11 @@ def steps_and_operations() -> Iterator[None]:
     width = menu("Numbers in a vector (d)", state.VECTOR_SIZE, VECTOR_SIZES, opening=576, look="line")
     cost = result(call(costs, LENGTHS, width))
     yield
-    sequential = [
-        Series("recurrent", cost.lengths, cost.recurrent_sequential),
-        Series("attention", cost.lengths, cost.attention_sequential),
-    ]
-    multiplied = [
-        Series("recurrent nd²", cost.lengths, cost.recurrent_operations),
-        Series("attention n²d", cost.lengths, cost.attention_operations),
-    ]
-    steps = lines(sequential, x="tokens n", y="steps", log_x=True, log_y=True)
-    operations = lines(multiplied, x="tokens n", y="up to a constant factor", log_x=True, log_y=True)
+    sequential = {"recurrent": cost.recurrent_sequential, "attention": cost.attention_sequential}
+    multiplied = {"recurrent nd²": cost.recurrent_operations, "attention n²d": cost.attention_operations}
+    look: dict[str, Any] = {"x": "tokens n", "log_x": True, "log_y": True}
+    steps = lines(two_curves(LENGTHS, sequential), y="steps", **look)
+    operations = lines(two_curves(LENGTHS, multiplied), y="up to a constant factor", **look)
     crossing = {"dash": "dot", "width": 1.5, "color": INK}
     operations.layout["shapes"] = [full_height(cost.crossing, cost.crossing, line=crossing)]
     show_beside(
@@ -74,9 +70,8 @@ def gradients() -> Iterator[None]:
         Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
         for name, reach in measured.items()
     ]
-    chart = lines(
-        curves, x="distance to the last token (tokens)", y="size of the gradient", powers_of_ten=True, height=400
-    )
+    x, y = "distance to the last token (tokens)", "size of the gradient"
+    chart = lines(curves, x=x, y=y, powers_of_ten=True, height=400)
     show_chart(chart, "gradients", "Size of the gradient by distance, for an RNN, an LSTM and attention.")
     ends = ", ".join(f"{name} $10^{{{reach.log10[-1]:.1f}}}$" for name, reach in measured.items())
     say(
@@ -93,19 +88,15 @@ def gradients() -> Iterator[None]:
     "see what else they do.",
 )
 def in_a_model(experiment: Experiment) -> None:
-    passed = choose_text()
-    if passed is None:
+    if (passed := choose_text()) is None:
         return
     request, capture, _ = passed
     kind = capture.kinds[0]
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         without_first = switch("Leave out the first token", state.WITHOUT_FIRST)
-        distances = run(
-            results.mean_distances.task(KindRequest(request, kind), without_first),
-            "Measuring every head of the model",
-            capture.layers(kind),
-        )
+        task = results.mean_distances.task(KindRequest(request, kind), without_first)
+        distances = run(task, "Measuring every head of the model", capture.layers(kind))
     if distances is None:
         return
     result(distances)
@@ -113,10 +104,8 @@ def in_a_model(experiment: Experiment) -> None:
     with picture:
         chart = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
         show_chart(chart, "distances", "How many tokens away each head looks on average.")
-        say(
-            f"The heads look **{distances.min():.1f}** to **{distances.max():.1f}** tokens away on average. Attention spread "
-            f"evenly would look **{even:.1f}** tokens away."
-        )
+        look = f"The heads look **{distances.min():.1f}** to **{distances.max():.1f}** tokens away on average."
+        say(f"{look} Attention spread evenly would look **{even:.1f}** tokens away.")
         if len(capture.tokens(kind)[0]) > MAX_QUERIES:
             say(f"Measured at {MAX_QUERIES} evenly spaced queries.", small=True)
 

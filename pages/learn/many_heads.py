@@ -1,10 +1,9 @@
 """Many heads: a layer splits its width among several heads and joins them again; its output is a sum over heads."""
 
 from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from core.attention.trace import Array
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.side_by_side import side_by_side, small
@@ -55,6 +54,11 @@ def names(count: int) -> list[str]:
     return [f"head {head}" if count <= 4 else str(head) for head in range(count)]
 
 
+def line_height(heads: int) -> int:
+    """Return the height of a line of small pictures, in pixels."""
+    return 205 if heads <= 4 else 118
+
+
 @lesson.experiment(
     "split",
     "Split and join",
@@ -67,34 +71,10 @@ def split_and_join() -> Iterator[None]:
     queries, width = result(attribute(many, "output")).shape
     yield
     say("**Weights of each head**")
-    chart = side_by_side(
-        [small(trace.weights, trace.mask) for trace in many.traces],
-        names(many.heads),
-        words,
-        words,
-        across=ACROSS[many.heads],
-        line_height=205 if many.heads <= 4 else 118,
-    )
+    weights = [small(trace.weights, trace.mask) for trace in many.traces]
+    look: dict[str, Any] = {"across": ACROSS[many.heads], "line_height": line_height(many.heads)}
+    chart = side_by_side(weights, names(many.heads), words, words, **look)
     show_chart(chart, "weights of heads", "The weights of every head.", tools=False)
-    show_joined(words, many)
-    yield
-    of_heads = f"{many.heads} × {queries} × {many.d_head}"
-    table(
-        ["array", "size"],
-        [
-            ["words", f"{queries} × {width}"],
-            ["Q, K, V", of_heads],
-            ["weights", f"{many.heads} × {queries} × {queries}"],
-            ["outputs", of_heads],
-            ["side by side", f"{queries} × {width}"],
-            ["times W_O", f"{queries} × {width}"],
-            ["parameters", f"{many.parameters:,}"],
-        ],
-    )
-
-
-def show_joined(words: tuple[str, ...], many: ManyHeads) -> None:
-    """Show the heads' outputs side by side, and the output of the layer."""
     axes = Axis("query", words), Axis("column")
     joined, output = (
         heatmap(values, *axes, name="output", height=230, compact=True) for values in (many.joined, many.output)
@@ -106,6 +86,18 @@ def show_joined(words: tuple[str, ...], many: ManyHeads) -> None:
         ("Times W_O", with_borders(output), "output", "The output of the layer."),
         tools=False,
     )
+    yield
+    of_words, of_heads = f"{queries} × {width}", f"{many.heads} × {queries} × {many.d_head}"
+    sizes = {
+        "words": of_words,
+        "Q, K, V": of_heads,
+        "weights": f"{many.heads} × {queries} × {queries}",
+        "outputs": of_heads,
+        "side by side": of_words,
+        "times W_O": of_words,
+        "parameters": f"{many.parameters:,}",
+    }
+    table(["array", "size"], sizes.items())
 
 
 @lesson.experiment(
@@ -119,37 +111,26 @@ def sum_of_heads() -> Iterator[None]:
     word = word_picker(words, strongest_word(length))
     columns = [str(column) for column in range(many.weights.d_model)]
     yield
-    chart = side_by_side(
-        [small(contribution) for contribution in (*many.contributions, many.total)],
-        [*names(many.heads), "sum"],
-        words,
-        columns,
-        across=min(many.heads + 1, 5) if many.heads <= 4 else 7,
-        what="adds",
-        scale="signed",
-        marked=word,
-        line_height=205 if many.heads <= 4 else 118,
-    )
+    parts = [small(contribution) for contribution in (*many.contributions, many.total)]
+    titles, across = [*names(many.heads), "sum"], min(many.heads + 1, 5) if many.heads <= 4 else 7
+    look: dict[str, Any] = {"what": "adds", "scale": "signed", "marked": word, "line_height": line_height(many.heads)}
+    chart = side_by_side(parts, titles, words, columns, across=across, **look)
     show_chart(chart, "contributions", "What every head adds, and the sum.", tools=False)
-    show_lengths(length, along, word, f"At {quoted(words[word])}", many.difference)
+    show_lengths(length, along, word, words, many.difference)
 
 
-def show_lengths(
-    length: NDArray[np.floating], along: NDArray[np.floating], word: int, where: str, difference: float
-) -> None:
+def show_lengths(length: Array, along: Array, word: int, words: tuple[str, ...], difference: float) -> None:
     """Show bars of what each head adds at one word, and how exactly the heads add up; length and along [heads, words]."""
     groups = {"length of its contribution": length[:, word], "length along the sum": along[:, word]}
-    printed = len(length) <= 4
-    show_chart(
-        bars([str(head) for head in range(len(length))], groups, x="head", y="length", printed=printed, height=200),
-        "lengths",
-        "How much each head adds at the chosen word.",
-    )
+    heads = [str(head) for head in range(len(length))]
+    chart = bars(heads, groups, x="head", y="length", printed=len(length) <= 4, height=200)
+    show_chart(chart, "lengths", "How much each head adds at the chosen word.")
     most = largest(length[:, word])
-    told = "" if most is None else f"{where}, head **{most[0]}** adds most, length {length[most[0], word]:.2f}. "
-    say(
-        f"{told}Largest difference between the sum of the heads and side by side × W_O: **{small_number(difference)}**."
-    )
+    told = f"Largest difference between the sum of the heads and side by side × W_O: **{small_number(difference)}**."
+    if most is not None:
+        adds = f"head **{most[0]}** adds most, length {length[most[0], word]:.2f}"
+        told = f"At {quoted(words[word])}, {adds}. {told}"
+    say(told)
 
 
 @lesson.experiment(
@@ -162,25 +143,17 @@ def why_several() -> Iterator[None]:
     share = slider("One head: its weight on the left word", state.HEAD_SHARE, 0.5, 0.0, 1.0, 0.1)
     fetched = result(call(fetch, share))
     yield
+    two = "What it gets from two heads: one looks left, one looks right"
     for title, brought, borders, heads in (
         ("What **bites** gets from one head", fetched.one_head, (), ()),
-        (
-            "What it gets from two heads: one looks left, one looks right",
-            fetched.two_heads,
-            (3,),
-            ("head 0", "head 1"),
-        ),
+        (two, fetched.two_heads, (3,), ("head 0", "head 1")),
     ):
         say(title)
-        columns = Axis("word", PAIR_WORDS * (brought.shape[1] // 3))
-        chart = heatmap(
-            brought, Axis("sentence", PAIR), columns, name="share of the word", scale="share", limit=1.0, height=200
-        )
+        axes = Axis("sentence", PAIR), Axis("word", PAIR_WORDS * (brought.shape[1] // 3))
+        chart = heatmap(brought, *axes, name="share of the word", scale="share", limit=1.0, height=200)
         show_chart(with_borders(chart, columns=borders, names=heads), title, title)
-    say(
-        f"Largest difference between the two sentences: one head **{fetched.apart(fetched.one_head):.1f}**, "
-        f"two heads **{fetched.apart(fetched.two_heads):.1f}**."
-    )
+    of_one, of_two = fetched.apart(fetched.one_head), fetched.apart(fetched.two_heads)
+    say(f"Largest difference between the two sentences: one head **{of_one:.1f}**, two heads **{of_two:.1f}**.")
 
 
 @lesson.free_experiment(
@@ -190,8 +163,7 @@ def why_several() -> Iterator[None]:
     "it can be negative.",
 )
 def in_a_model(experiment: Experiment) -> None:
-    passed = choose_text()
-    if passed is None:
+    if (passed := choose_text()) is None:
         return
     request, capture, place = passed
     kind = capture.kinds[0]
@@ -201,27 +173,17 @@ def in_a_model(experiment: Experiment) -> None:
         look = {"label_visibility": "collapsed", "format_func": "Layer {}".format, "placeholder": f"Layer {opening}"}
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening, **look)
     task = results.layer_heads.task(request, kind, layer)
-    layer_heads = run(task, "Adding up the heads", capture.heads(kind), unit="head")
-    if layer_heads is None:
+    if (layer_heads := run(task, "Adding up the heads", capture.heads(kind), unit="head")) is None:
         return
     weights, contributions = layer_heads
     result(contributions)
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         word = word_picker(tokens, strongest_word(contributions.lengths))
-        show_lengths(
-            contributions.lengths, contributions.along, word, f"At {quoted(tokens[word])}", contributions.difference
-        )
+        show_lengths(contributions.lengths, contributions.along, word, tokens, contributions.difference)
     with picture:
-        chart = side_by_side(
-            weights,
-            [f"{layer}.{head}" for head in range(len(weights))],
-            tokens,
-            tokens,
-            across=ACROSS.get(len(weights), 6),
-            marked=word,
-            line_height=216,
-        )
+        titles, across = [f"{layer}.{head}" for head in range(len(weights))], ACROSS.get(len(weights), 6)
+        chart = side_by_side(weights, titles, tokens, tokens, across=across, marked=word, line_height=216)
         show_chart(chart, "weights of heads", "The weights of every head of the layer.", tools=False)
 
 

@@ -24,7 +24,8 @@ from ui.controls.pinned import Tokens
 from ui.markdown import plain, quoted
 from ui.shown import columns, say
 from ui.views.charts import numbers, show_chart, table
-from ui.views.lesson.frame import Experiment, Lesson, TracedHead, sentence_knob, weights_chart
+from ui.views.lesson.frame import Experiment, Lesson, sentence_knob, weights_chart
+from ui.views.sources.heads import RealHead
 
 lesson = Lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.")
 
@@ -57,10 +58,8 @@ def patterns(experiment: Experiment) -> None:
     show_three("**M**: click a cell, or paint several", trace, toy(words, None), tokens, paints=True)
     say(experiment.words)
     nothing = int(trace.empty_rows.sum())
-    presenting.tell(
-        f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend."
-        + (f" Queries that may look at nothing: {nothing}. Their weights are all 0." if nothing else "")
-    )
+    of_empty = f" Queries that may look at nothing: {nothing}. Their weights are all 0." if nothing else ""
+    presenting.tell(f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend.{of_empty}")
 
 
 @lesson.experiment(
@@ -83,10 +82,8 @@ def why_not_0() -> Iterator[None]:
     }
     chart = bar_panels(words.key_tokens, panels, x="key", panel=190)
     show_chart(chart, "leak", "The weights of one query with minus infinity and with another score for forbidden keys.")
-    say(
-        f"Query {query}, {quoted(words.query_tokens[query])}, may look at keys 0 to {query}. "
-        f"On average over all queries, **{leak.leaked.mean():.2g}** of the weight leaks."
-    )
+    leaks = f"On average over all queries, **{leak.leaked.mean():.2g}** of the weight leaks."
+    say(f"Query {query}, {quoted(words.query_tokens[query])}, may look at keys 0 to {query}. {leaks}")
 
 
 @lesson.experiment(
@@ -111,30 +108,24 @@ def nothing_left() -> Iterator[None]:
     yield
     show(weights_of(trace, (tokens, tokens), height=270), "weights left", OF_WEIGHTS)
     say("The weights of query 0, which may look at nothing:")
-    table(
-        ["way", *map(plain, tokens), "sum"],
-        [[way, *numbers(weights[0]), *numbers([weights[0].sum()])] for way, weights in ways.items()],
-    )
+    rows = [[way, *numbers(weights[0]), *numbers([weights[0].sum()])] for way, weights in ways.items()]
+    table(["way", *map(plain, tokens), "sum"], rows)
 
 
 @lesson.in_a_model("The mask that the model used in this layer.")
-def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
-    trace = scene.trace
+def in_a_model(experiment: Experiment, real: RealHead, trace: AttentionTrace) -> None:
     without = trace.changed(mask=np.ones(trace.shape, dtype=bool))
     result_of(weight_on_forbidden, trace)
     result(attribute(trace, "mask"))
-    show_three("**M** of this layer", trace, without, scene.tokens)
+    show_three("**M** of this layer", trace, without, real.tokens)
     if (kind := m.describe(trace.mask)) == "none":
-        presenting.tell(
-            f"This layer has no mask: all **{trace.mask.size:,}** pairs may attend. An encoder reads in both directions. "
-            "SmolLM2 is a decoder: choose it to see a mask."
-        )
+        reads = "An encoder reads in both directions. SmolLM2 is a decoder: choose it to see a mask."
+        presenting.tell(f"This layer has no mask: all **{trace.mask.size:,}** pairs may attend. {reads}")
         return
     leaked = weight_on_forbidden(trace).mean()
-    presenting.tell(
-        f"{experiment.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend. Without it, "
-        f"**{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
-    )
+    pairs = f"{trace.mask.sum():,} of {trace.mask.size:,} pairs may attend"
+    leaks = f"Without it, **{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
+    presenting.tell(f"{experiment.words} It is **{kind}**: {pairs}. {leaks}")
 
 
 def show_three(

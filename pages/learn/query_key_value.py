@@ -13,22 +13,8 @@ from core.figures.chart import Chart
 from core.figures.palette import TOTAL
 from core.figures.plots.bars import bars
 from core.figures.plots.diagrams import OUTPUT, plane
-from core.lessons.query_key_value import (
-    ANGLE,
-    FARTHEST,
-    QUERY,
-    TOKENS,
-    HeadChange,
-    KeyAngles,
-    alignment,
-    example,
-    longer_key,
-    moved_values,
-    query_at,
-    read_moves,
-    swapped_values,
-    write_moves,
-)
+from core.lessons import query_key_value as qkv
+from core.lessons.query_key_value import ANGLE, FARTHEST, QUERY, TOKENS, HeadChange, KeyAngles, alignment
 from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import menu, slider, text_line, token_picker
@@ -36,7 +22,8 @@ from ui.markdown import plain, quoted
 from ui.shown import columns, say
 from ui.views.charts import numbers, show_chart, table
 from ui.views.frames import handle
-from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs
+from ui.views.lesson.frame import Experiment, Lesson, picture_and_knobs
+from ui.views.sources.heads import RealHead
 
 lesson = Lesson(
     "Query, key, value",
@@ -46,15 +33,13 @@ lesson = Lesson(
 ANIMAL, STREET = 0, 1  # places in TOKENS
 HEIGHT, LOW = 400, 330  # pixels; the lower one where all arrows go to one side
 NAMED = 4  # keys of a real head that have their names beside their arrows
-
-
 GRID = range(-FARTHEST, FARTHEST + 1)  # where a value can be put by hand, in each direction
 
 
 def turned() -> AttentionTrace:
     angle = slider("Angle of the query (degrees)", state.ANGLE, ANGLE, 0, 355, 5)
-    handle(state.ANGLE, f"Query of {QUERY}", "plane", query_at, query_at(angle))
-    return call(example, angle)
+    handle(state.ANGLE, f"Query of {QUERY}", "plane", qkv.query_at, qkv.query_at(angle))
+    return call(qkv.example, angle)
 
 
 def show(chart: Chart, names: Sequence[str], weights: Mapping[str, ArrayLike], height: int = HEIGHT) -> None:
@@ -70,26 +55,14 @@ def show(chart: Chart, names: Sequence[str], weights: Mapping[str, ArrayLike], h
 
 def show_scores(aligned: KeyAngles, names: Sequence[str]) -> None:
     """Show how the weight of each key comes about; `names` are those of all keys."""
-    columns = (aligned.lengths, aligned.angles, aligned.scores, aligned.masked, aligned.weights)
-    table(
-        ["key", "length of k", "angle to q", "q · k", "into softmax", "weight"],
-        [
-            [
-                plain(names[int(place)]),
-                *numbers(length),
-                f"{angle:.1f}°",
-                *numbers([raw, masked]),
-                f"**{weight:.1%}**",
-            ]
-            for place, (length, angle, raw, masked, weight) in zip(
-                aligned.places, zip(*columns, strict=True), strict=True
-            )
-        ],
-    )
-    say(
-        f"q · k is the length of q, {number(aligned.length)}, times the length of k, times the cosine of the angle.",
-        small=True,
-    )
+    columns = (aligned.places, aligned.lengths, aligned.angles, aligned.scores, aligned.masked, aligned.weights)
+    rows = [
+        [plain(names[int(place)]), *numbers(length), f"{angle:.1f}°", *numbers([raw, masked]), f"**{weight:.1%}**"]
+        for place, length, angle, raw, masked, weight in zip(*columns, strict=True)
+    ]
+    table(["key", "length of k", "angle to q", "q · k", "into softmax", "weight"], rows)
+    of_q = f"the length of q, {number(aligned.length)}"
+    say(f"q · k is {of_q}, times the length of k, times the cosine of the angle.", small=True)
 
 
 @lesson.experiment(
@@ -103,11 +76,8 @@ def turn() -> Iterator[None]:
     trace = result(turned())
     best = int(trace.weights[0].argmax())
     yield
-    presenting.finding(
-        f"The query of {quoted(QUERY)} fits the key of {quoted(TOKENS[best])} best: "
-        f"weight **{trace.weights[0, best]:.0%}**.",
-        level=4,
-    )
+    fits = f"The query of {quoted(QUERY)} fits the key of {quoted(TOKENS[best])} best"
+    presenting.finding(f"{fits}: weight **{trace.weights[0, best]:.0%}**.", level=4)
     show(plane_of(trace, {"output": trace.output[0]}), TOKENS, {"weight": trace.weights[0]})
     show_scores(alignment(trace), TOKENS)
 
@@ -119,14 +89,11 @@ def turn() -> Iterator[None]:
 )
 def lengthen() -> Iterator[None]:
     factor = slider(f"Length of the key of {quoted(TOKENS[STREET])}, times", state.KEY_LENGTH, 2.0, 0.5, 4.0, 0.5)
-    change = result(call(longer_key, turned(), STREET, factor))
+    change = result(call(qkv.longer_key, turned(), STREET, factor))
     before, after = change.before.weights[0, STREET], change.after.weights[0, STREET]
     yield
-    presenting.finding(
-        f"A key {factor:g} times as long: the weight of {quoted(TOKENS[STREET])} goes from {before:.0%} to "
-        f"**{after:.0%}**.",
-        level=4,
-    )
+    goes = f"the weight of {quoted(TOKENS[STREET])} goes from {before:.0%} to **{after:.0%}**"
+    presenting.finding(f"A key {factor:g} times as long: {goes}.", level=4)
     show_change(change)
     show_scores(alignment(change.after), TOKENS)
 
@@ -143,19 +110,17 @@ def other_values() -> Iterator[None]:
     words = f"Swap the value of {quoted(TOKENS[ANIMAL])} with that of"
     other = menu(words, state.SWAP, others, opening="tired", look="buttons")
     typed = text_line("Values that were moved", state.MOVED, placeholder="street 1 -2", max_chars=200)
-    before, moves = turned(), call(read_moves, typed)
-    swapped = call(swapped_values, before, ANIMAL, TOKENS.index(other)).after
-    after = call(moved_values, swapped, moves).after
+    before, moves = turned(), call(qkv.read_moves, typed)
+    swapped = call(qkv.swapped_values, before, ANIMAL, TOKENS.index(other)).after
+    after = call(qkv.moved_values, swapped, moves).after
     change = result(call(HeadChange, before, after))
     for token, name in enumerate(TOKENS):
         places = {float(place): point for place, point in enumerate(product(GRID, GRID))}
-        holds = {place: {state.MOVED: write_moves(moves | {token: point})} for place, point in places.items()}
+        holds = {place: {state.MOVED: qkv.write_moves(moves | {token: point})} for place, point in places.items()}
         handle(f"value {token}", f"Value of {name}", "plane", places.__getitem__, after.value[token], holds)
     yield
-    presenting.finding(
-        f"The weights change by {number(change.of_weights)}, the output moves by **{change.of_output:.2f}**.",
-        level=4,
-    )
+    moves_by = f"the output moves by **{change.of_output:.2f}**"
+    presenting.finding(f"The weights change by {number(change.of_weights)}, {moves_by}.", level=4)
     show_change(change)
 
 
@@ -174,8 +139,8 @@ def show_change(change: HeadChange) -> None:
 @lesson.in_a_model(
     "Query and keys have more than two numbers here. Each key has its length and its angle to the query, all on one side.",
 )
-def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
-    trace, (query_tokens, key_tokens) = scene.trace, scene.tokens
+def in_a_model(experiment: Experiment, real: RealHead, trace: AttentionTrace) -> None:
+    query_tokens, key_tokens = real.tokens
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         query = token_picker("Query", state.QUERY, query_tokens, strongest_cell(trace.weights)[0])
@@ -186,11 +151,8 @@ def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
             say(f"{quoted(token)} may look at nothing.")
             return
         (best,) = aligned.strongest(1)
-        presenting.finding(
-            f"{quoted(token)} looks most at {quoted(names[best])}, {aligned.angles[best]:.0f}° apart: "
-            f"weight **{aligned.weights[best]:.0%}**.",
-            level=4,
-        )
+        looks = f"{quoted(token)} looks most at {quoted(names[best])}, {aligned.angles[best]:.0f}° apart"
+        presenting.finding(f"{looks}: weight **{aligned.weights[best]:.0%}**.", level=4)
         labelled = aligned.strongest(NAMED)
         query_and_keys = (aligned.length, 0), aligned.turned
         chart = plane(*query_and_keys, token, names, aligned.scores, labelled=labelled, height=LOW)

@@ -2,29 +2,15 @@
 
 from collections.abc import Callable, Iterator
 
-from core import softmax
+from core import AttentionTrace, softmax
 from core.attention.sources import DISTRIBUTIONS
 from core.averages import log_mean_and_error, mean_and_error
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.bars import bars
 from core.figures.plots.dots import dots
 from core.figures.plots.lines import Series, label_log_axes, lines
-from core.lessons.scaling import (
-    GROWING,
-    MAX_LAYERS,
-    POWERS_OF_TWO,
-    WIDTHS,
-    Around,
-    Sweep,
-    autograd_norm,
-    divided,
-    example_row,
-    growing_product,
-    jacobian_norm,
-    over_heads,
-    random_head,
-    softmax_jacobian,
-)
+from core.lessons import scaling
+from core.lessons.scaling import GROWING, MAX_LAYERS, POWERS_OF_TWO, WIDTHS, Around, GradientSweep, Sweep
 from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch
@@ -33,7 +19,8 @@ from ui.shown import columns, say
 from ui.views.charts import show_chart, table
 from ui.views.frames import player
 from ui.views.lesson import results
-from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs, show_beside
+from ui.views.lesson.frame import Experiment, Lesson, picture_and_knobs, show_beside, two_curves
+from ui.views.sources.heads import RealHead
 
 lesson = Lesson(
     "Why 1/√d_k", "Dot products spread by √d_k. Dividing by √d_k keeps softmax from giving all its weight to one key."
@@ -43,12 +30,10 @@ KEY_COUNTS, HEAD_SIZES, STACK_WIDTHS = numbered((8, 64, 256)), numbered(POWERS_O
 UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"
 
 
-def curves(sweep: Sweep, name: str) -> list[Series]:
-    """Return the curves of one statistic of random heads against d_k, unscaled and scaled."""
-    return [
-        Series(label, sweep.d_k, *mean_and_error(getattr(statistics, name)), kind="measured")
-        for label, statistics in ((UNSCALED, sweep.unscaled), (SCALED, sweep.scaled))
-    ]
+def curves(sweep: Sweep | GradientSweep, name: str, suffix: str = "", scaled: str = SCALED) -> list[Series]:
+    """Return the curves of one measurement of random heads against d_k, unscaled and scaled. suffix: of both in the legend"""
+    both = {f"{UNSCALED}{suffix}": getattr(sweep.unscaled, name), f"{scaled}{suffix}": getattr(sweep.scaled, name)}
+    return [Series(label, sweep.d_k, *mean_and_error(of), kind="measured") for label, of in both.items()]
 
 
 def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y: bool = False) -> None:
@@ -70,17 +55,14 @@ def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y
 def growing() -> Iterator[None]:
     d_k = menu("d_k", state.GROWN, numbered(GROWING), opening=256, look="line")
     player(state.GROWN, seconds=0.4)
-    head = result(call(random_head, d_k))
+    head = result(call(scaling.random_head, d_k))
     (large, scaled_large), found = head.largest, head.distribution()
     yield
-    presenting.finding(
-        f"At d_k = {d_k} one key takes **{large:.0%}** of a row; scaled, **{scaled_large:.0%}**.", level=4
-    )
-    curves = [
-        Series(f"{name}: {spread:.1f}", found.scores, getattr(found, name))
-        for name, spread in zip(("unscaled", "scaled"), head.spreads, strict=True)
-    ]
-    spread = lines(curves, x="score", y="share of all scores", height=360)
+    takes = f"takes **{large:.0%}** of a row; scaled, **{scaled_large:.0%}**"
+    presenting.finding(f"At d_k = {d_k} one key {takes}.", level=4)
+    unscaled, scaled = head.spreads
+    shares = {f"unscaled: {unscaled:.1f}": found.unscaled, f"scaled: {scaled:.1f}": found.scaled}
+    spread = lines(two_curves(found.scores, shares), x="score", y="share of all scores", height=360)
     spread.layout["yaxis"]["range"] = [0, 0.55]
     weights = {UNSCALED: head.unscaled.weights[0], "scaled": head.scaled.weights[0]}
     keys = [str(key) for key in range(len(head.unscaled.weights[0]))]
@@ -95,7 +77,7 @@ def growing() -> Iterator[None]:
 @lesson.experiment("products", "Dot products", "Each dimension adds a term.")
 def dot_products() -> Iterator[None]:
     n = slider("Dimensions n", state.TERMS, 6, 1, 8, 1)
-    terms, totals = result(call(growing_product, n))
+    terms, totals = result(call(scaling.growing_product, n))
     yield
     presenting.finding(f"With {n} dimensions, q · k is **{totals[-1]:.0f}**.", level=4)
     names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
@@ -119,14 +101,9 @@ def spread() -> Iterator[None]:
     sweep = result(results.scaling_sweep(64, distribution, deviation))
     last, (unscaled, scaled) = sweep.d_k[-1], sweep.at_last("spread")
     presenting.finding(f"At d_k = {last:,} scores spread by **{unscaled:.1f}**; scaled, by **{scaled:.2f}**.", level=4)
-    theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
-    show_against_d_k(
-        [*curves(sweep, "spread"), theory],
-        "spread",
-        "standard deviation of q · k",
-        "The standard deviation of scores against d_k, measured and in theory.",
-        log_y=True,
-    )
+    series = [*curves(sweep, "spread"), Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")]
+    alt = "The standard deviation of scores against d_k, measured and in theory."
+    show_against_d_k(series, "spread", "standard deviation of q · k", alt, log_y=True)
 
 
 @lesson.experiment(
@@ -135,35 +112,28 @@ def spread() -> Iterator[None]:
 def saturation() -> Iterator[None]:
     keys = menu("Keys", state.KEY_COUNT, KEY_COUNTS, opening=64, look="buttons")
     divisor = slider("Divide the scores 14 and 10 by", state.DIVISOR, 2.0, 1.0, 8.0, 0.5)
-    example = result(call(divided, (14, 10), divisor))
+    example = result(call(scaling.divided, (14, 10), divisor))
     groups = {"undivided": example.weights, "divided": example.divided_weights}
     names = [f"{before:g} → {after:.3g}" for before, after in zip(example.scores, example.divided_scores, strict=True)]
-    show_chart(
-        bars(names, groups, y="weight", limits=(0, 1.15), height=230), "two_scores", "The weights of two scores."
-    )
+    chart = bars(names, groups, y="weight", limits=(0, 1.15), height=230)
+    show_chart(chart, "two_scores", "The weights of two scores.")
     yield
     sweep = result(results.scaling_sweep(keys, "normal", 1.0))
     last, (unscaled, scaled) = sweep.d_k[-1], sweep.at_last("largest")
-    presenting.finding(
-        f"At d_k = {last:,} one of {keys} keys takes **{unscaled:.0%}** of a row; scaled, **{scaled:.0%}**.", level=4
-    )
-    for place, (name, label) in zip(
-        columns(2),
-        {"entropy": "entropy of a row (nats)", "largest": "largest weight of a row"}.items(),
-        strict=True,
-    ):
+    takes = f"takes **{unscaled:.0%}** of a row; scaled, **{scaled:.0%}**"
+    presenting.finding(f"At d_k = {last:,} one of {keys} keys {takes}.", level=4)
+    labels = {"entropy": "entropy of a row (nats)", "largest": "largest weight of a row"}
+    for place, (name, label) in zip(columns(2), labels.items(), strict=True):
         with place:
             alt = f"The {label} against d_k, averaged over rows, unscaled and scaled."
             show_against_d_k(curves(sweep, name), name, label, alt)
 
 
-MEASURES = {"spread": "Spread", "entropy": "Entropy", "near-one": "Weights above 0.99"}
-MEASURED = {
-    "spread": ("spread", "standard deviation of scores"),
-    "entropy": ("entropy", "mean entropy of a row (nats)"),
-    "near-one": ("near_one", "share of rows with a weight above 0.99"),
+MEASURES = {  # word in the address -> name in the menu, statistic, and what it is
+    "spread": ("Spread", "spread", "standard deviation of scores"),
+    "entropy": ("Entropy", "entropy", "mean entropy of a row (nats)"),
+    "near-one": ("Weights above 0.99", "near_one", "share of rows with a weight above 0.99"),
 }
-
 OVERALL = {
     "spread, median head": ("spread", ".2f"),
     "mean entropy": ("entropy", ".3f"),
@@ -172,41 +142,27 @@ OVERALL = {
 
 
 @lesson.in_a_model("Each dot is a head; dashed: random vectors. Trained heads spread more or less.")
-def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
-    chosen = scene.real
-    scores = run(
-        results.scores_of_all_heads.task(chosen.of_kind),
-        "Measuring every head of the model",
-        chosen.capture.layers(chosen.kind),
-    )
+def in_a_model(experiment: Experiment, real: RealHead, _trace: AttentionTrace) -> None:
+    scores = run(results.scores_of_all_heads.task(real.of_kind), "Measuring every head of the model", real.grid[0])
     if scores is None:
         return
     result(scores)
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
+        measures = {word: name for word, (name, _, _) in MEASURES.items()}
         formerly = {"Rows above .99": "near-one"}
-        measure = menu("Measure", state.MEASURE, MEASURES, look="buttons", formerly=formerly)
-    name, label = MEASURED[measure]
-    chart = dots(
-        {UNSCALED: getattr(scores.without_scale, name), "scaled": getattr(scores.with_scale, name)},
-        y=label,
-        levels={UNSCALED: scores.theory, "scaled": 1.0} if name == "spread" else None,
-        marked=(chosen.layer, chosen.head),
-        log_y=name == "spread",
-        height=400,
-    )
+        measure = menu("Measure", state.MEASURE, measures, look="buttons", formerly=formerly)
+    _, name, label = MEASURES[measure]
+    groups = {UNSCALED: getattr(scores.without_scale, name), "scaled": getattr(scores.with_scale, name)}
+    levels = {UNSCALED: scores.theory, "scaled": 1.0} if name == "spread" else None
+    chart = dots(groups, y=label, levels=levels, marked=real.place, log_y=name == "spread", height=400)
     label_log_axes(chart.layout)
     with picture:
         show_chart(chart, "all_heads", f"The {label} of every head, unscaled and scaled.")
-    both = over_heads(scores.without_scale), over_heads(scores.with_scale)
+    both = [scaling.over_heads(statistics) for statistics in (scores.without_scale, scores.with_scale)]
+    rows = [[row, *(f"{getattr(of, name):{form}}" for of in both)] for row, (name, form) in OVERALL.items()]
     with knobs:
-        table(
-            ["all heads", UNSCALED, "scaled"],
-            [
-                [row, *(f"{getattr(statistics, name):{form}}" for statistics in both)]
-                for row, (name, form) in OVERALL.items()
-            ],
-        )
+        table(["all heads", UNSCALED, "scaled"], rows)
 
 
 @lesson.experiment(
@@ -224,16 +180,15 @@ def gradient() -> Iterator[None]:
 def jacobian() -> Iterator[None]:
     d_k = menu("d_k", state.HEAD_SIZE, HEAD_SIZES, opening=64, look="line")
     scaled = switch("Scaled by 1/√d_k", state.SCALED)
-    scores = call(example_row, d_k, scaled=scaled)
+    scores = call(scaling.example_row, d_k, scaled=scaled)
     weights = call(softmax, scores)
     yield
-    axis = Axis("weight of key"), Axis("score of key")
-    chart = heatmap(result(call(softmax_jacobian, weights)), *axis, name="∂ weight / ∂ score", limit=0.25, height=400)
+    matrix = result(call(scaling.softmax_jacobian, weights))
+    axes = Axis("weight of key"), Axis("score of key")
+    chart = heatmap(matrix, *axes, name="∂ weight / ∂ score", limit=0.25, height=400)
     show_chart(chart, "jacobian", "The derivative of each weight with respect to each score: diag(p) − p pᵀ.")
-    say(
-        f"Norm of J: **{jacobian_norm(weights):.4f}**. By automatic differentiation: "
-        f"{autograd_norm(scores):.4f}. Largest weight: {weights.max():.3f}."
-    )
+    automatic = f"By automatic differentiation: {scaling.autograd_norm(scores):.4f}."
+    say(f"Norm of J: **{scaling.jacobian_norm(weights):.4f}**. {automatic} Largest weight: {weights.max():.3f}.")
 
 
 def norm_of_jacobian() -> Iterator[None]:
@@ -248,11 +203,7 @@ def reaching(name: str, lines_of: dict[str, str]) -> Callable[[], Iterator[None]
 
     def draw() -> Iterator[None]:
         sweep = result(results.gradient_sweep())
-        series = [
-            Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(lengths, field)), kind="measured")
-            for field, suffix in lines_of.items()
-            for label, lengths in ((UNSCALED, sweep.unscaled), ("scaled", sweep.scaled))
-        ]
+        series = [curve for field, suffix in lines_of.items() for curve in curves(sweep, field, suffix, "scaled")]
         yield
         alt = f"The length of the gradient of {name} against d_k, unscaled and scaled."
         show_against_d_k(series, "reaching", f"length of the gradient of {name}", alt, log_y=True)
@@ -292,9 +243,8 @@ def depth() -> Iterator[None]:
     width = menu("d_k = width", state.STACK_WIDTH, STACK_WIDTHS, opening=64, look="buttons")
     unscaled, scaled = map(result, results.gradients_in_stack(layers, width, AROUND[around]))
     yield
-    for place, (name, label) in zip(
-        columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of its input"}.items(), strict=True
-    ):
+    labels = {"W_Q": "gradient of W_Q", "inputs": "gradient of its input"}
+    for place, (name, label) in zip(columns(2), labels.items(), strict=True):
         with place:
             series = [
                 Series(text, range(layers), *log_mean_and_error(getattr(lengths, name)), kind="measured")
@@ -305,11 +255,8 @@ def depth() -> Iterator[None]:
             for trace in chart.traces:
                 trace["hovertemplate"] = "10<sup>%{y:.2f}</sup>"
             show_chart(chart, name, f"The length of the {label} in every layer, unscaled and scaled.")
-    say(
-        "Measured on 8 random stacks with 32 tokens. The gradient at the output has length 1. Values below 10⁻¹⁶ are "
-        "rounding errors.",
-        small=True,
-    )
+    measured = "Measured on 8 random stacks with 32 tokens. The gradient at the output has length 1."
+    say(f"{measured} Values below 10⁻¹⁶ are rounding errors.", small=True)
 
 
 lesson.show()

@@ -11,19 +11,8 @@ from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.figures.plots.diagrams import wiring
 from core.heads.views import crossing_shares, pair_shares, pair_sides
-from core.lessons.self_and_cross import (
-    ALIGNING_HEAD,
-    BLOCKS,
-    DATE,
-    DATES_MODEL,
-    Crossing,
-    Look,
-    Place,
-    crossing,
-    looks,
-    mean_share,
-    other_keys,
-)
+from core.lessons import self_and_cross
+from core.lessons.self_and_cross import ALIGNING_HEAD, BLOCKS, DATE, DATES_MODEL, Crossing, Look, Place
 from ui import presenting, shown, state
 from ui.calls import attribute, call, expression, result, result_of, written
 from ui.controls.fields import head_picker, menu, number_picker, text_line
@@ -69,19 +58,15 @@ def three_blocks() -> Iterator[None]:
     names: dict[Place, str] = {place: block.name for place, block in BLOCKS.items()}
     place = menu("Block", state.BLOCK, names, opening="cross", look="buttons")
     read, written = text_read(), text_written()
-    crossed = result(call(crossing, place, read, written))
+    crossed = result(call(self_and_cross.crossing, place, read, written))
     trace, block = crossed.trace, crossed.block
     yield
-    show_chart(
-        wiring(block.query_text, block.key_text, causal=block.causal),
-        "wiring",
-        f"Queries come from the text {block.query_text}, keys and values from the text {block.key_text}.",
-    )
+    chart = wiring(block.query_text, block.key_text, causal=block.causal)
+    alt = f"Queries come from the text {block.query_text}, keys and values from the text {block.key_text}."
+    show_chart(chart, "wiring", alt)
     show_weights(crossed, "weights", 330)
-    say(
-        f"Q {size(trace.query)}, K {size(trace.key)}, V {size(trace.value)} give weights **{size(trace.weights)}** and "
-        f"an output of **{size(trace.output)}**."
-    )
+    given = f"Q {size(trace.query)}, K {size(trace.key)}, V {size(trace.value)}"
+    say(f"{given} give weights **{size(trace.weights)}** and an output of **{size(trace.output)}**.")
 
 
 @lesson.experiment(
@@ -93,17 +78,15 @@ def three_blocks() -> Iterator[None]:
 def other_texts() -> Iterator[None]:
     read = text_read()
     instead = text_line("Another text to read", state.READ_INSTEAD, INSTEAD, max_chars=400)
-    others = result(call(other_keys, read, instead, text_written()))
+    others = result(call(self_and_cross.other_keys, read, instead, text_written()))
     yield
     for column, crossed, name in zip(columns(2), (others.before, others.after), ("before", "after"), strict=True):
         with column:
             say(f"**Weights {name}**")
             show_weights(crossed, name, 360)
             say(f"Weights **{size(crossed.trace.weights)}**, output **{size(crossed.trace.output)}**")
-    say(
-        f"Largest change of any number: in the queries **{others.query_change:g}**, "
-        f"in the output **{others.output_change:.2f}**."
-    )
+    of_output = f"in the output **{others.output_change:.2f}**"
+    say(f"Largest change of any number: in the queries **{others.query_change:g}**, {of_output}.")
 
 
 @lesson.experiment(
@@ -121,39 +104,32 @@ def a_date() -> Iterator[None]:
     head = number_picker("Head", state.HEAD, capture.heads("cross"), opening)
     queries, keys = capture.tokens("cross")
     weights = attribute(call(capture.trace, layer=layer, head=head, kind="cross"), "weights")
-    all_looks = looks(weights, queries, keys)
-    place = place_picker(all_looks)
+    looks = self_and_cross.looks(weights, queries, keys)
+    place = place_picker(looks)
     shown.now().of = HeadRequest(request, "cross", layer, head)
     result(written(weights).part("[:-1]"))
-    result_of(looks, weights, *(expression(capture.tokens, "cross").part(f"[{side}]") for side in (0, 1)))
-    look = all_looks[place]
+    tokens = (expression(capture.tokens, "cross").part(f"[{side}]") for side in (0, 1))
+    result_of(self_and_cross.looks, weights, *tokens)
+    look = looks[place]
     yield
-    chart = heatmap(
-        weights[: len(all_looks)],
-        Axis("query", [f"{query} → {other.writes}" for query, other in zip(queries, all_looks, strict=False)], place),
-        Axis("key", keys, look.key),
-        name="weight",
-        scale="share",
-        limit=1.0,
-        width=presenting.width(WIDTH, 0.9),
-    )
+    rows = [f"{query} → {other.writes}" for query, other in zip(queries, looks, strict=False)]
+    axes, width = (Axis("query", rows, place), Axis("key", keys, look.key)), presenting.width(WIDTH, 0.9)
+    chart = heatmap(weights[: len(looks)], *axes, name="weight", scale="share", limit=1.0, width=width)
     show_chart(chart, "alignment", "The weights: rows are what the model writes, columns are what it reads.")
     writes = quoted(look.writes)
-    sentences = (
-        f"The model writes {quoted(''.join(queries[1:]))}. The row of {quoted(queries[place])} writes {writes} and "
-    )
-    sentences += f"looks most at {quoted(keys[look.key])}: **{look.weight:.1%}**."
+    sentences = f"The model writes {quoted(''.join(queries[1:]))}. The row of {quoted(queries[place])} writes {writes}"
+    sentences += f" and looks most at {quoted(keys[look.key])}: **{look.weight:.1%}**."
     if look.origin is not None:
         origin = quoted("".join(keys[slice(*look.origin)]))
         sentences += f" This {writes} comes from {origin}, which gets **{look.share:.1%}**."
-    if (mean := mean_share(all_looks)) is not None:
+    if (mean := self_and_cross.mean_share(looks)) is not None:
         sentences += f" On average, a character's origin gets **{mean:.1%}**."
     say(sentences)
 
 
-def place_picker(all_looks: tuple[Look, ...]) -> int:
+def place_picker(looks: tuple[Look, ...]) -> int:
     """Return the position of the chosen character among those that are written; it opens with the last digit of the year."""
-    writes = tuple(look.writes for look in all_looks)
+    writes = tuple(look.writes for look in looks)
     places = {str(place): name for place, name in enumerate(all_placed(writes))}
     formerly = {f"{place}: {visible(letter)}": str(place) for place, letter in enumerate(writes)}
     opening = str(min(3, len(writes) - 1))
@@ -178,36 +154,19 @@ def in_a_model() -> Iterator[None]:
     starts = [place for place in range(1, len(sides)) if sides[place] != sides[place - 1]]
     yield
     say(f"**Head {layer}.{head} of {ENCODER}**")
-    chart = heatmap(
-        weights, Axis("query", tokens), Axis("key", tokens), name="weight", scale="share", height=420, width=520
-    )
+    axes = Axis("query", tokens), Axis("key", tokens)
+    chart = heatmap(weights, *axes, name="weight", scale="share", height=420, width=520)
     show_chart(with_borders(chart, columns=starts, rows=starts), "pair", "The head's weights.")
     yield
     first_share, second_share = ([share.own, share.other, share.special] for share in shares)
-    chart = bars(
-        ["own text", "other text", "special tokens"],
-        {"first": first_share, "second": second_share},
-        y="share of weight",
-        limits=(0, 1),
-        height=210,
-    )
+    groups, names = {"first": first_share, "second": second_share}, ["own text", "other text", "special tokens"]
+    chart = bars(names, groups, y="share of weight", limits=(0, 1), height=210)
     show_chart(chart, "shares", "Where the weight of each text goes.")
     yield
-    show_crossing(crossing_shares(capture, sides), layer, head)
-
-
-def show_crossing(shares: NDArray[np.floating], layer: int, head: int) -> None:
-    """Show the share of weight that crosses between the texts, for every head: [layers, heads]."""
+    crosses = crossing_shares(capture, sides)  # [layers, heads]
     say("**Share that crosses, all heads**")
-    chart = heatmap(
-        shares,
-        Axis("layer", pinned=layer),
-        Axis("head", pinned=head),
-        name="share that crosses",
-        scale="share",
-        height=230,
-        printed=0,
-    )
+    axes = Axis("layer", pinned=layer), Axis("head", pinned=head)
+    chart = heatmap(crosses, *axes, name="share that crosses", scale="share", height=230, printed=0)
     show_chart(chart, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
 
 

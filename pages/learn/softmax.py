@@ -1,27 +1,18 @@
 """Softmax: from a row of scores to weights, other ways to normalise, and where floating point breaks it."""
 
 from collections.abc import Iterator
-from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core import InputError
+from core import AttentionTrace, InputError
 from core.attention.matrix_files import read_matrix
 from core.figures.chart import Chart
 from core.figures.palette import ABOVE, ALLOWED, PIN
 from core.figures.plots.bars import Mark, bar_panels, bars, log_bars
-from core.lessons.softmax import (
-    DTYPES,
-    LARGEST_RAW_SCORE,
-    LARGEST_SCALED_SCORE,
-    InFormat,
-    in_formats,
-    normalised,
-    precisions,
-    ranks,
-    softmax_steps,
-)
+from core.lessons import softmax
+from core.lessons.softmax import LARGEST_RAW_SCORE, LARGEST_SCALED_SCORE, softmax_steps
 from core.units import small_number
 from ui import presenting, state
 from ui.calls import call, result
@@ -29,7 +20,8 @@ from ui.controls.fields import slider, switch, text_line
 from ui.shown import columns, say
 from ui.views.charts import numbers, show_chart, table
 from ui.views.frames import handle
-from ui.views.lesson.frame import Experiment, Lesson, TracedHead
+from ui.views.lesson.frame import Experiment, Lesson
+from ui.views.sources.heads import RealHead
 
 lesson = Lesson("Softmax", "Softmax turns a row of scores into weights. No weight is negative, and they add up to 1.")
 
@@ -60,7 +52,7 @@ def scores_to_weights() -> Iterator[None]:
     show_chart(scores, "scores", "The scores. Each bar can be pulled.")
     for place, score in enumerate(row):
         pulled = {value: {state.SCORES: _typed(row, place, value)} for value in PULLED.tolist()}
-        handle(f"score {place}", f"Score {place}", "scores", partial(_end_of, place), (place, score), pulled)
+        handle(f"score {place}", f"Score {place}", "scores", lambda end, at=place: (at, end), (place, score), pulled)
     temperature = slider("Temperature", state.TEMPERATURE, 1.0, 0.1, 5.0, 0.1)
     shift = slider("Add to every score", state.SHIFT, 0.0, -5.0, 5.0, 0.5)
     steps = result(call(softmax_steps, row, temperature=temperature, shift=shift))
@@ -68,13 +60,12 @@ def scores_to_weights() -> Iterator[None]:
     printed = len(names) <= MAX_PRINTED
     yield
     left, right = columns(2)
+    look: dict[str, Any] = {"x": "score", "printed": printed, "height": 270}
     with left:
-        exponentials = bars(names, {"e^score": steps.exponentials}, x="score", y="e^score", printed=printed, height=270)
+        exponentials = bars(names, {"e^score": steps.exponentials}, y="e^score", **look)
         show_chart(exponentials, "exponentials", "Exponentials.")
     with right:
-        weights = bars(
-            names, {"weight": steps.weights}, x="score", y="weight", limits=(0, 1.12), printed=printed, height=270
-        )
+        weights = bars(names, {"weight": steps.weights}, y="weight", limits=(0, 1.12), **look)
         show_chart(weights, "weights", "Weights: the exponentials divided by their sum.")
     table(
         ["score", *names, "sum"],
@@ -82,8 +73,8 @@ def scores_to_weights() -> Iterator[None]:
             ["e^score", *numbers(steps.exponentials), f"**{steps.total:,.3f}**"],
             ["weight", *numbers(steps.weights), f"**{steps.weights.sum():.3f}**"],
             ["weight, nothing added", *numbers(before.weights), f"**{before.weights.sum():.3f}**"],
-            ["rank of the score", *map(str, ranks(steps.scores)), ""],
-            ["rank of the weight", *map(str, ranks(steps.weights)), ""],
+            ["rank of the score", *map(str, softmax.ranks(steps.scores)), ""],
+            ["rank of the weight", *map(str, softmax.ranks(steps.weights)), ""],
         ],
     )
 
@@ -95,53 +86,35 @@ def scores_to_weights() -> Iterator[None]:
 )
 def not_the_same() -> Iterator[None]:
     row = scores_knob()
-    results = result(call(normalised, row))
-    table(
-        ["way", "adds up to", "length", "smallest"],
-        [
-            [result.name, f"**{result.total:.3f}**", *numbers([result.length, result.values.min()])]
-            for result in results
-        ],
-    )
+    ways = result(call(softmax.normalised, row))
+    rows = [[way.name, f"**{way.total:.3f}**", *numbers([way.length, way.values.min()])] for way in ways]
+    table(["way", "adds up to", "length", "smallest"], rows)
     formulas = {"Softmax": "e^s / Σ e^s", "RMS": "s / √(mean of s²)", "Euclidean": "s / √(Σ s²)"}
     yield
-    panels = {
-        f"<b>{result.name}</b>: {formulas[result.name]}, adds up to {result.total:.3f}": result.values
-        for result in results
-    }
+    panels = {f"<b>{way.name}</b>: {formulas[way.name]}, adds up to {way.total:.3f}": way.values for way in ways}
     names = _names(row)
-    show_chart(
-        bar_panels(names, panels, x="score s", printed=len(names) <= MAX_PRINTED),
-        "norms",
-        "The same scores by softmax, by RMS and by Euclidean length, on one scale.",
-    )
+    chart = bar_panels(names, panels, x="score s", printed=len(names) <= MAX_PRINTED)
+    show_chart(chart, "norms", "The same scores by softmax, by RMS and by Euclidean length, on one scale.")
 
 
 @lesson.in_a_model("The softmax of one head in three number formats, compared with float64.")
-def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
-    results = result(call(precisions, scene.trace))
+def in_a_model(experiment: Experiment, _real: RealHead, trace: AttentionTrace) -> None:
+    found = result(call(softmax.precisions, trace))
     picture, panel = columns([6, 5], gap="medium")
+    errors = {
+        "row sum, compared with 1": [one.row_sum_error for one in found],
+        "weight, compared with float64": [one.weight_error for one in found],
+    }
     with picture:
-        errors = {
-            "row sum, compared with 1": [result.row_sum_error for result in results],
-            "weight, compared with float64": [result.weight_error for result in results],
-        }
-        chart = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10))
+        chart = log_bars(softmax.DTYPES, errors, x="largest error", limits=(1e-18, 10))
         show_chart(chart, "errors", "The largest errors of row sums and weights in three number formats.")
     with panel:
-        table(
-            ["format", "row-sum error", "weight error", "rows NaN if plain"],
-            [
-                [
-                    result.dtype,
-                    small_number(result.row_sum_error),
-                    small_number(result.weight_error),
-                    f"{result.naive_failures:.0%}",
-                ]
-                for result in results
-            ],
-        )
-        presenting.tell(f"{experiment.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
+        rows = [
+            [one.dtype, *map(small_number, (one.row_sum_error, one.weight_error)), f"{one.naive_failures:.0%}"]
+            for one in found
+        ]
+        table(["format", "row-sum error", "weight error", "rows NaN if plain"], rows)
+        presenting.tell(f"{experiment.words} Largest score after scaling: **{found[0].largest_score:.2f}**.")
 
 
 @lesson.experiment(
@@ -155,49 +128,36 @@ def overflow() -> Iterator[None]:
     factor = slider("Multiply the scores by", state.FACTOR, 40, 1, 320, 1)
     nothing = switch("Every score −∞ (all masked)", state.NOTHING)
     scores = np.full_like(row, -np.inf) if nothing else row * factor
-    formats = result(call(in_formats, scores))
+    formats = result(call(softmax.in_formats, scores))
     yield
     show_chart(_reaches(formats, scores.max()), "overflow", "How far e^x reaches in three number formats.")
-    table(
-        ["format", *_names(scores), "sum"],
-        [
-            [f"{format_.dtype}, {way}", *numbers(weights), *numbers([weights.sum()])]
-            for format_ in formats
-            for way, weights in (("plain", format_.naive), ("minus maximum", format_.careful))
-        ],
-    )
+    rows = [
+        [f"{format_.dtype}, {way}", *numbers(weights), *numbers([weights.sum()])]
+        for format_ in formats
+        for way, weights in (("plain", format_.naive), ("minus maximum", format_.careful))
+    ]
+    table(["format", *_names(scores), "sum"], rows)
     if nothing:
         say("There is nothing to attend to. Headlight makes every weight 0, so the row adds up to 0, not 1.")
 
 
-def _reaches(formats: list[InFormat], largest: float) -> Chart:
-    holds, breaks = (
-        [format_.reach if format_.naive_holds is wanted else np.nan for format_ in formats] for wanted in (True, False)
-    )
+def _reaches(formats: list[softmax.InFormat], largest: float) -> Chart:
+    holds = [format_.reach if format_.naive_holds else np.nan for format_ in formats]
+    breaks = [np.nan if format_.naive_holds else format_.reach for format_ in formats]
     marks = [
         Mark(f"… after scaling, {LARGEST_SCALED_SCORE:.0f}", LARGEST_SCALED_SCORE),
         Mark(f"SmolLM2's largest score, {LARGEST_RAW_SCORE:.0f}", LARGEST_RAW_SCORE),
     ]
     if largest >= 1:
         marks.append(Mark(f"<b>your largest score, {largest:g}</b>", largest, PIN))
-    return log_bars(
-        [format_.dtype for format_ in formats],
-        {"plain works": holds, "plain gives NaN": breaks},
-        x="largest x whose e^x is finite",
-        limits=(1, 2000),
-        written="{:.2f}".format,
-        marks=marks,
-        colours=(ALLOWED, ABOVE),
-    )
+    names, groups = [format_.dtype for format_ in formats], {"plain works": holds, "plain gives NaN": breaks}
+    look: dict[str, Any] = {"written": "{:.2f}".format, "marks": marks, "colours": (ALLOWED, ABOVE)}
+    return log_bars(names, groups, x="largest x whose e^x is finite", limits=(1, 2000), **look)
 
 
 def _typed(row: NDArray[np.floating], place: int, score: float) -> str:
     """Return the scores as somebody would type them, with another one at this place."""
     return ", ".join(f"{score if at == place else old:g}" for at, old in enumerate(row.tolist()))
-
-
-def _end_of(place: int, score: float) -> tuple[float, float]:
-    return place, score
 
 
 def _names(scores: NDArray[np.floating]) -> list[str]:

@@ -4,24 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from core import AttentionTrace
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.lines import Series, lines
-from core.lessons.word_order import (
-    alibi_head,
-    alibi_slopes,
-    bands,
-    cosines,
-    diagonal_spread,
-    learned_positions,
-    relative_positions,
-    rotary_of,
-    rotary_scores,
-    shift,
-    shuffle,
-    sinusoid_scores,
-    sinusoidal,
-    t5_buckets,
-)
+from core.lessons import word_order
+from core.lessons.word_order import alibi_slopes, t5_buckets
 from core.units import small_number
 from ui import state
 from ui.calls import call, result
@@ -30,7 +17,8 @@ from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
 from ui.shown import columns, say
 from ui.views.charts import show_chart
-from ui.views.lesson.frame import Experiment, Lesson, TracedHead, picture_and_knobs, show_beside, weights_chart
+from ui.views.lesson.frame import Experiment, Lesson, picture_and_knobs, show_beside, two_curves, weights_chart
+from ui.views.sources.heads import RealHead
 
 lesson = Lesson(
     "Word order", "Attention alone cannot see the order of words: something must tell it each word's position."
@@ -61,7 +49,7 @@ def shuffled() -> Iterator[None]:
     sentence = text_line("Sentence", state.ORDER_TEXT, "the dog bites the man")
     source = menu("Order comes from", state.ORDER_FROM, ORDER_FROM)
     seed = whole_number("Shuffle", state.ORDER_SEED, 29, 0, 9999)
-    read = call(shuffle, sentence, ORDER_FROM[source], seed=seed)
+    read = call(word_order.shuffle, sentence, ORDER_FROM[source], seed=seed)
     yield
     before, after = (
         weights_chart(trace, Axis("query", of), Axis("key", of), limit=read.largest_weight, height=340, printed=5)
@@ -86,17 +74,16 @@ def width_knob() -> int:
 )
 def sinusoids() -> Iterator[None]:
     width = width_knob()
-    scores = result(call(sinusoid_scores, POSITIONS, width))
+    scores = result(call(word_order.sinusoid_scores, POSITIONS, width))
     yield
-    rows, position = sinusoidal(POSITIONS, width), Axis("position")
+    rows, position = word_order.sinusoidal(POSITIONS, width), Axis("position")
     added = heatmap(rows, position, Axis("dimension"), name="added", limit=1.0, height=380)
     products = heatmap(scores, position, position, name="dot product", height=380)
-    of_pairs = "Dot products of the rows of all pairs of positions."
     show_beside(
         ("Added to each token", added, "sinusoids", "Sines and cosines of 64 positions."),
-        ("Dot products", products, "products", of_pairs),
+        ("Dot products", products, "products", "Dot products of the rows of all pairs of positions."),
     )
-    spread = small_number(diagonal_spread(scores))
+    spread = small_number(word_order.diagonal_spread(scores))
     say(f"Largest difference between dot products at the same distance: **{spread}**")
 
 
@@ -107,22 +94,17 @@ def shift_by_k() -> Iterator[None]:
     k = slider("Tokens forward (k)", state.ONWARD, 5, 0, 100, 1)
     position = slider("From position p", state.PE_FROM, 10, 0, 100, 1)
     width = width_knob()
-    moved = result(call(shift, position, k, width))
+    moved = result(call(word_order.shift, position, k, width))
     yield
     axes = Axis("to dimension"), Axis("from dimension")
     matrix = heatmap(moved.matrix, *axes, name="entry", limit=1.0, height=380, printed=8)
-    curves = [
-        Series("row of p + k", np.arange(width), moved.target, kind="measured"),
-        Series("matrix × row of p", np.arange(width), moved.moved, kind="theory"),
-    ]
-    row = lines(curves, x="dimension", y="entry")
-    moves = "The matrix that moves every position forward by k."
+    rows = {"row of p + k": moved.target, "matrix × row of p": moved.moved}
+    row = lines(two_curves(np.arange(width), rows, ("measured", "theory")), x="dimension", y="entry")
     show_beside(
-        ("The matrix", matrix, "shift matrix", moves),
+        ("The matrix", matrix, "shift matrix", "The matrix that moves every position forward by k."),
         ("Position p, moved", row, "moved row", "The moved row and the row of p + k."),
     )
-    residual = small_number(moved.residual)
-    say(f"Largest difference over positions 0 to 999, all with this matrix: **{residual}**")
+    say(f"Largest difference over positions 0 to 999, all with this matrix: **{small_number(moved.residual)}**")
 
 
 @lesson.experiment(
@@ -133,13 +115,10 @@ def shift_by_k() -> Iterator[None]:
 def rotary() -> Iterator[None]:
     both = slider("Move both by (tokens)", state.BOTH_LATER, 500, 0, 2000, 50)
     base = menu("Base", state.ROTARY_BASE, BASES, opening=10_000, look="line")
-    scores = call(rotary_scores, width=64, count=POSITIONS, shift=both, base=base)
-    result(scores)
+    scores = result(call(word_order.rotary_scores, width=64, count=POSITIONS, shift=both, base=base))
     yield
-    curves = [
-        Series("at their own positions", scores.distances, scores.here, kind="measured"),
-        Series(f"both {both} later", scores.distances, scores.shifted, kind="theory"),
-    ]
+    named = {"at their own positions": scores.here, f"both {both} later": scores.shifted}
+    curves = two_curves(scores.distances, named, ("measured", "theory"))
     chart = lines(curves, x="tokens from query back to key", y="raw score", height=420)
     show_chart(chart, "rotary", "A query's score with a similar key at each distance, at two positions in a text.")
     say(f"Largest difference between the curves: **{small_number(scores.difference)}**")
@@ -158,28 +137,26 @@ def biases() -> Iterator[None]:
 def alibi() -> Iterator[None]:
     heads = slider("Heads", state.ALIBI_HEADS, 8, 1, 32, 1)
     head = whole_number("Head", state.ALIBI_HEAD, 1, 0, 31)
-    trace = result(call(alibi_head, SHOWN_TOKENS, heads, head))
+    trace = result(call(word_order.alibi_head, SHOWN_TOKENS, heads, head))
     yield
     axes = Axis("query"), Axis("key")
     bias = heatmap(trace.masked, *axes, name="bias", forbidden=~trace.mask, height=380)
     weights = weights_chart(trace, *axes, height=380)
-    follow = "The weights that follow from the bias alone."
     show_beside(
         ("Bias", bias, "bias", "The bias of one ALiBi head."),
-        ("Weights if all scores are 0", weights, "bias weights", follow),
+        ("Weights if all scores are 0", weights, "bias weights", "The weights that follow from the bias alone."),
     )
-    slopes = ", ".join(
-        f"**{slope:.4g}**" if at == head else f"{slope:.4g}" for at, slope in enumerate(alibi_slopes(heads))
-    )
-    say(f"Slopes of the heads: {slopes}")
+    slopes = [f"{slope:.4g}" for slope in alibi_slopes(heads)]
+    slopes[head] = f"**{slopes[head]}**"
+    say(f"Slopes of the heads: {', '.join(slopes)}")
 
 
 def t5(*, bidirectional: bool) -> Iterator[None]:
-    buckets = result(call(t5_buckets, call(relative_positions, POSITIONS), bidirectional=bidirectional))
+    buckets = result(call(t5_buckets, call(word_order.relative_positions, POSITIONS), bidirectional=bidirectional))
     offsets = np.arange(-FARTHEST_SHOWN, FARTHEST_SHOWN + 1)
     yield
-    numbers = buckets.astype(float)
-    grid = heatmap(numbers, Axis("query"), Axis("key"), name="bucket", scale="share", limit=31.0, height=380)
+    axes = Axis("query"), Axis("key")
+    grid = heatmap(buckets.astype(float), *axes, name="bucket", scale="share", limit=31.0, height=380)
     curve = Series("bucket", offsets, t5_buckets(offsets, bidirectional=bidirectional))
     by_distance = lines([curve], x="key position − query position", y="bucket")
     show_beside(
@@ -193,51 +170,38 @@ def t5(*, bidirectional: bool) -> Iterator[None]:
     "A rotary head's score is a sum over bands. A slow band hardly rotates: it compares content. A fast band "
     "distinguishes near from far.",
 )
-def in_a_model(experiment: Experiment, scene: TracedHead) -> None:
-    real = scene.real
-    rotation = rotary_of(real.capture, real.layer, real.kind)
-    if rotation is None:
-        without_rotation(scene)
+def in_a_model(experiment: Experiment, real: RealHead, trace: AttentionTrace) -> None:
+    if (rotation := word_order.rotary_of(real.capture, real.layer, real.kind)) is None:
+        without_rotation(real, trace)
         return
-    trace = scene.trace
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        query, key = pinned(trace.weights, scene.tokens)
+        query, key = pinned(trace.weights, real.tokens)
     result(trace)
-    head_bands = bands(trace.query[query], trace.key[key], query - key, rotation)
-    distances, scores = head_bands.by_distance(farthest=max(POSITIONS, trace.shape[1]))
+    bands = word_order.bands(trace.query[query], trace.key[key], query - key, rotation)
+    distances, scores = bands.by_distance(farthest=max(POSITIONS, trace.shape[1]))
     with picture:
-        here = f"here, at distance {head_bands.distance}"
-        of_bands = [
-            Series(here, head_bands.wavelengths, head_bands.parts, kind="measured"),
-            Series("at distance 0", head_bands.wavelengths, head_bands.at_distance_0, kind="theory"),
-        ]
-        by_distance = [
-            Series("score", distances, scores),
-            Series("here", [head_bands.distance], [head_bands.score], kind="measured"),
-        ]
+        named = {f"here, at distance {bands.distance}": bands.parts, "at distance 0": bands.at_distance_0}
+        of_bands = two_curves(bands.wavelengths, named, ("measured", "theory"))
+        here = Series("here", [bands.distance], [bands.score], kind="measured")
+        by_distance = [Series("score", distances, scores), here]
         parts = lines(of_bands, x="wavelength of the band (tokens)", y="contribution to the raw score", log_x=True)
         elsewhere = lines(by_distance, x="distance from query to key (tokens)", y="raw score")
-        alts = (
-            "The contribution of each band to the score, by wavelength.",
-            "The score these two tokens would have at other distances.",
-        )
+        of_parts = "The contribution of each band to the score, by wavelength."
+        of_distances = "The score these two tokens would have at other distances."
         show_beside(
-            ("Contribution of each band", parts, "bands", alts[0]),
-            ("The same two tokens at other distances", elsewhere, "score by distance", alts[1]),
+            ("Contribution of each band", parts, "bands", of_parts),
+            ("The same two tokens at other distances", elsewhere, "score by distance", of_distances),
         )
-        words = scene.tokens[0][query], scene.tokens[1][key]
-        say(
-            f"{quoted(words[0])} looks at {quoted(words[1])}: the bands add up to **{head_bands.score:.4f}**; "
-            f"the raw score is **{trace.raw[query, key]:.4f}**."
-        )
+        looks = f"{quoted(real.tokens[0][query])} looks at {quoted(real.tokens[1][key])}"
+        say(f"{looks}: the bands add up to **{bands.score:.4f}**; the raw score is **{trace.raw[query, key]:.4f}**.")
 
 
-def without_rotation(scene: TracedHead) -> None:
+def without_rotation(real: RealHead, trace: AttentionTrace) -> None:
     """Say that a model without rotary positions has no bands, and show its learned position vectors, if it has any."""
-    result(scene.trace)
-    name = plain(str(scene.real.request.model))
-    learned = learned_positions(scene.real.capture.model)
+    result(trace)
+    name = plain(str(real.request.model))
+    learned = word_order.learned_positions(real.capture.model)
     picture, panel = columns([7, 4], gap="medium")
     with panel:
         say(f"{name} does not rotate queries and keys here, so there are no bands to show.")
@@ -245,12 +209,13 @@ def without_rotation(scene: TracedHead) -> None:
             say(
                 "It adds a learned vector for each position to the tokens. The picture shows how similar these vectors are."
             )
-        elif scene.trace.bias.any():
+        elif trace.bias.any():
             say("It adds a bias to the scores.")
         say("SmolLM2-135M-Instruct is a rotary model: choose it to see bands.")
     if learned is not None:
         with picture:
-            chart = heatmap(cosines(learned[:POSITIONS]), Axis("position"), Axis("position"), name="cosine", limit=1.0)
+            axes = Axis("position"), Axis("position")
+            chart = heatmap(word_order.cosines(learned[:POSITIONS]), *axes, name="cosine", limit=1.0)
             show_chart(chart, "learned positions", "Cosines of the learned position vectors.")
 
 

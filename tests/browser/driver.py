@@ -94,9 +94,8 @@ class Server:
 
     def _start(self) -> subprocess.Popen:
         environment = {"OMP_NUM_THREADS": "1"} | os.environ | self._environment()
-        process = subprocess.Popen(
-            self._command(), cwd=ROOT, env=environment, stdout=self._log, stderr=subprocess.STDOUT
-        )
+        output = {"stdout": self._log, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(self._command(), cwd=ROOT, env=environment, **output)
         if self._slow > 1:
             threading.Thread(target=_hold_up, args=[process, self._slow], daemon=True).start()
         return process
@@ -108,13 +107,13 @@ class Server:
     def _environment(self) -> dict[str, str]:
         return {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
 
-    def start_again(self) -> Server:
+    def start_again(self) -> Self:
         """As somebody does who has changed something: open pages stay, their sessions are gone."""
         self._end()
         self._process = self._start()
         return self.wait()
 
-    def wait(self) -> Server:
+    def wait(self) -> Self:
         """Until it answers. The health check starts no session, so the first session is still to come."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self._process.poll() is None:
@@ -434,11 +433,7 @@ def eventually(page: Page, look: Callable[[], Seen], expected: object = bool, pa
 
 def _whereabouts(page: Page) -> str:
     run = page.evaluate("document.querySelector('[data-testid=stApp]')?.dataset.testScriptState")
-    return f"at {page.url}, script: {run}, alerts: {_alerts(page)}"
-
-
-def _alerts(page: Page) -> list[str]:
-    return page.get_by_role("alert").all_inner_texts()
+    return f"at {page.url}, script: {run}, alerts: {page.get_by_role('alert').all_inner_texts()}"
 
 
 class App:
@@ -557,7 +552,7 @@ class App:
 
     def alerts(self) -> list[str]:
         """The texts of all boxes that say that something is wrong."""
-        return _alerts(self.page)
+        return self.page.get_by_role("alert").all_inner_texts()
 
     # --- what is waited for
 
@@ -682,10 +677,9 @@ class App:
     def listed(self, key: str) -> list[list[str]]:
         """The rows of a table that are in sight, as it tells them to those who cannot see it."""
         self.widget(key).scroll_into_view_if_needed()
-        return (
-            self.widget(key)
-            .locator("table[role=grid] tbody tr")
-            .evaluate_all("rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => cell.textContent))")
+        rows = self.widget(key).locator("table[role=grid] tbody tr")
+        return rows.evaluate_all(
+            "rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => cell.textContent))"
         )
 
     def mark_row(self, key: str, row: int) -> Self:
@@ -768,9 +762,8 @@ class App:
     def click_stage(self, stage: str) -> Self:
         """Click the small picture of a stage."""
         number = EQUATION.index(stage) + 1
-        box = self.widget(state.picture("equation")).locator(
-            f".nsewdrag[data-subplot^=x{number if number > 1 else ''}y]"
-        )
+        subplot = f".nsewdrag[data-subplot^=x{number if number > 1 else ''}y]"
+        box = self.widget(state.picture("equation")).locator(subplot)
         box.scroll_into_view_if_needed()
         box.click()
         return self

@@ -95,13 +95,8 @@ def test_a_cell_is_read_out_and_chosen_by_keyboard(app):
         expect(said).to_contain_text(f"query q{row} ({row}), key k{column} ({column}), weight {number}, ")
 
     chart.focus()
-    for key, step in (
-        ("ArrowUp", (0, 0)),
-        ("Home", (0, -8)),
-        ("End", (0, 8)),
-        ("PageUp", (-10, 0)),
-        ("ArrowDown", (1, 0)),
-    ):
+    steps = {"ArrowUp": (0, 0), "Home": (0, -8), "End": (0, 8), "PageUp": (-10, 0), "ArrowDown": (1, 0)}
+    for key, step in steps.items():
         app.page.keyboard.press(key)
         at = np.clip(at + step, 0, (5, 7))
         reads(*at)

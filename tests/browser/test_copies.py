@@ -80,9 +80,8 @@ def test_a_visitor_whose_copy_dies_goes_on_with_another(visits: Visits, site: tu
         os.kill(mine.process_id, signal.SIGKILL)
         typed = attend(np.array([[1, 0], [0, 1], [1, 1]]), np.array([[1, 0], [0, 1], [1, 1], [-1, 1]]), np.ones((4, 1)))
         app.reconnected().shows({AS_IT_IS: typed.scaled})  # what the address says, without the file
-        app.says("no longer on the server").eventually(
-            lambda: app.here, f"{OWN}&file=own.npz&stage=scaled&query=1&key=2"
-        )
+        app.says("no longer on the server")
+        app.eventually(lambda: app.here, f"{OWN}&file=own.npz&stage=scaled&query=1&key=2")
         assert other.sessions == before[copies.index(other)] + 1
         app.click_stage("Raw scores").shows({AS_IT_IS: typed.raw})
         app.upload(state.ARCHIVE, file).shows({AS_IT_IS: own.raw})

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.driver import AS_IT_IS, Server, eventually, new_page
-from tests.source_files import ROOT
+from tests.source_files import ROOT, text
 from ui import state
 from ui.lessons import LESSONS
 
@@ -90,9 +90,7 @@ def is_at_most(limit: float):
 def test_every_page_fits_into_the_promised_frame_and_a_phone(go):
     """docs/links.md: 800 pixels suit all pages. The page itself has the width of a frame, which is what a frame comes to. Only
     this test finds a page that is wider than its frame, and knobs of a lesson below their picture."""
-    (promised,) = re.findall(
-        r'src="http://localhost:8501(/step_by_step\?[^"]*)"', (ROOT / "docs/links.md").read_text("utf-8")
-    )
+    (promised,) = re.findall(r'src="http://localhost:8501(/step_by_step\?[^"]*)"', text("docs/links.md"))
     app = go(promised).fits(800, 600)
 
     def tops() -> list[float]:
@@ -202,9 +200,8 @@ def test_labels_and_numbers_never_lie_on_each_other(go):
     app.page.set_viewport_size(PHONE)
     app.go(f"/step_by_step?{state.SOURCE}=random").eventually(lambda: numbers(AS_IT_IS), are_apart)
     app.page.set_viewport_size({"width": 320, "height": 844})
-    app.go("/long_range?part=model").eventually(
-        lambda: numbers("distances"), []
-    )  # nobody could read those of 12 columns
+    app.go("/long_range?part=model")
+    app.eventually(lambda: numbers("distances"), [])  # nobody could read those of 12 columns
     app.page.set_viewport_size(LAPTOP)
     app.eventually(lambda: len(numbers("distances")), 72)
 

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from core import attend, softmax
 from core.attention import masks as m
 from core.attention.sources import toy_sentence
-from core.lessons.query_key_value import ANGLE, TOKENS
+from core.lessons.query_key_value import TOKENS
 from tests.browser.driver import App
 from tests.core.lessons.test_query_key_value import weights_at
 from tests.pages.lessons import parts
@@ -33,17 +33,6 @@ def test_next_leads_through_a_lesson_and_on_and_back_goes_back(visit):
     stands_at("/softmax", None).page.go_back()
     stands_at("/query_key_value", "model").page.go_back()
     stands_at("/query_key_value", "values")
-
-
-def test_the_query_is_turned_by_its_slider(go):
-    app = go("/query_key_value")
-    app.shows({"weights": np.array(weights_at(ANGLE))}).idle()
-    app.widget(state.ANGLE).get_by_role("slider").press("ArrowRight")
-    app.shows({"weights": np.array(weights_at(ANGLE + 5))})
-    app.eventually(lambda: app.said, {state.ANGLE: [str(ANGLE + 5)]})
-    app.go(f"/query_key_value?{state.ANGLE}=250").shows({"weights": np.array(weights_at(250))})
-    best = TOKENS[int(np.argmax(weights_at(250)))]
-    expect(app.page.get_by_role("heading", name=f"fits the key of “{best}” best")).to_be_visible()
 
 
 def test_pictures_and_words_follow_a_slider_while_it_is_held_without_the_server(go):

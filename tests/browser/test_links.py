@@ -52,19 +52,8 @@ def test_links_from_before_open_what_they_meant(visit, minilm):
     app.eventually(lambda: {name: words[0] for name, words in app.said.items()}, expected)
 
 
-def test_going_back_takes_choices_back(go):
-    app = go("/step_by_step")
-    app.choose(state.SOURCE, "Random matrices").idle().click_stage("Masked").idle().choose(state.MASK, "Causal")
-    choices = {"source": ["random"], "stage": ["masked"], "mask": ["causal"]}
-    app.eventually(lambda: app.said, choices)
-    for taken_back in ("mask", "stage"):
-        app.idle().page.go_back()
-        choices.pop(taken_back)
-        app.eventually(lambda: app.said, choices)
-    app.idle().has(state.MASK, "Mask as given")
-
-
-def test_a_choice_in_a_closed_popover_does_not_come_back_with_the_next_click(go):
+def test_going_back_takes_a_choice_back_and_the_next_click_does_not_bring_it_again(go):
+    """Also the choice of a popover that is closed."""
     app = go("/step_by_step?source=random&stage=masked").choose(state.MASK, "Causal").idle()
     app.page.keyboard.press("Escape")
     expect(app.widget(state.MASK)).to_have_count(0)
@@ -72,6 +61,7 @@ def test_a_choice_in_a_closed_popover_does_not_come_back_with_the_next_click(go)
     app.says_in_address(mask=None).idle().click_cell(AS_IT_IS, 1, 3).pins(AS_IT_IS, 1, 3)
     app.says_in_address(key=3, mask=None)
     expect(app.page.get_by_test_id("stPopoverBody")).to_have_count(0)
+    app.has(state.MASK, "Mask as given")
 
 
 # The first message that asks for this page is lost.
@@ -115,9 +105,8 @@ def test_wherever_one_goes_in_the_history_the_page_shows_its_address(visit):
     def stands_at(address: str, further: int) -> App:
         """The page and its address, after so many entries more."""
         app.eventually(lambda: said_by(app.here), said_by(address))
-        app.shows(drawn_by(address)).is_well().eventually(
-            lambda: app.page.evaluate("history.length"), entries + further
-        )
+        app.shows(drawn_by(address)).is_well()
+        app.eventually(lambda: app.page.evaluate("history.length"), entries + further)
         return app
 
     for further, view in enumerate(VIEWS[1:], 1):

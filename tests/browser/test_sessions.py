@@ -73,9 +73,7 @@ TOO_LONG = "9" * 5000  # digits; Python reads no more than 4,300
         ("step_by_step", f"head=3&text=inf&version={TOO_LONG}&layer={TOO_LONG}", {"head": "3", "text": "inf"}),
     ],
 )
-def test_a_number_beyond_all_numbers_is_passed_over_and_the_rest_is_shown(
-    server: Server, page: str, query: str, kept: dict[str, str]
-) -> None:
+def test_a_number_beyond_all_numbers_is_passed_over_and_the_rest_is_shown(server, page, query, kept):
     async def visit() -> None:
         async with Visitor(server.address) as visitor:
             await visitor.open(page, query)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Self
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from playwright.sync_api import Locator, expect
 from core.figures.labels import visible
 from tests.browser.driver import App, Server, Visits, opacity
 from tests.browser.token_view_app import TEXTS, weights
-from tests.contrast import BACKGROUNDS, contrast, mixed
+from tests.contrast import BACKGROUNDS, contrast, hexadecimal, mixed
 from tests.source_files import ROOT
 
 COUNT = len(TEXTS["spaces"])
@@ -50,7 +51,7 @@ class View(App):
     def side(self, name: str) -> Locator:
         return self.page.get_by_role("listbox", name=name).locator(".token")
 
-    def notes(self, *words: str) -> View:
+    def notes(self, *words: str) -> Self:
         """Wait until the line below the text says these words."""
         for part in words:
             expect(self.note).to_contain_text(part)
@@ -67,17 +68,17 @@ class View(App):
         """The tokens that are pointed at: those with a frame in the colour of the text."""
         return [place for place, token in enumerate(self.seen()) if token["colour"] in token["frame"]]
 
-    def frames(self, *places: int) -> View:
+    def frames(self, *places: int) -> Self:
         """Wait until just these tokens are pointed at."""
         self.eventually(self.framed, list(places))
         return self
 
-    def selects(self, place: int, *, among: Locator | None = None, is_pinned: bool = True) -> View:
+    def selects(self, place: int, *, among: Locator | None = None, is_pinned: bool = True) -> Self:
         """Wait until this token is pinned, or is not."""
         expect((among or self.tokens).nth(place)).to_have_attribute("aria-selected", str(is_pinned).lower())
         return self
 
-    def away(self) -> View:
+    def away(self) -> Self:
         """Point at nothing."""
         self.page.mouse.move(5, 5)
         return self
@@ -90,12 +91,6 @@ def opacities(tokens: list[dict]) -> NDArray[np.floating]:
 def percents(text: str) -> list[float]:
     """Every number in front of a percent sign, as a share."""
     return [float(number) / 100 for number in re.findall(r"([\d.]+)%", text)]
-
-
-def hexadecimal(colour: str) -> str:
-    """The colour of `rgb(...)` or `color(srgb ...)`, without its opacity, as #rrggbb."""
-    parts = [float(part) * (255 if "srgb" in colour else 1) for part in re.findall(r"[\d.]+", colour)[:3]]
-    return "#" + bytes(round(part) for part in parts).hex()
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +222,9 @@ def test_arrow_keys_move_between_lines(show):
     view.keys("ArrowDown")
 
     def is_below(framed: list[int]) -> bool:
-        (box,) = (boxes[place] for place in framed)
+        if len(framed) != 1:  # on its way from one token to another
+            return False
+        box = boxes[framed[0]]
         return round(box["top"]) == lines[1] and box["left"] - 10 <= middle <= box["right"] + 10
 
     view.eventually(view.framed, is_below)

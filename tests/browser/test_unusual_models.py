@@ -33,14 +33,6 @@ def vit(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gptj(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("gptj")
-    randomised(WEIGHTS_ONLY["GPT-J"]()).save_pretrained(folder)
-    number_words().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def house(tmp_path_factory) -> Path:
     image = Image.new("RGB", (WIDTH, HEIGHT), "skyblue")
     draw = ImageDraw.Draw(image)
@@ -69,9 +61,7 @@ def traces(vit: Path, file: Path):
     return capture(load_model(vit), image=read_image(file.read_bytes())).trace
 
 
-def test_a_picture_from_its_upload_to_the_attention_of_a_patch(
-    visit: Callable[..., App], vit: Path, house: Path
-) -> None:
+def test_a_picture_from_its_upload_to_the_attention_of_a_patch(visit, vit, house):
     """Only this test finds a picture whose patches are not those that the page marks."""
     app = upload(type_path(visit("/heads"), vit), house)
     trace = traces(vit, house)
@@ -120,9 +110,7 @@ def test_a_region_is_drawn_on_the_picture_and_hidden(visit: Callable[..., App], 
     app.is_well().click("Reset").says_in_address(edit=None)
 
 
-def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(
-    visit: Callable[..., App], vit: Path, house: Path
-) -> None:
+def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(visit, vit, house):
     app = upload(visit(f"/heads?metric=sink&model={vit}"), house).choose(state.HEAD_BOX, "Head 1.0")
     trace = traces(vit, house)
     app.shows({"head": trace(1, 0).weights}).follow("Step by step", "/step_by_step")
@@ -132,9 +120,11 @@ def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(
     app.shows({"head": None}).is_well()
 
 
-def test_choosing_among_heads_of_which_only_weights_are_known(go: Callable[..., App], gptj: Path) -> None:
-    app = go(f"/heads?metric=sink&model={gptj}&text={NUMBERS}")
-    exposed = attention_weights(load_model(gptj), NUMBERS)
+def test_choosing_among_heads_of_which_only_weights_are_known(go: Callable[..., App], tmp_path: Path) -> None:
+    for part in (randomised(WEIGHTS_ONLY["GPT-J"]()), number_words()):
+        part.save_pretrained(tmp_path)
+    app = go(f"/heads?metric=sink&model={tmp_path}&text={NUMBERS}")
+    exposed = attention_weights(load_model(tmp_path), NUMBERS)
     app.shows({SHOWN: exposed.weights(0, 0)}).idle().click_cell("atlas", 1, 2)
     app.shows({SHOWN: exposed.weights(1, 2)}).idle().page.keyboard.press("ArrowRight")
     app.shows({SHOWN: exposed.weights(1, 3)}).idle().click_cell(SHOWN, 6, 2)

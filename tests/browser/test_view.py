@@ -60,9 +60,8 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
 
 def cell(page: Page, frame: Page | Frame, query: int, key: int) -> dict[str, float]:
     """The middle of a cell of the heatmap, in pixels of its canvas: cells of 40, and 8 beyond the last one."""
-    drawn = eventually(
-        page, lambda: frame.locator("canvas").nth(1).evaluate("canvas => canvas.clientWidth"), lambda w: w > 328
-    )
+    canvas = frame.locator("canvas").nth(1)
+    drawn = eventually(page, lambda: canvas.evaluate("canvas => canvas.clientWidth"), lambda width: width > 328)
     return {"x": drawn - 8 * 40 - 8 + 40 * (key + 0.5), "y": 40 * (query + 0.5)}
 
 

@@ -3,7 +3,6 @@
 from urllib.parse import quote_plus
 
 import numpy as np
-import pytest
 from playwright.sync_api import expect
 
 from core import Edits, capture, direct_contributions
@@ -39,18 +38,9 @@ def grid(table, column):
     return table.pivot(index="layer", columns="head", values=column).to_numpy()
 
 
-@pytest.fixture(scope="module")
-def france(smollm):
-    return capture(smollm, FRANCE)
-
-
-@pytest.fixture(scope="module")
-def muted(smollm):
-    return capture(smollm, FRANCE, edits=MUTED)
-
-
-def test_a_change_is_switched_off_taken_along_by_a_link_and_taken_back(visit, france, muted):
+def test_a_change_is_switched_off_taken_along_by_a_link_and_taken_back(visit, smollm):
     """Only this test finds a change that a link loses, or that cannot be taken back."""
+    france, muted = (capture(smollm, FRANCE, edits=edits) for edits in (None, MUTED))
     app = visit(link("mute 23.4", model=SMOLLM, layer=29, head=2))
     before, after = france.trace(29, 2), muted.trace(29, 2)
     assert np.abs(after.weights - before.weights).max() > 0.2
@@ -120,9 +110,10 @@ def test_which_heads_matter_and_patching(visit, minilm):
     app.has(state.HEAD_BOX, "Head 3.1")
 
 
-def test_what_one_visitor_changes_no_other_sees(visit, france, muted):
+def test_what_one_visitor_changes_no_other_sees(visit, smollm):
     """Both at the same time, on the same text and head.
     Only this test finds edits that leak between sessions in one process."""
+    france, muted = (capture(smollm, FRANCE, edits=edits) for edits in (None, MUTED))
     before, after = france.trace(29, 2), muted.trace(29, 2)
     changing = visit(link("mute 23.4", model=SMOLLM, layer=29, head=2))
     reading = visit(f"/step_by_step?text={quote_plus(FRANCE)}&model={SMOLLM}&layer=29&head=2")

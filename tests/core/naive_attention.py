@@ -81,9 +81,8 @@ def _attention(module, query, key, value, mask, *, scaling=None, position_bias=N
         changes = done.changes(kind, layer, head)
         own = {"query": query[0, head], "key": key[0, head // group], "value": value[0, head // group]}
         q, k, v = (changes.get(name, part).float() for name, part in own.items())
-        scale = (1.0 if changes.get("unscaled") else size**-0.5 if scaling is None else scaling) * changes.get(
-            "factor", 1
-        )
+        own_scale = size**-0.5 if scaling is None else scaling
+        scale = (1.0 if changes.get("unscaled") else own_scale) * changes.get("factor", 1)
         scores = q @ k.T * scale
         if softcap is not None:
             scores = torch.tanh(scores / softcap) * softcap

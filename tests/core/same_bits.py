@@ -10,12 +10,8 @@ from core import Capture
 
 def assert_same_bits(one: Capture, other: Capture) -> None:
     """Every attention call, the logits or vectors, and what was read."""
-    assert (one.kinds, one.edits, one.input_ids, one.target_ids) == (
-        other.kinds,
-        other.edits,
-        other.input_ids,
-        other.target_ids,
-    )
+    for name in ("kinds", "edits", "input_ids", "target_ids"):
+        assert getattr(one, name) == getattr(other, name), name
     for kind in one.kinds:
         for ours, theirs in zip(one.calls[kind], other.calls[kind], strict=True):
             assert ours.module is theirs.module

@@ -19,7 +19,9 @@ from tests.core.tiny_models import IDS, LOCAL, SMALL, randomised
 
 WORDS = 32  # tokens "0" to "31"; special tokens follow
 VOCABULARY = 128
-TEXT = SMALL | IDS | {"vocab_size": VOCABULARY, "max_position_embeddings": 256, "num_key_value_heads": 2, "head_dim": 8}
+# Without and with a size of heads.
+UNSIZED = SMALL | IDS | {"vocab_size": VOCABULARY, "max_position_embeddings": 256, "num_key_value_heads": 2}
+TEXT = UNSIZED | {"head_dim": 8}
 TOWER = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 4}
 # Without a filter, a bright square changes exactly the patches that it lies in.
 PLAIN = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 0}
@@ -40,26 +42,21 @@ def words(special: tuple[str, ...], **named: str) -> t.PreTrainedTokenizerFast:
     return t.PreTrainedTokenizerFast(tokenizer_object=made, bos_token="1", extra_special_tokens=named)
 
 
+def _network(family: str, text: object, vision: object, **sizes: object) -> t.PreTrainedModel:
+    """Of a family whose classes are called so, with the configurations of its two parts."""
+    config = getattr(t, f"{family}Config")(text_config=text, vision_config=vision, **sizes)
+    return getattr(t, f"{family}ForConditionalGeneration")(config)
+
+
 def _qwen(family: str, vision: dict, rope: dict) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
-    tower = {
-        "depth": 2,
-        "hidden_size": 16,
-        "num_heads": 2,
-        "intermediate_size": 24,
-        "patch_size": 4,
-        "out_hidden_size": 32,
-    }
+    tower = vision | {"depth": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 24, "patch_size": 4}
     names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
     numbers = dict(zip(names, range(WORDS, WORDS + 4), strict=True))
-    config = getattr(t, f"{family}Config")(
-        text_config=TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0} | rope},
-        vision_config=tower | vision,
-        **numbers,
-    )
+    text = TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0} | rope}
     images = t.Qwen2VLImageProcessorPil(patch_size=4, min_pixels=64, max_pixels=1200, **PLAIN)
     kind = without_videos(getattr(t, f"{family}Processor"))
     processor = kind(image_processor=images, tokenizer=words(QWEN), chat_template=QWEN_TEMPLATE)
-    return getattr(t, f"{family}ForConditionalGeneration")(config), processor
+    return _network(family, text, tower | {"out_hidden_size": 32}, **numbers), processor
 
 
 QWEN_TEMPLATE = (
@@ -69,92 +66,63 @@ QWEN_TEMPLATE = (
 
 
 def _llava(side: int = 24, family: str = "Llava", **tiles: object) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
-    config = getattr(t, f"{family}Config")(
-        text_config=t.LlamaConfig(**TEXT),
-        vision_config=t.CLIPVisionConfig(**TOWER | {"num_hidden_layers": 3}, image_size=side),
-        image_token_index=32,
-        vision_feature_layer=-2,
-        **tiles,
-    )
+    vision = t.CLIPVisionConfig(**TOWER | {"num_hidden_layers": 3}, image_size=side)
+    network = _network(family, t.LlamaConfig(**TEXT), vision, image_token_index=32, vision_feature_layer=-2, **tiles)
     kind = t.LlavaNextImageProcessorPil if tiles else t.CLIPImageProcessorPil
     images = kind(size={"shortest_edge": side}, crop_size={"height": side, "width": side}, **tiles, **PLAIN)
     options = {"patch_size": 4, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
-    network = getattr(t, f"{family}ForConditionalGeneration")(config)
     return network, getattr(t, f"{family}Processor")(images, words(("<image>",)), **options)
 
 
 def _onevision(side: int) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
     tiles = {"image_grid_pinpoints": [[side, 2 * side], [2 * side, side]]}
-    config = t.LlavaOnevisionConfig(
-        text_config=t.Qwen2Config(**{name: size for name, size in TEXT.items() if name != "head_dim"}),
-        vision_config=t.SiglipVisionConfig(**TOWER, image_size=side, vision_use_head=False),
-        image_token_index=32,
-        video_token_index=33,
-        **tiles,
-    )
+    vision = t.SiglipVisionConfig(**TOWER, image_size=side, vision_use_head=False)
+    numbers = {"image_token_index": 32, "video_token_index": 33}
+    network = _network("LlavaOnevision", t.Qwen2Config(**UNSIZED), vision, **numbers, **tiles)
     images = t.LlavaOnevisionImageProcessorPil(size={"height": side, "width": side}, **tiles, **PLAIN)
     options = {"num_image_tokens": (side // 4) ** 2, "vision_feature_select_strategy": "full"}
     kind = without_videos(t.LlavaOnevisionProcessor)
     processor = kind(image_processor=images, tokenizer=words(("<image>", "<video>")), **options)
-    return t.LlavaOnevisionForConditionalGeneration(config), processor
+    return network, processor
 
 
 def _idefics(family: str) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
-    config = getattr(t, f"{family}Config")(
-        text_config=t.LlamaConfig(**TEXT),
-        vision_config=TOWER | {"image_size": 16},
-        image_token_id=32,
-        scale_factor=2,
-    )
+    vision = TOWER | {"image_size": 16}
     images = getattr(t, f"{family}ImageProcessorPil")(
         size={"longest_edge": 48}, max_image_size={"longest_edge": 16}, **PLAIN
     )
     kind = without_videos(getattr(t, f"{family}Processor"))
     videos = {"video_processor": None} if "video_processor" in kind.get_attributes() else {}
     processor = kind(image_processor=images, tokenizer=words(IDEFICS), image_seq_len=4, **videos)
-    return getattr(t, f"{family}ForConditionalGeneration")(config), processor
+    return _network(family, t.LlamaConfig(**TEXT), vision, image_token_id=32, scale_factor=2), processor
 
 
 def _gemma(side: int = 24) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
-    config = t.Gemma3Config(
-        text_config=TEXT | LOCAL | {"query_pre_attn_scalar": 8},
-        vision_config=t.SiglipVisionConfig(**TOWER, image_size=side),
-        mm_tokens_per_image=9,
-        image_token_index=32,
-        boi_token_index=33,
-        eoi_token_index=34,
-    )
+    text, vision = TEXT | LOCAL | {"query_pre_attn_scalar": 8}, t.SiglipVisionConfig(**TOWER, image_size=side)
+    numbers = {"image_token_index": 32, "boi_token_index": 33, "eoi_token_index": 34}
+    network = _network("Gemma3", text, vision, mm_tokens_per_image=9, **numbers)
     named = {"image_token": "<image_soft_token>", "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"}
     images = t.Gemma3ImageProcessorPil(size={"height": side, "width": side}, **PLAIN)
     tokenizer = words(tuple(named.values()), **named)
-    return t.Gemma3ForConditionalGeneration(config), t.Gemma3Processor(images, tokenizer, image_seq_length=9)
+    return network, t.Gemma3Processor(images, tokenizer, image_seq_length=9)
 
 
 def _paligemma() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
-    config = t.PaliGemmaConfig(
-        text_config=t.GemmaConfig(**TEXT | {"vocab_size": 1300}),
-        vision_config=t.SiglipVisionConfig(**TOWER, image_size=24, vision_use_head=False),
-        image_token_index=32,
-        projection_dim=32,
-        hidden_size=32,
-    )
+    text = t.GemmaConfig(**TEXT | {"vocab_size": 1300})
+    vision = t.SiglipVisionConfig(**TOWER, image_size=24, vision_use_head=False)
+    network = _network("PaliGemma", text, vision, image_token_index=32, projection_dim=32, hidden_size=32)
     images = t.SiglipImageProcessorPil(size={"height": 24, "width": 24}, **PLAIN)
     images.image_seq_length = 36
-    return t.PaliGemmaForConditionalGeneration(config), t.PaliGemmaProcessor(images, words(("<image>",)))
+    return network, t.PaliGemmaProcessor(images, words(("<image>",)))
 
 
 def _internvl() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
-    config = t.InternVLConfig(
-        text_config=t.Qwen2Config(**{name: size for name, size in TEXT.items() if name != "head_dim"}),
-        vision_config=TOWER | {"image_size": [16, 16], "patch_size": [4, 4]},
-        image_token_id=32,
-        image_seq_length=4,
-    )
+    vision = TOWER | {"image_size": [16, 16], "patch_size": [4, 4]}
+    network = _network("InternVL", t.Qwen2Config(**UNSIZED), vision, image_token_id=32, image_seq_length=4)
     named = {"context_image_token": "<IMG_CONTEXT>", "start_image_token": "<img>", "end_image_token": "</img>"}
     tokenizer = words((*named.values(), "<video>"), **named, video_token="<video>")
     images = t.GotOcr2ImageProcessorPil(size={"height": 16, "width": 16}, max_patches=6, **PLAIN)
-    kind = without_videos(t.InternVLProcessor)
-    return t.InternVLForConditionalGeneration(config), kind(images, tokenizer, image_seq_length=4)
+    return network, without_videos(t.InternVLProcessor)(images, tokenizer, image_seq_length=4)
 
 
 SEEING: dict[str, Callable[[], tuple[t.PreTrainedModel, t.ProcessorMixin]]] = {

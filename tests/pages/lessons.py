@@ -5,6 +5,7 @@ from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
 
+from tests.pages.app import ran
 from ui import state
 
 PAGES = Path(__file__).resolve().parent.parent.parent / "pages" / "learn"
@@ -12,12 +13,10 @@ LESSONS = sorted(page.stem for page in PAGES.glob("*.py"))
 
 
 def open_lesson(lesson: str, part: str, **knobs: str) -> AppTest:
-    """The page after a first run with this part and these knobs in its address."""
+    """The page after a first run with this part and these knobs in its address, in which nothing was raised."""
     page = AppTest.from_file(str(PAGES / f"{lesson}.py"))
-    page.query_params[state.PART] = part
-    for name, value in knobs.items():
-        page.query_params[name] = value
-    return page.run()
+    page.query_params.update({state.PART: part} | knobs)
+    return ran(page)
 
 
 def said(page: AppTest) -> str:
@@ -37,8 +36,7 @@ def parts(lesson: str) -> dict[str, str]:
     found = {}
     for node in ast.walk(tree):
         for call in getattr(node, "decorator_list", []):
-            *word, words = (
-                call.args
-            )  # only the experiment in a real model can be declared without its word and its name
+            # Only the experiment in a real model can be declared without its word and its name.
+            *word, words = call.args
             found[ast.literal_eval(word[0]) if word else "model"] = ast.literal_eval(words)
     return found

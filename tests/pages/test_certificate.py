@@ -7,32 +7,23 @@ from streamlit.testing.v1 import AppTest
 
 from core.capturing.certifying import CHECKED, NOT_CHECKED
 from core.capturing.rounding import OF_HEADS
+from tests.pages.app import ran
 from ui.markdown import plain
+
+SAID = {"cells": 1536, "difference": 0.25, "scale": 0.125, "mask": "causal"}
+SAID |= {"model": "a_model*", "revision": "sha256 53aa"}
+
+
+def page(**said: object) -> None:
+    from core.capturing.certifying import Certificate
+    from ui.views.certificates import show_certificate
+
+    show_certificate(Certificate(**said))
 
 
 def shown(rounding: float, left_out: int = 0, dtype: str = "float32") -> tuple[str, str, str]:
     """The badge of a certificate with that much rounding, what is behind a click, and what else is seen."""
-
-    def page(rounding: float, left_out: int, dtype: str) -> None:
-        from core.capturing.certifying import Certificate
-        from ui.views.certificates import show_certificate
-
-        show_certificate(
-            Certificate(
-                cells=1536,
-                difference=0.25,
-                rounding=rounding,
-                left_out=left_out,
-                model="a_model*",
-                revision="sha256 53aa",
-                dtype=dtype,
-                scale=0.125,
-                mask="causal",
-            )
-        )
-
-    app = AppTest.from_function(page, args=(rounding, left_out, dtype)).run()
-    assert not app.exception
+    app = ran(AppTest.from_function(page, kwargs=SAID | {"rounding": rounding, "left_out": left_out, "dtype": dtype}))
     (badge,), (popover,) = app.markdown, app.get("popover")
     behind = [caption.value for caption in popover.caption]
     seen = [caption.value for caption in app.caption][len(behind) :]

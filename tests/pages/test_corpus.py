@@ -20,7 +20,7 @@ from core.heads.metrics import in_words
 from tests.core.corpus.damages import damages
 from tests.core.corpus.made_runs import CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
-from tests.pages.app import address, choose, fields, figure, go, links, opened, press, ran, words
+from tests.pages.app import address, choose, fields, figure, go, links, opened, press, ran, texts, words
 from tests.ui.sharing.test_as_python import View
 from tests.ui.sharing.test_as_python import run as run_lines
 from ui import state
@@ -88,18 +88,9 @@ def test_an_example_opens_live_whatever_text_was_read_before(folder):
     app = opened("heads", **{state.TEXT: "Something else.", state.LAYER: "1", state.QUERY: "1"})
     fields(go(app, "corpus"), **{state.METRIC: "previous", state.RUN: "sentences", state.HEAD_BOX: "2.9"})
     go(app, "heads", **live(app)[2])
-    held = {
-        key: app.session_state[key]
-        for key in (state.TEXT, state.MODEL, state.LAYER, state.HEAD, state.QUERY, state.KEY)
-    }
-    assert held == {
-        state.TEXT: found.text,
-        state.MODEL: "all-MiniLM-L6-v2",
-        state.LAYER: 2,
-        state.HEAD: 9,
-        state.QUERY: found.query,
-        state.KEY: int(np.argmax(found.weights)),
-    }
+    expected = {state.TEXT: found.text, state.MODEL: "all-MiniLM-L6-v2", state.LAYER: 2, state.HEAD: 9}
+    expected |= {state.QUERY: found.query, state.KEY: int(np.argmax(found.weights))}
+    assert {key: app.session_state[key] for key in expected} == expected
 
 
 def test_the_sample_is_cut_to_quantiles(folder):
@@ -135,9 +126,7 @@ def test_heads_that_were_not_looked_at_are_said():
     app = opened("corpus", run="a_few_heads", layer="0", head="0")
     assert "did not look at head 0.0" in words(app)
     assert not live(app)
-    assert "Layer 1, head 3" in [
-        one.value for one in opened("corpus", run="a_few_heads", layer="1", head="3").subheader
-    ]
+    assert "Layer 1, head 3" in texts(opened("corpus", run="a_few_heads", layer="1", head="3").subheader)
 
 
 @pytest.mark.parametrize("place", [None, Path("nowhere")])

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from core import capture, load_model
 from tests.core.tiny_models import eager, number_words, tiny
 from tests.pages import app as pages
-from tests.pages.app import MINILM, choose, drawn, figure, go, has, new, ran, texts, words
+from tests.pages.app import MINILM, choose, drawn, figure, go, has, new, part, ran, texts, words
 from tests.source_files import ROOT
 from ui import state
 
@@ -103,9 +103,7 @@ def page_and_link(file: str) -> None:
 )
 def test_a_link_says_what_was_read_and_how_the_target_was_given(said) -> None:
     """Also what the page opens with, which may change: a date, for a model that reads nothing else."""
-    app = AppTest.from_function(page_and_link, args=(str(ROOT / "pages/heads.py"),))
-    app.query_params.update({state.MODEL: DATES, state.KIND: "cross"} | said)
-    ran(app)
+    app = part(page_and_link, str(ROOT / "pages/heads.py"), **{state.MODEL: DATES, state.KIND: "cross"} | said)
     link = {name: words[0] for name, words in parse_qs(urlsplit(app.session_state["link"]).query).items()}
     assert link[state.TEXT] == "the 3rd of march 1987"
     assert link[state.TARGET_AS] == said.get(state.TARGET_AS, "text" if said else "unfinished")

@@ -54,10 +54,9 @@ def test_each_step_says_where_the_query_before_its_token_looks(dates):
 
 def test_the_rows_are_those_of_one_full_pass():
     said = words(page(new="5"))
-    assert "no weight of the 5 steps differs by more than" in said
-    difference = said.split("differs by more than ")[1].split()[0].rstrip(".")
+    difference = said.partition("no weight of the 5 steps differs by more than ")[2].split()[0].rstrip(".")
     assert number(difference) < 2e-5
-    assert "Agrees with the model" in str([badge.proto for badge in page(new="5").get("badge")]) or "Agrees" in said
+    assert "Agrees" in said
 
 
 def test_more_tokens_go_on_from_those_that_are_there(dates):

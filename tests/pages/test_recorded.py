@@ -29,14 +29,18 @@ def opened(page, file, **said):
     return pages.opened(page, **{state.MODEL: file, state.LAYER: "23", state.HEAD: "4"} | said)
 
 
-@pytest.mark.parametrize("page", ["step_by_step", "heads"])
-def test_a_recorded_pass_is_shown_with_its_text(page, file):
-    app = opened(page, file)
+@pytest.mark.parametrize(("page", "leads_to"), [("step_by_step", "All heads of this model"), ("heads", "All stages")])
+def test_a_recorded_pass_is_shown_with_its_text_and_leads_only_to_pages_that_show_it(page, leads_to, file):
+    app = opened(page, file, **{state.QUERY: "4", state.KEY: "3"})
     assert not app.error
     assert f"Text of the file: “{TEXT}”" in words(app)
     assert "To read another text or change a head, load the model itself" in words(app)
     assert "A recorded pass of SmolLM2" in words(app)
     assert not app.text_area
+    offered = {link.proto.label for link in app.get("page_link")}
+    assert leads_to in offered
+    assert not offered & {"What if", "Why this weight?", "What does the model then do?"}
+    assert not [label for label in offered if label.startswith("Why ")]
 
 
 @pytest.mark.parametrize("page", ["what_if", "generation", "why"])
@@ -96,18 +100,6 @@ def test_a_file_of_an_earlier_visit_is_asked_for_again(page):
     assert app.file_uploader(state.RECORDED).label == "Open a recorded pass, or attention weights"
 
 
-# --- what leads there, and images
-
-
-def test_links_lead_only_to_pages_that_show_the_file(file):
-    for page, known in (("heads", "All stages"), ("step_by_step", "All heads of this model")):
-        app = opened(page, file, **{state.QUERY: "4", state.KEY: "3"})
-        offered = {link.proto.label for link in app.get("page_link")}
-        assert known in offered
-        assert not offered & {"What if", "Why this weight?", "What does the model then do?"}
-        assert not [label for label in offered if label.startswith("Why ")]
-
-
 @pytest.mark.parametrize("page", ["heads", "step_by_step"])
 def test_a_recorded_image_lies_under_the_weights(page, tmp_path):
     file = tmp_path / "pass.safetensors"
@@ -117,11 +109,8 @@ def test_a_recorded_image_lies_under_the_weights(page, tmp_path):
     ):
         made.save(file)
         renamed = file.rename(tmp_path / f"{made.model.name}.safetensors")
-        app = opened(
-            page,
-            renamed,
-            **{state.SHOWN_AS: "picture", state.STAGE: "weights", state.QUERY: "3", "layer": "", "head": ""},
-        )
+        said = {state.SHOWN_AS: "picture", state.STAGE: "weights", state.QUERY: "3", "layer": "", "head": ""}
+        app = opened(page, renamed, **said)
         assert not app.error
         assert "lies on what is shown of the image" in words(app)
         assert "Text of the file: “patch" not in words(app)

@@ -1,10 +1,9 @@
-"""Step by step without a browser: what its fields draw, matrices that somebody enters, a precision, and the tour."""
+"""Step by step without a browser: what its fields draw, matrices that somebody enters, and a precision."""
 
 from __future__ import annotations
 
 import io
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,59 +16,18 @@ from core.attention.masks import causal, grid
 from core.attention.sources import random_matrices, toy_sentence
 from core.exporting.exhibit import Exhibit, write
 from core.exporting.kept_heads import KeptHead
-from core.models import loading
-from core.models.catalogue import CATALOGUE
 from core.models.devices import devices
 from core.models.model import Model
 from core.units import small_number
 from tests.browser.driver import AS_IT_IS, CHANGED, EQUATION, STAGES, Picture, difference
 from tests.pages.app import address, choose, fields, figure, go, links, new, ran, texts, words
-from tests.source_files import ROOT
 from ui import state
-from ui.cache import Memory, Store
-from ui.views.sources import models, passes
+from ui.views.sources import models
 from ui.views.sources.text_fields import SENTENCE
-from ui.views.step_by_step import tour
 
 TALL = np.ones((5_000, 1))
 NAMES = ("query", "key", "value")
 MODEL = "all-MiniLM-L6-v2"
-
-
-@pytest.fixture
-def without_decoder(monkeypatch):
-    """As if SmolLM2 were not installed, and had not been read before."""
-    monkeypatch.setattr(models.loaded, "store", Store(2, waits=True))
-    monkeypatch.setattr(passes.captured, "store", Memory(1e9))
-    package = next(entry.package for entry in CATALOGUE if entry.name == tour.DECODER)
-    monkeypatch.setattr(loading, "find_spec", lambda name: None if name == package else find_spec(name))
-
-
-def go_to(app, at):
-    """As the card does it."""
-    app.session_state[state.TOUR] = at
-    for key, value in tour.STOPS[at].choices().items():
-        app.session_state[key] = value
-    return app
-
-
-@pytest.mark.usefixtures("without_decoder")
-def test_a_stop_whose_model_is_not_there_says_which_and_goes_on(monkeypatch):
-    said = []
-    monkeypatch.setattr(tour, "tour_card", lambda words, *_: said.append(words))
-    app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"))
-    at = next(at for at, stop in enumerate(tour.STOPS) if stop.model == tour.DECODER)
-    go_to(app, at).run()
-    assert not app.exception
-    (error,) = app.error
-    assert tour.DECODER.replace("-", "\\-") in error.value
-    assert f"This stop shows {tour.DECODER}, which cannot be opened here" in said[-1]
-    go_to(app, at + 1).run()
-    assert not app.error
-    assert "Now try it yourself" in said[-1]
-
-
-# --- what is drawn
 
 
 def opened(**asked):
@@ -257,12 +215,6 @@ def test_files_of_an_earlier_visit_are_named_until_there_are_others() -> None:
     assert address(app, state.UPLOADED) == []
 
 
-@pytest.fixture(scope="module")
-def page() -> AppTest:
-    """Step by step, as a link in bfloat16 opens it."""
-    return go(new(), "step_by_step", **{state.SOURCE: "real", state.DTYPE: "bfloat16", state.DEVICE: "cuda:7"})
-
-
 def told(app: AppTest) -> str:
     return words(app) + texts(app.warning)
 
@@ -272,33 +224,30 @@ def weight(model: Model) -> str:
     return f"{capture(model, SENTENCE).trace(5, 11).weights[10, 2]:.4g}"
 
 
-def test_a_link_in_bfloat16_opens_in_bfloat16(page: AppTest, minilm: Model, half: dict[str, Model]) -> None:
-    text = told(page)
+def test_a_link_in_bfloat16_opens_in_bfloat16_and_links_from_there_say_so(
+    minilm: Model, half: dict[str, Model]
+) -> None:
+    """A device that is not there is named, and the rest is shown; another precision gives other numbers."""
+    app = opened(**{state.SOURCE: "real", state.DTYPE: "bfloat16", state.DEVICE: "cuda:7"})
+    text = told(app)
     assert "model in bfloat16, traced in float32" in text
     assert "needs 91 MB of memory in float32, 45 MB in bfloat16 or float16" in text
-    assert page.get_by_key(state.DTYPE).value == "bfloat16"
+    assert app.get_by_key(state.DTYPE).value == "bfloat16"
     certificate = capture(half[MODEL], SENTENCE).certificate(5, 11)
     assert certificate.holds
     assert f"largest difference {small_number(certificate.difference)}" in text
     assert small_number(capture(minilm, SENTENCE).certificate(5, 11).difference) not in text
 
-
-def test_a_device_that_is_not_there_is_said_and_the_rest_is_shown(page: AppTest) -> None:
     assert "cuda:7" not in devices()
-    assert "The link asks for something that is not available: Device “cuda:7”" in told(page)
+    assert "The link asks for something that is not available: Device “cuda:7”" in text
+    leading = [link for link in links(app) if state.MODEL in link]
+    assert leading
+    assert all(link[state.DTYPE] == ["bfloat16"] for link in leading)
 
-
-def test_a_link_to_another_page_takes_the_precision_along(page: AppTest) -> None:
-    said = [link for link in links(page) if state.MODEL in link]
-    assert said
-    assert all(link[state.DTYPE] == ["bfloat16"] for link in said)
-
-
-def test_another_precision_gives_other_numbers(page: AppTest, minilm: Model, half: dict[str, Model]) -> None:
     whole, rounded = weight(minilm), weight(half[MODEL])
     assert whole != rounded
-    assert rounded in told(page)
-    choose(page, state.DTYPE, "float32")
-    assert whole in told(page)
-    assert rounded not in told(page)
-    assert "model in bfloat16" not in told(page)
+    assert rounded in text
+    text = told(choose(app, state.DTYPE, "float32"))
+    assert whole in text
+    assert rounded not in text
+    assert "model in bfloat16" not in text

@@ -1,24 +1,35 @@
 """The tour without a browser: each stop says the numbers of what it shows, and nothing of what a visitor has changed."""
 
 import re
+from importlib.util import find_spec
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import capture, explain
 from core.attention.stages import number
+from core.models import loading
+from core.models.catalogue import CATALOGUE
 from tests.browser.addresses import SENTENCE
+from tests.pages.app import ran
 from tests.source_files import ROOT
 from ui import state
+from ui.cache import Memory, Store
+from ui.views.sources import models, passes
 from ui.views.step_by_step import tour
 
 CHANGED = "You have changed what this stop shows"
 
 
 @pytest.fixture
-def says(monkeypatch):
+def app():
+    return AppTest.from_file(str(ROOT / "pages/step_by_step.py"))
+
+
+@pytest.fixture
+def says(app, monkeypatch):
     """Goes to a stop, or changes fields one after the other, and gives the words on the card."""
-    words, app = [], AppTest.from_file(str(ROOT / "pages/step_by_step.py"))
+    words = []
     monkeypatch.setattr(tour, "tour_card", lambda said, *_: words.append(said))
 
     def says(stop=None, **changes):
@@ -28,8 +39,7 @@ def says(monkeypatch):
                 app.session_state[key] = value
         for key, value in changes.items():
             app.get_by_key(key).set_value(value)
-        app.run()
-        assert not app.exception, app.exception
+        ran(app)
         return re.sub(r"[\\*]", "", words[-1]).replace("\u00a0", " ")
 
     return says
@@ -60,3 +70,22 @@ def test_nothing_is_said_of_what_is_not_shown(says, minilm):
     assert "multiplied by 1" in says(**{state.SCALING: True})
     assert f"{number(cell.raw)} becomes {number(cell.scaled)}" in says(**{state.QUERY: 4, state.KEY: 3})
     assert CHANGED in says(**{state.SOURCE: "own"})
+
+
+@pytest.fixture
+def without_decoder(monkeypatch):
+    """As if SmolLM2 were not installed, and had not been read before."""
+    monkeypatch.setattr(models.loaded, "store", Store(2, waits=True))
+    monkeypatch.setattr(passes.captured, "store", Memory(1e9))
+    package = next(entry.package for entry in CATALOGUE if entry.name == tour.DECODER)
+    monkeypatch.setattr(loading, "find_spec", lambda name: None if name == package else find_spec(name))
+
+
+@pytest.mark.usefixtures("without_decoder")
+def test_a_stop_whose_model_is_not_there_says_which_and_goes_on(app, says):
+    stop = next(at for at, stop in enumerate(tour.STOPS, start=1) if stop.model == tour.DECODER)
+    assert f"This stop shows {tour.DECODER}, which cannot be opened here" in says(stop)
+    (error,) = app.error
+    assert tour.DECODER.replace("-", "\\-") in error.value
+    assert "Now try it yourself" in says(stop + 1)
+    assert not app.error

@@ -5,20 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core import Edits, capture, load_model, logit_lens, score_attribution
+from core import Edits, capture, logit_lens, score_attribution
 from core.capturing.sampling import next_probabilities
 from core.heads.attribution import cosine, cosine_attribution, logit_attribution
 from core.heads.paths import Hop, follow, read_hops
+from tests.browser.addresses import SENTENCE
 from tests.pages.app import FRANCE, MINILM, SMOLLM, drawn, go, opened, words
 from ui import state
 from ui.views.why.page import _ranks_first
 
 OPEN = {state.MODEL: SMOLLM, state.ANSWER: " Paris", state.RATHER_THAN: " Rome"}
-
-
-@pytest.fixture(scope="module")
-def smollm():
-    return load_model(SMOLLM)
 
 
 def logits_of(taken, *texts: str) -> list[float]:
@@ -28,16 +24,12 @@ def logits_of(taken, *texts: str) -> list[float]:
 def test_the_answer_and_its_cut_are_what_the_model_gives(smollm):
     """Only this test finds a page whose difference of logits, before or after a cut, is not the model's own."""
     said = words(opened("why", **OPEN, cuts="0"))
-    plain, muted = (
-        capture(smollm, "The capital of France is", edits=edits) for edits in (None, Edits(mute_heads={(23, 4)}))
-    )
+    plain, muted = (capture(smollm, FRANCE, edits=edits) for edits in (None, Edits(mute_heads={(23, 4)})))
     (paris, rome), (paris_after, rome_after) = (logits_of(taken, " Paris", " Rome") for taken in (plain, muted))
     assert f"is **{paris - rome:.2f}** above that of “·Rome”" in said
     assert f"{paris - rome:.2f} → **{paris_after - rome_after:.2f}**; predicted 4.30" in said
-    (badge,) = [
-        part.proto.body for part in opened("why", **OPEN).get("markdown") if "contributions add up" in part.proto.body
-    ]
-    assert f"add up to {paris - rome:.2f}, and the number is {paris - rome:.2f}" in badge
+    badge = f"contributions add up to {paris - rome:.2f}, and the number is {paris - rome:.2f}"
+    assert badge in words(opened("why", **OPEN))
     token = smollm.tokenizer(" Paris")["input_ids"][0]
     before, after = (next_probabilities(taken.logits)[token] for taken in (plain, muted))
     assert f"comes next: {before:.1%} → {after:.1%}" in said
@@ -50,10 +42,8 @@ def test_a_path_in_the_address_is_the_one_that_is_followed(smollm):
     row = taken.trace(18, 6).scaled[8]
     score = row[2] - np.delete(row, 2).mean()
     table = score_attribution(taken, 18, 6, 8, 2).by_key.set_index("component")["contribution"]
-    assert (
-        f"Head 18.6 scored “·doors” **{score:.2f}** above the mean of the other keys: head 16.0 adds most, {table['16.0']:.2f}"
-        in words(app)
-    )
+    scored = f"Head 18.6 scored “·doors” **{score:.2f}** above the mean of the other keys"
+    assert f"{scored}: head 16.0 adds most, {table['16.0']:.2f}" in words(app)
     cut = capture(smollm, said[state.TEXT], edits=Edits(cut_paths={("16.0", (18, 6, "key")): "zero"}))
     row = cut.trace(18, 6).scaled[8]
     after = row[2] - np.delete(row, 2).mean()
@@ -79,8 +69,7 @@ def test_what_cannot_be_followed_is_said(asked, complaint):
 
 def test_one_token_of_a_longer_word_is_the_answer(smollm):
     numbers = smollm.tokenizer(" Ouagadougou")["input_ids"]
-    logits = capture(smollm, "The capital of France is").logits
-    assert logits is not None
+    logits = capture(smollm, FRANCE).logits
     rome = smollm.tokenizer(" Rome")["input_ids"][0]
     for piece in (0, 1):
         asked = OPEN | {state.ANSWER: "Ouagadougou", "answer_piece": str(piece)}
@@ -90,23 +79,21 @@ def test_one_token_of_a_longer_word_is_the_answer(smollm):
 
 
 def test_a_cut_can_leave_what_another_text_has(smollm):
-    text, other = "The capital of France is", "The capital of Italy is"
+    other = "The capital of Italy is"
     asked = OPEN | {"path": "23.4>3, key 22.3", "cuts": ["0", "1"], state.CUT_TO: other}
     said = words(opened("why", **asked)).replace("−", "-")
     both = Edits(patch_heads={(23, 4)}, patch_from=other, cut_paths={("22.3", (23, 4, "key")): "patch"})
-    before, after = (capture(smollm, text, edits=edits) for edits in (None, both))
+    before, after = (capture(smollm, FRANCE, edits=edits) for edits in (None, both))
     (paris, rome), (paris_after, rome_after) = (logits_of(taken, " Paris", " Rome") for taken in (before, after))
-    assert (
-        f"With 23.4 as in “{other}” the difference goes {paris - rome:.2f} → **{paris_after - rome_after:.2f}**."
-        in said
-    )
+    difference = f"the difference goes {paris - rome:.2f} → **{paris_after - rome_after:.2f}**."
+    assert f"With 23.4 as in “{other}” {difference}" in said
     row = after.trace(23, 4).scaled[4]
     assert f"→ **{row[3] - np.delete(row, 3).mean():.2f}**." in said.partition("its score")[2]
 
 
 def test_pairs_of_components_are_those_of_the_score(smollm):
     app = opened("why", **OPEN | {"path": "23.4>3", "stop": "1", "side": "pairs"})
-    table = score_attribution(capture(smollm, "The capital of France is", components=True), 23, 4, 4, 3).table
+    table = score_attribution(capture(smollm, FRANCE, components=True), 23, 4, 4, 3).table
     np.testing.assert_allclose(drawn(app, "pairs"), table.to_numpy(), atol=1e-3)
     inside = table.iloc[:-1, :-1].stack()
     of_query, of_key = (name.replace("mlp", "MLP") for name in inside.idxmax())
@@ -114,15 +101,14 @@ def test_pairs_of_components_are_those_of_the_score(smollm):
     assert drawn(app, "strongest").sum() == pytest.approx(table.to_numpy().sum(), abs=1e-3)
 
 
-def test_an_encoder_is_asked_for_a_cosine():
+def test_an_encoder_is_asked_for_a_cosine(minilm):
     text, like = "The cat sleeps.", "A dog runs."
     app = opened("why", **{state.MODEL: MINILM, state.TEXT: text, state.LIKE_TEXT: like})
     said = words(app)
     for page in ("heads", "why"):  # where the same is compared as before
         go(app, page)
     assert said == words(app)
-    model = load_model(MINILM)
-    one, other = (capture(model, words).vectors.mean(axis=0) for words in (text, like))
+    one, other = (capture(minilm, words).vectors.mean(axis=0) for words in (text, like))
     expected = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
     assert f"The cosine with “A dog runs\\.” is **{expected:.2f}**".replace("\\", "") in said
 
@@ -168,18 +154,17 @@ def test_where_the_answer_ranks_first_in_the_lens(rows, told):
 
 
 def test_an_answer_that_ranks_first_early_and_late_is_not_said_to_do_so_only_in_the_end(smollm):
-    text = "The animal didn't cross the street because it was too tired."
-    lens = logit_lens(capture(smollm, text), 1)
+    lens = logit_lens(capture(smollm, SENTENCE), 1)
     end = lens[lens["position"] == lens["position"].max()]
     count = (end["token"] == end["token"].iloc[-1]).sum()
-    said = words(opened("why", **{state.MODEL: SMOLLM, state.TEXT: text, state.ANSWER_SHOWS: "lens"}))
+    said = words(opened("why", **{state.MODEL: SMOLLM, state.TEXT: SENTENCE, state.ANSWER_SHOWS: "lens"}))
     assert f"ranks first in {count} of 31 rows, also in the last one" in said
 
 
 def test_a_text_is_not_compared_with_itself_unless_somebody_does():
-    text = "The animal didn't cross the street because it was too tired."
-    assert "The cosine with “The animal didn't cross" in words(opened("why", **{state.MODEL: MINILM, state.TEXT: text}))
-    said = words(opened("why", **{state.MODEL: MINILM, state.TEXT: text, state.LIKE_TEXT: text}))
+    said = {state.MODEL: MINILM, state.TEXT: SENTENCE}
+    assert "The cosine with “The animal didn't cross" in words(opened("why", **said))
+    said = words(opened("why", **said | {state.LIKE_TEXT: SENTENCE}))
     assert "The cosine of this text with itself is **1.00**" in said
 
 
@@ -189,22 +174,19 @@ def test_hops_are_read_as_they_are_written():
     assert read_hops("cross 1.2")[0] == Hop("answer", "cross", 1, 2)
 
 
-def test_the_shares_by_token_add_up_to_the_head():
+def test_the_shares_by_token_add_up_to_the_head(minilm):
     """In an encoder a head writes at every token, and the stop is about the one at which it wrote most."""
-    model = load_model(MINILM)
-    taken, other = capture(model, "The cat sleeps.", components=True), capture(model, "A dog runs.")
+    taken, other = capture(minilm, "The cat sleeps.", components=True), capture(minilm, "A dog runs.")
     answer, number = cosine_attribution(taken, other), cosine(taken, other)
     stop = follow(taken, None, answer, number).stops[0]
     assert 0 < stop.by_token.sum() <= stop.gave * 1.5
     assert stop.by_token.argmax() == stop.key
 
 
-def test_a_path_that_begins_with_a_weight_needs_no_answer():
-    text = "The animal didn't cross the street because it was too tired."
-    said = {state.MODEL: MINILM, state.TEXT: text, "path": "score 5.11@10>2, key 4.3"}
+def test_a_path_that_begins_with_a_weight_needs_no_answer(minilm):
+    said = {state.MODEL: MINILM, state.TEXT: SENTENCE, "path": "score 5.11@10>2, key 4.3"}
     app = words(opened("why", **said, stop="1", cuts="1"))
-    taken = capture(load_model(MINILM), text, components=True)
-    of = score_attribution(taken, 5, 11, 10, 2)
+    of = score_attribution(capture(minilm, SENTENCE, components=True), 5, 11, 10, 2)
     gave = of.by_key.set_index("component")["contribution"]["4.3"]
     assert f"Head 5.11 scored “animal” **{of.score:.2f}** above the mean of the other keys" in app
     assert f"predicted {of.score - gave:.2f}".replace("-", "−") in app

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from core import InputError
 from tests.conftest import PATIENCE
+from tests.refusals import refused
 from ui import settings
 from ui.cache import MEMORY, Cached, Memory, Store, cached
 from ui.views.generation import results as writing
@@ -55,12 +55,8 @@ def test_functions_that_share_a_store_share_its_bound_and_nothing_else(store: St
     other("a")
     one("a")
     other("b")
-    assert [one.is_known("a"), other.is_known("a"), other.is_known("b"), one.is_known("b")] == [
-        True,
-        False,
-        True,
-        False,
-    ]
+    known = [one.is_known("a"), other.is_known("a"), other.is_known("b"), one.is_known("b")]
+    assert known == [True, False, True, False]
     assert (work.count, other_work.count) == (1, 2)
     assert not isinstance(store, Memory) or store.kept == 8
 
@@ -101,13 +97,6 @@ def test_a_task_is_named_by_the_function_and_its_request() -> None:
     assert one.task("a").name == one.task("a").name
     assert len({one.task("a").name, one.task("b").name, other.task("a").name}) == 3
     assert one.task("a").compute(lambda _: None) == "a"  # a function that does not tell how far it is
-
-
-def test_small_things_are_counted() -> None:
-    store = Store(2)
-    for name in "abc":
-        store.get(name, Work(4))
-    assert [name in store for name in "abc"] == [False, True, True]
 
 
 def test_what_is_larger_than_the_bound_is_kept_alone_until_something_else_comes() -> None:
@@ -194,9 +183,8 @@ def test_work_within_work_gives_back_what_is_its_own() -> None:
 def test_what_can_never_fit_is_refused_with_both_figures() -> None:
     memory = Memory(2 * 10**9)
     memory.check(2 * 10**9)
-    with pytest.raises(InputError, match=r"needs about 3\.1 GB; this host allows 2\.0 GB") as refused:
+    with refused("text", r"needs about 3\.1 GB; this host allows 2\.0 GB"):
         memory.check(3.1 * 10**9)
-    assert refused.value.field == "text"
 
 
 # --- a store that several sessions use at once

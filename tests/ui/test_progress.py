@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count
 from threading import Event
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import streamlit as st
@@ -95,7 +95,7 @@ class Place:
     def __init__(self) -> None:
         self.shown: list = []
 
-    def container(self, **_) -> Place:
+    def container(self, **_) -> Self:
         return self
 
     def status(self, words: str, **_) -> None:
@@ -104,7 +104,7 @@ class Place:
     def progress(self, done: float, text: str) -> None:
         self.shown.append((done, text))
 
-    def empty(self) -> Place:
+    def empty(self) -> Self:
         self.shown.append(None)
         return self
 
@@ -220,12 +220,9 @@ def test_a_file_ends_when_its_visitor_has_gone_and_when_it_takes_too_long(monkey
     monkeypatch.setattr(progress, "LOOKS", 0.0)
     there = {"somebody": True}
     runtime = SimpleNamespace(is_active_session=there.get, session_id="somebody")
-    for name, instead in (
-        ("exists", lambda: True),
-        ("get_instance", lambda: runtime),
-        ("get_script_run_ctx", lambda: runtime),
-    ):
-        monkeypatch.setattr(progress, name, instead)
+    monkeypatch.setattr(progress, "exists", lambda: True)
+    for name in ("get_instance", "get_script_run_ctx"):
+        monkeypatch.setattr(progress, name, lambda: runtime)
 
     def make() -> str:
         stop_point()

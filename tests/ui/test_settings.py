@@ -31,12 +31,8 @@ def test_the_file_for_a_public_address_opens_nothing_and_bounds_everything() -> 
 def test_the_environment_wins_over_the_file_and_says_nothing_when_it_is_empty(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text('tokens = 100\nhub = false\nmemory = "2.5 GB"\nfolders = ["/a", "/b c"]\nsessions = "none"\n')
-    said = {
-        "HEADLIGHT_SETTINGS": str(file),
-        "HEADLIGHT_TOKENS": "200",
-        "HEADLIGHT_SECONDS": " ",
-        "HEADLIGHT_CACHE": "/x",
-    }
+    said = {"HEADLIGHT_SETTINGS": str(file), "HEADLIGHT_TOKENS": "200", "HEADLIGHT_SECONDS": " "}
+    said |= {"HEADLIGHT_CACHE": "/x"}
     found = read(environment=said | {"HEADLIGHT_MODELS": "org/one, org/two", "OTHER": "1"})
     assert found == Settings(
         tokens=200, hub=False, memory=2_500_000_000, folders=("/a", "/b c"), models=("org/one", "org/two")
@@ -80,14 +76,8 @@ def test_a_variable_that_is_no_setting_and_a_file_that_is_not_there(tmp_path: Pa
 
 def test_a_server_with_a_bad_setting_does_not_start_and_says_why_in_one_line() -> None:
     asked = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless", "true", "--server.port", "0"]
-    said = subprocess.run(
-        asked,
-        cwd=ROOT,
-        env=os.environ | {"HEADLIGHT_SECONDS": "soon"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    environment = os.environ | {"HEADLIGHT_SECONDS": "soon"}
+    said = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert said.returncode != 0
     assert "Headlight cannot start. HEADLIGHT_SECONDS: seconds cannot be 'soon'." in said.stderr + said.stdout
     assert "Traceback" not in said.stderr + said.stdout

@@ -46,10 +46,6 @@ def lines() -> list[Line]:
     return [line for line in map(Line.read, st.session_state.get(state.EDITS, ())) if line.words.strip()]
 
 
-def _speaks_of_text(text: str) -> bool:
-    return speaks_of_text(Line.read(text).words)
-
-
 def add(*words: str) -> None:
     """Put lines at the end, switched on. Lines with the same words leave the list."""
     _keep([line for line in lines() if line.words not in words] + list(map(Line, words)))
@@ -98,7 +94,7 @@ def switched_on() -> list[str]:
 
 def shown_edits(capture: Capture) -> Edits:
     """Show the list, and return what is switched on and possible in this pass. The page says why a line is not possible."""
-    links.field(state.EDITS, LinesForm(MAX_LINES, _speaks_of_text), [], "Changes")
+    links.field(state.EDITS, LinesForm(MAX_LINES, lambda text: speaks_of_text(Line.read(text).words)), [], "Changes")
     applied, listed = [], lines()
     for number, line in enumerate(listed):
         edits, problem = _read(line, capture)

@@ -29,9 +29,7 @@ Look = ParamSpec("Look")
 LONG = 1_000  # tokens: a box with more would be built anew for every head, were the suggested one named in it
 
 
-def recorded(
-    widget: Callable[Concatenate[str, str, Look], Value],
-) -> Callable[Concatenate[str, str, Look], Value]:
+def recorded(widget: Callable[Concatenate[str, str, Look], Value]) -> Callable[Concatenate[str, str, Look], Value]:
     """Record what a field holds. In a quiet run it is not drawn, and holds what it is given."""
 
     @wraps(widget)

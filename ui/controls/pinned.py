@@ -36,10 +36,7 @@ def exact_in(weights: NDArray[np.floating]) -> Numbers:
 
 
 def pinned_among(
-    tokens: Tokens,
-    strongest: tuple[int, int],
-    exact: Numbers,
-    boxes: tuple[str, str] = (state.QUERY, state.KEY),
+    tokens: Tokens, strongest: tuple[int, int], exact: Numbers, boxes: tuple[str, str] = (state.QUERY, state.KEY)
 ) -> tuple[int, int]:
     """Show the two select boxes for a matrix of any size, such as a `RowwiseMatrix`; return the cell that they choose.
 
@@ -63,7 +60,10 @@ def from_to(tokens: Tokens, suggested: tuple[int, int], exact: Numbers) -> tuple
     Boxes that are empty are filled in: the pair stays while other heads, which suggest others, are opened. The arguments are
     those of `pinned_among`.
     """
-    _fill_in(tokens, suggested)
+    fields = zip(("Query", "Key"), (state.QUERY, state.KEY), tokens, suggested, strict=True)
+    for label, box, names, place in fields:
+        if links.field(box, IndexForm(len(names)), None, label) is None:
+            links.put(box, place)
     _settle((len(tokens[0]), len(tokens[1])), suggested, exact, (state.QUERY, state.KEY))
     look: dict[str, Any] = {"label_visibility": "collapsed", "width": 140}
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", width="content"):
@@ -72,13 +72,6 @@ def from_to(tokens: Tokens, suggested: tuple[int, int], exact: Numbers) -> tuple
         st.markdown("to", width="content")
         key = token_picker("Key", state.KEY, tokens[1], suggested[1], **look)
     return query, key
-
-
-def _fill_in(tokens: Tokens, suggested: tuple[int, int]) -> None:
-    fields = zip(("Query", "Key"), (state.QUERY, state.KEY), tokens, suggested, strict=True)
-    for label, box, names, place in fields:
-        if links.field(box, IndexForm(len(names)), None, label) is None:
-            links.put(box, place)
 
 
 def _settle(shape: tuple[int, int], strongest: tuple[int, int], exact: Numbers, boxes: tuple[str, str]) -> None:

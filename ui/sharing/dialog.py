@@ -113,10 +113,8 @@ def show_exhibit(shown: PageContents) -> None:
     uploads = {} if image is None else {state.IMAGE: Upload(*image)}
     heads = ["the head"] if shown.head is not None else list(_requests(shown))
     contents = f"{len(shown.pictures)} pictures" + (f" and all inputs of {' and '.join(heads)}" if heads else "")
-    make, name = (
-        for_its_visitor(partial(file_of, shown, address, uploads)),
-        file_name(about(shown), shown.title, f".{ENDING}"),
-    )
+    make = for_its_visitor(partial(file_of, shown, address, uploads))
+    name = file_name(about(shown), shown.title, f".{ENDING}")
     icon, kind = ":material/inventory_2:", "application/octet-stream"
     st.download_button("Exhibit", make, name, kind, key=state.SAVE_EXHIBIT, icon=icon, on_click="ignore")
     st.caption(

@@ -42,10 +42,7 @@ def _knob(name: str, knob: Knob, page: PageContents, pictures: list[str], told: 
 
     def moved(frame: Mapping[str, Any]) -> dict[str, Any]:
         charts = {numbers[key]: change for key, change in frame["charts"].items() if key in numbers}
-        return {
-            "charts": charts,
-            "said": {lines[said]: words for said, words in frame["said"].items() if said in lines},
-        }
+        return {"charts": charts, "said": {lines[at]: words for at, words in frame["said"].items() if at in lines}}
 
     is_exact = now is not None or not knob.points
     names = {place: knob.names.get(place, f"{place:g}") for place, _ in frames} | ({} if is_exact else {stands: "…"})

@@ -14,6 +14,7 @@ from core.capturing.edits.lines import lines_of
 from core.exporting.documents import PACKAGES, About, now, to_html
 from core.exporting.pictures import COLUMN, COLUMNS, GROUNDS, portrait, print_widths
 from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, tables_of, to_csv, to_npz
+from core.models.adapters import AND
 from core.versions import versions
 from ui import state
 from ui.in_browser import component_beside
@@ -77,9 +78,8 @@ def _show_picture(shown: PageContents, pictures: dict[str, Picture]) -> None:
     figure = portrait(picture.chart.figure, title, notes, GROUNDS[ground], millimetres=width or None)
     with st.container(horizontal=True):
         _SAVE(key=state.SAVE_PICTURE, data=_to_draw(figure, picture.title, known, width), width="content")
-        _download(
-            "HTML", lambda: to_html(figure, picture.title, known), file_name(known, picture.title, ".html"), "text/html"
-        )
+        name = file_name(known, picture.title, ".html")
+        _download("HTML", lambda: to_html(figure, picture.title, known), name, "text/html")
         _offer_numbers(numbers, known, picture.title)
     st.caption(
         "Each file says where its numbers come from, also without words above the picture: PDF, SVG and PNG in their metadata. "
@@ -174,9 +174,10 @@ def lines(about: About, *, with_text: bool, with_hash: bool) -> list[str]:
     """Return the lines about the origin that stand in a picture.
 
     with_text  whether they name the model, the head and the text
-    with_hash  whether they give the beginning of the model's revision
+    with_hash  whether they give the beginning of the model's revision, and of its adapter's
     """
-    revision = [about["revision"][:24]] if with_hash and "revision" in about else []
+    whole = about.get("revision") if with_hash else None
+    revision = [] if whole is None else [AND.join(part[:24] for part in whole.split(AND))]
     if not with_text:
         return revision
     model = [about["model"], f"layer {about['layer']}, head {about['head']}"] if "model" in about else [about["page"]]

@@ -22,14 +22,9 @@ _PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 _HEADERS = {"Cache-Control": "public, max-age=31536000"}
 
 
-def _route(address: str, file: Path, kind: str) -> Route:
+def _route(address: str, file: Path) -> Route:
+    kind = "font/ttf" if file in LETTERS else "text/javascript"
     return Route(f"/{address}", lambda _: FileResponse(file, media_type=kind, headers=_HEADERS))
 
 
-ROUTES = [
-    *(
-        _route(address, file, "text/javascript")
-        for address, file in zip(SCRIPTS.values(), (_PLOTLY, JSPDF, SVG2PDF), strict=True)
-    ),
-    *(_route(address, file, "font/ttf") for address, file in zip(FONTS, LETTERS, strict=True)),
-]
+ROUTES = [*map(_route, [*SCRIPTS.values(), *FONTS], [_PLOTLY, JSPDF, SVG2PDF, *LETTERS])]

@@ -23,8 +23,13 @@ def show_certificate(certificate: Certificate, *, of_original: bool = False, wha
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         more = f"Does not agree with {compared}, {certificate.rounding:,.0f} times what rounding explains"
         verdict(certificate.holds, f"Agrees with {compared}", more)
+        dtype, traced_in = certificate.dtype, certificate.traced_in
+        precision = dtype if traced_in == dtype else f"model in {dtype}, traced in {traced_in}"
+        provenance = {"model": certificate.model, "revision": certificate.revision, "precision": precision}
+        provenance |= {"scale": f"{certificate.scale:.6g}", "mask": certificate.mask}
+        provenance |= {"checked": CHECKED, "not checked": NOT_CHECKED}
         with st.popover("Provenance", type="tertiary"):
-            for name, text in _provenance(certificate).items():
+            for name, text in provenance.items():
                 st.caption(f"**{name}** {plain(text)}")
     if certificate.left_out:
         st.caption(f"{certificate.left_out} rows with nothing to attend to are left out.")
@@ -35,8 +40,7 @@ def show_certificate(certificate: Certificate, *, of_original: bool = False, wha
 
 def check_head(of: HeadRequest, what: str = "the model") -> None:
     """Compute and show the certificate of a head; what: as in `show_certificate`."""
-    certificate = run(passes.certificate.task(of), f"Comparing the head with {what}", 1)
-    if certificate is not None:
+    if (certificate := run(passes.certificate.task(of), f"Comparing the head with {what}", 1)) is not None:
         show_certificate(certificate, what=what)
 
 
@@ -45,18 +49,3 @@ def verdict(holds: bool, yes: str, no: str) -> None:
         st.badge(yes, icon=":material/verified:", color="green")
     else:
         st.badge(no, icon=":material/error:", color="red")
-
-
-def _provenance(certificate: Certificate) -> dict[str, str]:
-    dtype = certificate.dtype
-    if certificate.traced_in != dtype:
-        dtype = f"model in {dtype}, traced in {certificate.traced_in}"
-    return {
-        "model": certificate.model,
-        "revision": certificate.revision,
-        "precision": dtype,
-        "scale": f"{certificate.scale:.6g}",
-        "mask": certificate.mask,
-        "checked": CHECKED,
-        "not checked": NOT_CHECKED,
-    }

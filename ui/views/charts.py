@@ -15,6 +15,8 @@ from core.attention.rowwise import Overview, RowwiseMatrix, around
 from core.figures.chart import Chart, copied, packed
 from core.figures.palette import DIVERGING_ON_DARK, TEXT_ON_DARK, set_signed_colours
 from ui import presenting, shown, state
+from ui.components.token_view import token_view
+from ui.controls.pinned import Tokens
 from ui.markdown import plain
 
 # Plotly's own camera makes a picture without title or model: the dialog "Share" makes better ones. One zooms by drawing a
@@ -22,6 +24,7 @@ from ui.markdown import plain
 _REMOVED = ["select2d", "lasso2d", "autoScale2d", "toImage", "zoomIn2d", "zoomOut2d"]
 _CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": _REMOVED}
 SIDE = 32  # tokens of a magnified window
+Pair = tuple[int, int]  # (query, key)
 
 
 def show_chart(
@@ -93,18 +96,12 @@ def as_sent(chart: Chart, *, dark: bool) -> dict[str, Any]:
 
 def _packed(entry: Any) -> Any:
     """An array as plotly.js reads it: the bytes of its numbers. Other arrays become lists when they are written as JSON."""
-    if not isinstance(entry, np.ndarray) or entry.dtype.str not in ("<f4", "<f8", "|u1"):
-        return entry
-    return packed(entry)
+    is_read = isinstance(entry, np.ndarray) and entry.dtype.str in ("<f4", "<f8", "|u1")
+    return packed(entry) if is_read else entry
 
 
 def show_magnified(
-    matrix: RowwiseMatrix,
-    cell: tuple[int, int],
-    draw: Callable[[Overview], None],
-    *,
-    unit: str = "token",
-    side: int = SIDE,
+    matrix: RowwiseMatrix, cell: Pair, draw: Callable[[Overview], None], *, unit: str = "token", side: int = SIDE
 ) -> None:
     """Say which window around the chosen (query, key) follows, and draw it.
 
@@ -116,11 +113,20 @@ def show_magnified(
     if presenting.is_on() or max(matrix.shape) <= side:
         return
     rows, columns = (around(position, length, side) for position, length in zip(cell, matrix.shape, strict=True))
-    st.markdown(
-        f"**Every {unit} near the chosen pair**: queries {rows.start} to {rows.stop - 1}, "
-        f"keys {columns.start} to {columns.stop - 1}"
-    )
+    window = f"queries {rows.start} to {rows.stop - 1}, keys {columns.start} to {columns.stop - 1}"
+    st.markdown(f"**Every {unit} near the chosen pair**: {window}")
     draw(matrix.window(rows, columns))
+
+
+def part_of_tokens(tokens: Tokens, rows: range, columns: range) -> Tokens:
+    """Return the tokens of some queries and of some keys."""
+    return tokens[0][rows.start : rows.stop], tokens[1][columns.start : columns.stop]
+
+
+def show_as_text(tokens: Tokens, rows: range, columns: range, weights: ArrayLike, **look: Any) -> None:
+    """Show the text view of a page for these queries and keys, with their weights; `look` is that of `token_view`."""
+    starts = {"rows_from": rows.start, "columns_from": columns.start}
+    token_view(*part_of_tokens(tokens, rows, columns), weights, key=state.TOKEN_VIEW, **starts, **look)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -135,7 +141,4 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def numbers(values: ArrayLike) -> list[str]:
     """Return cells with three decimals and a real minus sign; NaN is red."""
-    return [
-        ":red[**NaN**]" if np.isnan(value) else f"{value:z,.3f}".replace("-", "−")
-        for value in np.ravel(np.asarray(values))
-    ]
+    return [":red[**NaN**]" if np.isnan(value) else f"{value:z,.3f}".replace("-", "−") for value in np.ravel(values)]

@@ -86,8 +86,7 @@ def _show(exhibit: Exhibit) -> None:
         _show_ways_on(exhibit)
         for name, kept in exhibit.heads.items():
             computed = run(passes.kept_overview.task(kept), "Computing it again", 1)
-            certificate = None if computed is None else computed[1]
-            if certificate is not None:
+            if computed is not None and (certificate := computed[1]) is not None:
                 st.markdown(f"**{plain(name)}**, computed again from the exhibit")
                 show_certificate(certificate)
         with st.expander("What the file says of itself", expanded=not exhibit.drawings):
@@ -141,17 +140,13 @@ def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
         return next(iter(exhibit.address.get(name, ())), None)
 
     chosen = ModelChoice(origin.name, origin.dtype)
-    place = st.empty()
-    with following(place, f"Reading {origin.name}") as tell:
+    with following(st.empty(), f"Reading {origin.name}") as tell:
         model = models.load(chosen, tell)
     image = exhibit.uploads.get(state.IMAGE) if model.reads_images or model.takes_images else None
-    request = TextRequest(
-        chosen,
-        "" if model.reads_images else word(state.TEXT) or "",
-        word(state.PAIR) if model.takes_pairs else None,
-        target_from_address(word) if model.is_encoder_decoder else None,
-        keep=len(kept.key_tokens) if word(state.TRUNCATE) else None,
-        image=None if image is None else image.data,
-    )
+    text = "" if model.reads_images else word(state.TEXT) or ""
+    pair = word(state.PAIR) if model.takes_pairs else None
+    target = target_from_address(word) if model.is_encoder_decoder else None
+    keep = len(kept.key_tokens) if word(state.TRUNCATE) else None
+    request = TextRequest(chosen, text, pair, target, keep, None if image is None else image.data)
     capture = run_pass(request, model)
     return None if capture is None else KeptHead.of(capture, origin.layer, origin.head, origin.kind)

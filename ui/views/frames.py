@@ -102,8 +102,7 @@ def follow(show: Part) -> None:
 
     knobs = {name: _sent(knob, page.frames.get(name, {}), page.fields) for name, knob in page.knobs.items()}
     data = {"frames": json.dumps({"said": page.frames_of, "knobs": knobs}), "isWanted": is_wanted}
-    heard = {"on_moved_change": moved, "on_wanted_change": lambda: wanted.append(page.page)}
-    _FRAMES(key=state.FRAMES, data=data, **heard)
+    _FRAMES(key=state.FRAMES, data=data, on_moved_change=moved, on_wanted_change=lambda: wanted.append(page.page))
 
 
 def _made(
@@ -167,26 +166,18 @@ class _Drawn:
     """
 
     def __init__(self, page: PageContents, *, dark: bool) -> None:
-        self.charts = {
-            state.picture(name): _plain(as_sent(picture.chart, dark=dark)) for name, picture in page.pictures.items()
-        }
+        figures = {state.picture(name): as_sent(picture.chart, dark=dark) for name, picture in page.pictures.items()}
+        # As JSON has them: without arrays, and with None for what is not a number.
+        self.charts: dict[str, dict[str, Any]] = json.loads(json.dumps(figures, cls=PlotlyJSONEncoder))
         self.said = [pieces(said.words) for said in page.said]
 
     def changes(self, other: _Drawn) -> Frame:
         """What differs in another run, of the pictures and texts that both have: whole entries of traces and layouts."""
-        charts = {
-            name: change
-            for name in self.charts.keys() & other.charts.keys()
-            if (change := _changes(self.charts[name], other.charts[name]))
-        }
+        both = self.charts.keys() & other.charts.keys()
+        charts = {name: change for name in both if (change := _changes(self.charts[name], other.charts[name]))}
         same = len(self.said) == len(other.said)
         texts = enumerate(zip(self.said, other.said, strict=True)) if same else ()
         return {"charts": charts, "said": {number: new for number, (old, new) in texts if new != old}}
-
-
-def _plain(figure: dict[str, Any]) -> dict[str, Any]:
-    """A figure as JSON has it: without arrays, and with None for what is not a number."""
-    return json.loads(json.dumps(figure, cls=PlotlyJSONEncoder))
 
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

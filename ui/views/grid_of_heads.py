@@ -82,8 +82,7 @@ def listen_for_heads(shape: tuple[int, ...]) -> None:
 
 def choose_clicked(cell: pin.Cell, shape: tuple[int, ...]) -> bool:
     """Choose the head that was clicked in a grid of this shape. Return whether there was one."""
-    head = pin.place_in(cell, "layer", "head", shape)
-    if head is not None:
+    if (head := pin.place_in(cell, "layer", "head", shape)) is not None:
         choose(*head)
     return head is not None
 
@@ -111,23 +110,14 @@ def show_list_of_heads(
         if rows and rows[0] < len(listed):
             on_choose(*(int(listed[name].iloc[rows[0]]) for name in ("layer", "head")))
 
-    st.dataframe(
-        listed,
-        key=key,
-        hide_index=True,
-        on_select=choose_row,
-        selection_mode="single-row",
-        column_config={name: st.column_config.NumberColumn(format="%.3f") for name in numbers},
-        **dataframe,
-    )
+    dataframe |= {"column_config": {name: st.column_config.NumberColumn(format="%.3f") for name in numbers}}
+    st.dataframe(listed, key=key, hide_index=True, on_select=choose_row, selection_mode="single-row", **dataframe)
 
 
 # --- numbers that come a few heads at a time
 
 
-def fill_grid(
-    growing: Growing, job: Hashable, what: str, label: str, real: RealHead, *, signed: bool
-) -> NDArray[np.floating]:
+def fill_grid(growing: Growing, job: Hashable, what: str, label: str, real: RealHead, *, signed: bool) -> Grid:
     """Draw the numbers of all heads as they come. Return those that are known in the end: [layers, heads], NaN elsewhere.
 
     growing  [layers or fewer, heads or fewer]; heads beyond are never measured
@@ -138,23 +128,15 @@ def fill_grid(
     listen_for_heads(real.grid)
     beyond = [(0, whole - part) for whole, part in zip(real.grid, growing.values.shape, strict=True)]
 
-    def values() -> NDArray[np.floating]:
+    def values() -> Grid:
         return np.pad(growing.values, beyond, constant_values=np.nan)
 
     def draw(last: bool) -> None:
         known = np.pad(growing.known, beyond)
         part = f", {growing.done} of {growing.total} measured" if growing.done < growing.total else ""
-        show_grid_of_heads(
-            values(),
-            label,
-            real.place,
-            name=NAME if last else f"{NAME} {growing.done}",
-            title=f"All heads by {label}{part}",
-            signed=signed,
-            left_out=None if known.all() else ~known,
-            left_out_name="not measured",
-            on_stage=(0.9, 0.75),
-        )
+        named = {"name": NAME if last else f"{NAME} {growing.done}", "title": f"All heads by {label}{part}"}
+        grey = {"left_out": None if known.all() else ~known, "left_out_name": "not measured"}
+        show_grid_of_heads(values(), label, real.place, signed=signed, on_stage=(0.9, 0.75), **named, **grey)
 
     fill(growing, job, what, draw, unit="head")
     with st.container():

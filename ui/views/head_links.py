@@ -42,9 +42,8 @@ def link_to_why(head: HeadRequest, cell: Cell) -> None:
     if cell is not None and not head.text.reads_both and not head.text.model.is_recorded:
         kind = "" if head.kind == "self" else f"{head.kind} "
         path = f"score {kind}{head.layer}.{head.head}@{cell[0]}>{cell[1]}"
-        _link(
-            "why", "Why this weight?", ":material/account_tree:", head, None, **{state.PATH: [path], state.STOP: ["1"]}
-        )
+        more = {state.PATH: [path], state.STOP: ["1"]}
+        _link("why", "Why this weight?", ":material/account_tree:", head, None, **more)
 
 
 def link_to_why_word(text: TextRequest, words: str, token: str) -> None:
@@ -69,8 +68,7 @@ def _reading(text: TextRequest) -> dict[str, Any]:
 
 def link_to_changing(real: RealHead, change: Change) -> None:
     """Link from a head with another scale or mask to what the model then does; no link for a mask that was typed."""
-    changes = change.lines(real.layer, real.head, real.named_kind)
-    if changes is not None:
+    if (changes := change.lines(real.layer, real.head, real.named_kind)) is not None:
         link_to_what_if(real.of, changes, "What does the model then do?")
 
 
@@ -81,14 +79,7 @@ def _link(page: str, label: str, icon: str, head: HeadRequest, cell: Cell, **mor
     """
     text = head.text
     query, key = ("", "") if cell is None else map(str, cell)
-    address: dict[str, Any] = _reading(text) | {
-        state.PAIR: text.pair or "",
-        state.KIND: head.kind,
-        state.LAYER: str(head.layer),
-        state.HEAD: str(head.head),
-        **target_in_address(text.target),
-        state.TRUNCATE: "" if text.keep is None else "true",
-        state.QUERY: query,
-        state.KEY: key,
-    }
+    address = _reading(text) | {state.PAIR: text.pair or "", state.KIND: head.kind}
+    address |= {state.LAYER: str(head.layer), state.HEAD: str(head.head), **target_in_address(text.target)}
+    address |= {state.TRUNCATE: "" if text.keep is None else "true", state.QUERY: query, state.KEY: key}
     link_to(page, label, icon, address | more)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from core.heads.views import ViewMatrix
 from ui.shown import ShownNumbers
 
 Array = NDArray[np.floating]
+Make = Callable[[], Array]
 
 
 def of_view(matrix: ViewMatrix) -> ShownNumbers:
@@ -38,10 +39,10 @@ def of_view(matrix: ViewMatrix) -> ShownNumbers:
 
 
 def of_weights(trace: AttentionTrace, rows: Side, columns: Side) -> ShownNumbers:
-    cells, about = trace.weights.size, {"stage": "weights"}
-    return _table(
-        "weights", "Weights", cells, lambda: np.where(trace.mask, trace.weights, np.nan), rows, columns, about
-    )
+    def values() -> Array:
+        return np.where(trace.mask, trace.weights, np.nan)
+
+    return _table("weights", "Weights", trace.weights.size, values, rows, columns, {"stage": "weights"})
 
 
 def of_pair(pair: HeadPair, part: str, name: str, queries: Sequence[str], keys: Sequence[str]) -> ShownNumbers:
@@ -83,15 +84,8 @@ def of_table(
 
 
 def _table(
-    key: str,
-    name: str,
-    cells: int,
-    values: Callable[[], Array],
-    rows: Side,
-    columns: Side,
-    about: Mapping[str, str] = MappingProxyType({}),
+    key: str, name: str, cells: int, values: Make, rows: Side, columns: Side, about: Mapping[str, str] | None = None
 ) -> ShownNumbers:
-    """Return a single table, in which NaN stands for a number that is missing."""
-    return ShownNumbers(
-        cells, lambda: (Table(key=key, name=name, values=values(), rows=rows, columns=columns),), dict(about)
-    )
+    """Return a single table, in which NaN stands for a number that is missing, and notes on it."""
+    named: dict[str, Any] = {"key": key, "name": name, "rows": rows, "columns": columns}
+    return ShownNumbers(cells, lambda: (Table(values=values(), **named),), dict(about or {}))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import streamlit as st
-from numpy.typing import NDArray
 
+from core.attention.trace import Array
 from core.figures.heatmaps.patches import WIDTH, on_image
 from core.heads.views import SCORES, TIMES, Quantity, image_sinks
 from ui import state
@@ -15,14 +17,11 @@ from ui.views.charts import show_chart
 from ui.views.sources.heads import RealHead
 
 NAMED = 3  # sinks that are named; the others are counted
+Region = tuple[range, range]  # rows and columns of patches
 
 
 def show_patches(
-    real: RealHead,
-    values: NDArray[np.floating],
-    query: int,
-    quantity: Quantity = "weights",
-    region: tuple[range, range] | None = None,
+    real: RealHead, values: Array, query: int, quantity: Quantity = "weights", region: Region | None = None
 ) -> None:
     """
     values  [keys] of one query, NaN where one is left out
@@ -33,20 +32,12 @@ def show_patches(
     if image is None:  # an older file
         image = np.full((*grids[0].tokens.shape, 3), 255, np.uint8)
     is_framed = region is None and real.tokens[0] == real.tokens[1]
+    look: dict[str, Any] = {"name": noun(quantity), "signed": quantity in SCORES, "region": region}
+    look["width_drawn"] = WIDTH // len(grids)
     for number, (grid, place) in enumerate(zip(grids, st.columns(len(grids)), strict=True)):
         found = np.argwhere(grid.tokens == query)
         patch = (int(found[0][0]), int(found[0][1])) if len(found) and is_framed else None
-        chart = on_image(
-            image,
-            values[grid.tokens],
-            patch,
-            name=noun(quantity),
-            signed=quantity in SCORES,
-            area=grid.area,
-            axes=_axes(number),
-            region=region,
-            width_drawn=WIDTH // len(grids),
-        )
+        chart = on_image(image, values[grid.tokens], patch, area=grid.area, axes=_axes(number), **look)
         alt = "The image, each patch coloured by how much the chosen token attends to it."
         with place:
             show_chart(chart, "patches" if number == 0 else f"patches {number}", alt, tools=False)
@@ -63,9 +54,7 @@ def _axes(number: int) -> tuple[str, str]:
     return (f"patch_row_{number}", f"patch_column_{number}") if number else ("patch_row", "patch_column")
 
 
-def _say(
-    real: RealHead, values: NDArray[np.floating], query: int, quantity: Quantity, is_framed: bool, mouse: str
-) -> None:
+def _say(real: RealHead, values: Array, query: int, quantity: Quantity, is_framed: bool, mouse: str) -> None:
     boxes = real.capture.image_boxes(real.kind)
     lies_there = ~np.isnan(boxes[:, 0])
     is_patch = query < len(boxes) and lies_there[query] and real.tokens[0] == real.tokens[1]
@@ -84,14 +73,13 @@ def _say(
         if len(sinks):
             names = ", ".join(real.tokens[1][sink] for sink in sinks[:NAMED])
             further = f" and {len(sinks) - NAMED} more" if len(sinks) > NAMED else ""
-            words += (
-                f" Sinks of this head: {plain(names)}{further}. The queries that see the whole image give them more than "
-                f"{TIMES} times as much as the median patch. *Numbers* on the page Heads leaves them out."
-            )
+            much = f"more than {TIMES} times as much as the median patch"
+            words += f" Sinks of this head: {plain(names)}{further}. The queries that see the whole image give them "
+            words += f"{much}. *Numbers* on the page Heads leaves them out."
     st.caption(words)
 
 
-def drawn_region(cell: pin.Cell, shape: tuple[int, ...]) -> tuple[range, range] | None:
+def drawn_region(cell: pin.Cell, shape: tuple[int, ...]) -> Region | None:
     """The rows and columns of a region that was drawn on the first grid, which has this shape; None for any other cell."""
     if cell.keys() != set(_axes(0)):
         return None

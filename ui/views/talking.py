@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -105,11 +105,12 @@ def _say(words: str) -> None:
     st.session_state.setdefault(state.TALK_SAID, []).append(words)
 
 
-def _change(change: Callable[[], Talk]) -> None:
-    """Hold the changed talk, or show why it cannot be changed."""
+@contextmanager
+def _changing() -> Iterator[None]:
+    """Change the talk, or show why it cannot be changed."""
     st.session_state[state.TALK_SAID] = []
     try:
-        hold(change())
+        yield
     except InputError as error:
         _say(str(error))
 
@@ -146,8 +147,7 @@ def add_to_talk() -> None:
         return
     # Before the browser has answered nobody knows how many come before it.
     what = f"View {len(held().views)} of the talk" if is_read() else "Added to the talk"
-    words = f"{what}. Edit its title and notes on the page Talk."
-    st.toast(words, icon=":material/check:")
+    st.toast(f"{what}. Edit its title and notes on the page Talk.", icon=":material/check:")
 
 
 # --- the page
@@ -171,12 +171,9 @@ def show_talk() -> None:
             words = "No views yet. Open a page, set it up as you want to show it, and press “Add to talk” at the top."
             st.info(words, icon=":material/slideshow:")
             titles = {word: card.title for word, card in CARDS.items()}
-            label = "Or begin with views of the gallery"
-            words = st.pills(
-                label, titles, selection_mode="multi", format_func=titles.__getitem__, key=state.CARDS_CHOSEN
-            )
-            adding = {"key": state.ADD_CARDS, "disabled": not words, "on_click": _add_cards}
-            st.button("Add them", **adding)
+            look: dict[str, Any] = {"selection_mode": "multi", "format_func": titles.__getitem__}
+            chosen = st.pills("Or begin with views of the gallery", titles, key=state.CARDS_CHOSEN, **look)
+            st.button("Add them", key=state.ADD_CARDS, disabled=not chosen, on_click=_add_cards)
     _show_reading()
 
 
@@ -186,9 +183,8 @@ def _show_buttons(talk: Talk) -> None:
         start = {"key": state.START_TALK, "icon": ":material/slideshow:", "on_click": _go, "args": (False,)}
         st.button("Start", type="primary", disabled=empty, **start)
         prepare = {"key": state.PREPARE_TALK, "icon": ":material/model_training:", "on_click": _go, "args": (True,)}
-        st.button(
-            "Prepare", help="Opens every view once, so that nothing has to load on stage.", disabled=empty, **prepare
-        )
+        words = "Opens every view once, so that nothing has to load on stage."
+        st.button("Prepare", help=words, disabled=empty, **prepare)
         save = {"key": state.SAVE_TALK, "icon": ":material/download:", "disabled": empty}
         st.download_button("Save", to_file(talk), "talk.json", "application/json", **save)
         _offer_page(talk)
@@ -232,11 +228,9 @@ def _show_messages() -> None:
         st.warning(plain(message), icon=":material/info:")
     if (unread := st.session_state.get(state.TALK_UNREAD)) is not None:
         text, why = unread
-        st.error(
-            f"The talk in this browser's storage cannot be read or added. {plain(why)} It stays there, and no other talk is "
-            "stored, until you delete it. Save its file first: it holds all views and notes.",
-            icon=":material/error:",
-        )
+        words = f"The talk in this browser's storage cannot be read or added. {plain(why)} It stays there, and no other talk "
+        words += "is stored, until you delete it. Save its file first: it holds all views and notes."
+        st.error(words, icon=":material/error:")
         with st.container(horizontal=True):
             st.download_button("Save its file", text, "talk-as-kept.json", "application/json", key=state.SAVE_UNREAD)
             st.button("Delete it", key=state.FORGET_UNREAD, on_click=_forget_unread)
@@ -278,7 +272,8 @@ def _edit(mark: str) -> None:
 
 def _change_view(mark: str, change: Callable[..., Talk], *given: object) -> None:
     if (index := held().index(mark)) is not None:
-        _change(lambda: change(held(), index, *given))
+        with _changing():
+            hold(change(held(), index, *given))
 
 
 def _show_reading() -> None:
@@ -294,30 +289,22 @@ def _show_reading() -> None:
 
 
 def _read() -> None:
-    file = uploaded_file(state.TALK_FILE)
-    if file is None:
-        return
-    content = file.getvalue()
-
-    def read() -> Talk:
-        talk, remarks = from_file(content)
-        for remark in remarks:
-            _say(remark)
-        return talk
-
-    _change(read)
+    if (file := uploaded_file(state.TALK_FILE)) is not None:
+        with _changing():
+            talk, remarks = from_file(file.getvalue())
+            for remark in remarks:
+                _say(remark)
+            hold(talk)
 
 
 def _add_cards() -> None:
-    def add() -> Talk:
+    with _changing():
         talk = held()
         for word, card in CARDS.items():
             if word in st.session_state[state.CARDS_CHOSEN]:
                 address = {name: [word] for name, word in links.lasting(card.address).items()}
                 talk = talk.with_view(view_of(card.title, card.page, address))
-        return talk
-
-    _change(add)
+        hold(talk)
 
 
 def _new_view() -> str:
@@ -325,15 +312,11 @@ def _new_view() -> str:
 
 
 def _add_link() -> None:
-    link = st.session_state[_new_view()]
-
-    def add() -> Talk:
-        talk = held().with_view(view_at("", link))
-        st.session_state[state.VIEWS_ADDED] += 1  # a link that could not be added stays, to be corrected
-        return talk
-
-    if link.strip():
-        _change(add)
+    if (link := st.session_state[_new_view()]).strip():
+        with _changing():
+            talk = held().with_view(view_at("", link))
+            st.session_state[state.VIEWS_ADDED] += 1  # a link that could not be added stays, to be corrected
+            hold(talk)
 
 
 def _go(rehearsing: bool) -> None:
@@ -347,9 +330,8 @@ def _show_prepared(talk: Talk, troubled: list[int]) -> None:
     ready = f"{count - len(troubled)} of {count} views are ready."
     if troubled:
         names = ", ".join(f"{index + 1} ({talk.views[index].title})" for index in troubled if index < count)
-        st.warning(
-            plain(f"{ready} Check these, which show a message or no picture: {names}."), icon=":material/warning:"
-        )
+        words = f"{ready} Check these, which show a message or no picture: {names}."
+        st.warning(plain(words), icon=":material/warning:")
     else:
         st.success(ready, icon=":material/check:")
 

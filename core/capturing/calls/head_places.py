@@ -7,7 +7,7 @@ from numbers import Integral
 from string import ascii_lowercase
 from typing import Any, Literal, NamedTuple, get_args
 
-from ...errors import InputError, shortened
+from ...errors import InputError, edits_error, shortened
 from ...models.modules import Kind
 
 Side = Literal["query", "key", "value"]
@@ -96,9 +96,7 @@ class PathIntoHead(NamedTuple):
 
 def path_of(where: Any) -> PathIntoHead:
     """The `PathIntoHead` for (component, (layer, head, side)), with the kind of attention after the side if there is any.
-
-    Raises InputError for anything else.
-    """
+    Raises InputError for anything else."""
     component: Any = None
     side: Any = None
     place = EVERYWHERE
@@ -111,19 +109,16 @@ def path_of(where: Any) -> PathIntoHead:
             place = place_of(Place(int(layer), int(head), kind))
     is_head = place.layer is not None and place.head is not None
     if not is_head or side not in get_args(Side) or not isinstance(component, str) or not component.strip():
-        raise InputError(
+        raise edits_error(
             f"{shortened(repr(where))} is not a path into a head: give a component and (layer, head, side), such as "
-            f'("16.0", (18, 6, "key")). The side is one of {", ".join(get_args(Side))}.',
-            field="edits",
+            f'("16.0", (18, 6, "key")). The side is one of {", ".join(get_args(Side))}.'
         )
     return PathIntoHead(" ".join(component.split()), place, side)
 
 
 def read_place(words: str) -> Place:
-    """The place that a line names, "" for all heads.
-
-    Raises InputError for words that name no place, ValueError for numbers that are too long.
-    """
+    """The place that a line names, "" for all heads. Raises InputError for words that name no place, ValueError for numbers
+    that are too long."""
     words = words.strip()
     numbers = words.lstrip(ascii_lowercase)
     kind = words[: len(words) - len(numbers)]
@@ -131,10 +126,8 @@ def read_place(words: str) -> Place:
     if words == "all":
         return EVERYWHERE
     if kind not in ("", *get_args(Kind)) or not all(number.isdecimal() for number in (layer or "0", *head)):
-        raise InputError(
-            f"“{shortened(words)}” is not a place: write a layer such as 5, or a layer and a head such as 5.11.",
-            field="edits",
-        )
+        why = f"“{shortened(words)}” is not a place: write a layer such as 5, or a layer and a head such as 5.11."
+        raise edits_error(why)
     known: Any = kind or None
     return Place(int(layer) if layer else None, int(head[0]) if head else None, known)
 

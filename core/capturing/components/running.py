@@ -21,7 +21,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.pytorch_utils import Conv1D
 
 from ...attention.shaping import BY_HEAD, BY_PAIR
-from ...errors import InputError
+from ...errors import InputError, model_error
 from ...models.calls import Call, heard_by, wide
 from ...models.model import Model
 from ...models.modules import Kind, asks_the_registry
@@ -90,9 +90,8 @@ class ComponentPass:
         Raises InputError for a model on several devices, whose modules run other code than their own.
         """
         if any("forward" in vars(module) for module in self._model.network.modules()):
-            raise InputError(
-                f"{self._model.name} is spread over several devices, where its components are not kept. Load it on one.",
-                field="model",
+            raise model_error(
+                f"{self._model.name} is spread over several devices, where its components are not kept. Load it on one."
             )
         self._logits = logits
         return replace(self._model, network=self._twin(self._model.network))
@@ -113,10 +112,8 @@ class ComponentPass:
         return self._constant(call.output, "head", "" if kind == "self" else kind, self._calls[kind] - 1)
 
     def reading(self, call: Call, side: Side) -> Reading:
-        """What the running attention call reads as its queries, or as its keys and values.
-
-        Raises InputError if that is neither a residual stream nor a norm of one, or doesn't follow from components alone.
-        """
+        """What the running attention call reads as its queries, or as its keys and values. Raises InputError if that is
+        neither a residual stream nor a norm of one, or doesn't follow from components alone."""
         leaves, spec = self._arguments
         streams = list({id(leaf): leaf for leaf in leaves if is_stream(leaf) and leaf.requires_grad}.values())
         if len(streams) != (2 if self._kind_of(call) == "cross" else 1):
@@ -135,10 +132,8 @@ class ComponentPass:
         return Reading(stream, norm, components, connected, call_on)
 
     def components(self, returned: Any) -> Components:
-        """The components of the pass that has returned this.
-
-        Raises InputError for a model whose output or attention does not follow from its components alone.
-        """
+        """The components of the pass that has returned this. Raises InputError for a model whose output or attention does not
+        follow from its components alone."""
         final = getattr(returned, "last_hidden_state", None) if self._end_read is None else self._end_read
         if final is None or not final.requires_grad:
             raise self._refused("what it returns does not follow from its layers alone")
@@ -164,7 +159,7 @@ class ComponentPass:
             raise self._refused(f"its {unlike.name} is not a norm of a known form")
 
     def _refused(self, reason: str) -> InputError:
-        return InputError(f"{self._model.name} cannot be taken apart into components: {reason}.", field="model")
+        return model_error(f"{self._model.name} cannot be taken apart into components: {reason}.")
 
     def _constant(self, tensor: Tensor, role: Role, where: str, number: int | None) -> Tensor:
         constant = tensor.detach().requires_grad_()
@@ -188,9 +183,8 @@ class ComponentPass:
             twin.forward = partial(self._hold, module, layer)
             return twin
         is_attention = is_attention or asks_the_registry(module)
-        twin.__dict__["_parameters"] = {
-            name: self._parameter(name, numbers, layer) for name, numbers in module._parameters.items()
-        }
+        own_numbers = module._parameters.items()
+        twin.__dict__["_parameters"] = {name: self._parameter(name, one, layer) for name, one in own_numbers}
         stack = self._stacks.get(id(module))
         twin._modules = {}
         for number, (name, child) in enumerate(module._modules.items()):
@@ -307,15 +301,14 @@ def _parameters(own: partial[Any]) -> dict[str, Tensor]:
 def _added_biases(gave: Tensor, own: partial[Any]) -> tuple[str, ...]:
     """The names of the biases that a part adds to what it gives, as they are, as that of an MLP's last matrix: of which any
     product with what it gives has the gradient of a sum. One of several experts does not count, whoever chose it."""
-    experts = [name for name, part in own.args[0]().named_modules() if isinstance(part, nn.ModuleList)]
+    lists = (name for name, part in own.args[0]().named_modules() if isinstance(part, nn.ModuleList))
+    of_experts = tuple(f"{name}." for name in lists)
     direction = torch.arange(1.0, gave.numel() + 1, device=gave.device).sin().reshape(gave.shape).to(gave)
     of_sum = direction.flatten(0, -2).sum(dim=0)
     biases = {
         name: numbers
         for name, numbers in _parameters(own).items()
-        if numbers.requires_grad
-        and numbers.shape == of_sum.shape
-        and not any(name.startswith(f"{one}.") for one in experts)
+        if numbers.requires_grad and numbers.shape == of_sum.shape and not name.startswith(of_experts)
     }
     if not biases:
         return ()

@@ -83,9 +83,8 @@ class Readout:
         if against is None:
             return row
         if against == token:
-            raise InputError(
-                "A token is compared with itself here: choose another one to compare it with.", field="against"
-            )
+            why = "A token is compared with itself here: choose another one to compare it with."
+            raise InputError(why, field="against")
         return row - (wide(of).mean(dim=0) if against == "mean" else self._row(of, against, "against"))
 
     def _row(self, of: Tensor, token: int, field: str) -> Tensor:
@@ -161,12 +160,8 @@ class Components:
     def size(self, gradients: Sequence[Tensor | None]) -> float:
         """The sum of the sizes of all products that the shares of a number are sums of: its rounding error grows with it."""
         both = zip(self.written, gradients, strict=True)
-        sizes = (
-            vecdot(wide(one.tensor.detach()).abs().flatten(), wide(gradient).abs().flatten())
-            for one, gradient in both
-            if gradient is not None
-        )
-        return sum(map(float, sizes))
+        pairs = ((wide(one.tensor.detach()), wide(gradient)) for one, gradient in both if gradient is not None)
+        return sum(float(vecdot(wrote.abs().flatten(), owed.abs().flatten())) for wrote, owed in pairs)
 
     def gradients(self, number: Tensor, *, create_graph: bool = False) -> tuple[Tensor | None, ...]:
         """The gradient of a number with respect to what each component wrote, in the shape of its `tensor`; None for 0."""

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import InputError, check_index, shortened
+from ...errors import InputError, check_index, edits_error, shortened
 from ...models.calls import Call, wide
 from ...models.inputs import all_inputs, image_inputs
 from ...models.model import Model
@@ -59,10 +59,7 @@ class Editor:
         self._farthest = [(place, max(both[0]), max(both[1])) for place, both in named if both]
 
     def edit(self, call: Call) -> Call:
-        """The call with its edits, and the output of the edited heads.
-
-        Raises InputError for positions that are not there.
-        """
+        """The call with its edits, and the output of the edited heads. Raises InputError for positions that are not there."""
         edits = self.changes(call)
         if not edits:
             return call
@@ -163,18 +160,15 @@ def call_without(reading: Reading, cuts: Mapping[PathIntoHead, Cut], elsewhere: 
 
 def not_read(path: PathIntoHead) -> InputError:
     """The error for a path from a component that a head doesn't read."""
-    return InputError(
+    return edits_error(
         f"The {path.side} of head {path.place.words} is not made from “{shortened(path.component)}”. Choose a component that "
-        f"is written before it, by its name in an attribution, such as “embedding”, “0.0” or “mlp 0”.",
-        field="edits",
+        f"is written before it, by its name in an attribution, such as “embedding”, “0.0” or “mlp 0”."
     )
 
 
 def components_read(model: Model, kind: Kind, layer: int, side: Side) -> tuple[str, ...]:
-    """The names of the components that the heads of a layer read, as a pass over a single token shows.
-
-    Raises InputError as `call_without` does.
-    """
+    """The names of the components that the heads of a layer read, as a pass over a single token shows. Raises InputError as
+    `call_without` does."""
     if model.network not in _READ:
         found: dict[tuple[Kind, int, bool], tuple[str, ...]] = {}
 
@@ -196,10 +190,8 @@ _READ: WeakKeyDictionary[Any, dict[tuple[Kind, int, bool], tuple[str, ...]]] = W
 def vectors_over(
     model: Model, inputs: dict[str, Tensor], paths: Collection[PathIntoHead]
 ) -> dict[PathIntoHead, Tensor]:
-    """What the component of each path adds to the stream that its head reads, in a plain pass: [1, tokens, width].
-
-    Raises InputError as `call_without` does.
-    """
+    """What the component of each path adds to the stream that its head reads, in a plain pass: [1, tokens, width]. Raises
+    InputError as `call_without` does."""
     found: dict[PathIntoHead, Tensor] = {}
     kinds: list[Kind] = []  # the one of the first call first
 
@@ -262,15 +254,12 @@ def _taken(reading: Reading, cuts: Mapping[PathIntoHead, Cut], elsewhere: Mappin
     if "mean" in vectors:
         vectors["mean"] -= vectors["mean"].mean(dim=-2, keepdim=True)
     if "patch" in vectors:
-        _subtract(vectors["patch"], torch.stack([elsewhere[path] for path, cut in cuts.items() if cut == "patch"]))
+        # What is more than in the other text; 0 for tokens that have come since.
+        there = torch.stack([elsewhere[path] for path, cut in cuts.items() if cut == "patch"]).sum(dim=0)
+        tokens = min(vectors["patch"].shape[-2], there.shape[-2])
+        vectors["patch"][..., :tokens, :] -= there[..., :tokens, :]
+        vectors["patch"][..., tokens:, :] = 0
     return torch.stack([*vectors.values()]).sum(dim=0)
-
-
-def _subtract(vectors: Tensor, elsewhere: Tensor) -> None:
-    """Leave of vectors [..., tokens, width] what they are more than in another text; 0 for tokens that have come since."""
-    tokens = min(vectors.shape[-2], elsewhere.shape[-2])
-    vectors[..., :tokens, :] -= elsewhere.sum(dim=0)[..., :tokens, :]
-    vectors[..., tokens:, :] = 0
 
 
 def _without(stream: Tensor, taken: Tensor) -> Tensor:

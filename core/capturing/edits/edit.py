@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ...errors import InputError
+from ...errors import InputError, edits_error
 from ...models.calls import Call
 from ..calls.edited_call import HeadEdit
 from ..calls.head_places import EVERYWHERE, Place, in_order, place_of, read_place
@@ -91,10 +91,8 @@ class Edit:
 
     @classmethod
     def parse(cls, words: str, place: str | None) -> Edit:
-        """The edit of a line: the words between its verb and its place, and the place at its end, if there is one.
-
-        Raises ValueError, KeyError or TypeError for words that cannot be read, InputError for a value that no model can use.
-        """
+        """The edit of a line: the words between its verb and its place, and the place at its end, if there is one. Raises
+        ValueError, KeyError or TypeError for words that cannot be read, InputError for a value that no model can use."""
         return cls(read_place(place or ""), cls.read(words))
 
     @classmethod
@@ -165,9 +163,8 @@ def read_ranges(words: str) -> set[int]:
     if not all(ranges):
         raise ValueError(words)
     if (count := sum(part.stop - part.start for part in ranges)) > MAX_KEYS:
-        raise InputError(
-            f"One change blocks at most {MAX_KEYS:,} keys, and this one {count:,}. Block further ones in another change.",
-            field="edits",
+        raise edits_error(
+            f"One change blocks at most {MAX_KEYS:,} keys, and this one {count:,}. Block further ones in another change."
         )
     return {position for part in ranges for position in part}
 
@@ -185,9 +182,8 @@ def read_cells(words: str) -> dict[int, dict[int, float | None]]:
     The shares need not sum to 1. Raises InputError for too many cells, ValueError for other words.
     """
     if (count := words.count(">")) > MAX_CELLS:
-        raise InputError(
-            f"One change paints at most {MAX_CELLS} cells, and this one {count:,}. Paint further ones in another change.",
-            field="edits",
+        raise edits_error(
+            f"One change paints at most {MAX_CELLS} cells, and this one {count:,}. Paint further ones in another change."
         )
     rows: dict[int, dict[int, float | None]] = {}
     for word in words.split():
@@ -243,5 +239,5 @@ def quoted(text: str) -> str:
 
 def position(value: Any) -> int:
     if int(value) != value or value < 0:
-        raise InputError(f"There is no position {value}: tokens count from 0.", field="edits")
+        raise edits_error(f"There is no position {value}: tokens count from 0.")
     return int(value)

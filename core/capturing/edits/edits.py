@@ -68,13 +68,8 @@ class Edits:
         replace_tokens: Any = (),
     ) -> None:
         given = locals()
-        by_keyword = {keyword: given[keyword] for keyword in BY_KEYWORD if not _is_nothing(given[keyword])}
-        each = (
-            edit
-            for keyword, kind in BY_KEYWORD.items()
-            if keyword in by_keyword
-            for edit in kind.given(by_keyword[keyword], given.get(kind.other_text))
-        )
+        kinds = [(kind, given[keyword]) for keyword, kind in BY_KEYWORD.items() if not _is_nothing(given[keyword])]
+        each = (edit for kind, value in kinds for edit in kind.given(value, given.get(kind.other_text)))
         object.__setattr__(self, "each", _together(each))
 
     @classmethod

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, cast, get_args
 import numpy as np
 
 from ...attention.masks import MASKS, Predicate
-from ...errors import InputError, shortened
+from ...errors import InputError, edits_error, shortened
 from ..calls.edited_call import PATTERNS, Cut, HeadEdit
 from ..calls.head_places import PathIntoHead, Place, Side, in_order, path_of, place_of, read_place
 from . import forms
@@ -85,9 +85,8 @@ class Softmax(Edit):
     @classmethod
     def checked(cls, value: Any) -> SoftmaxName:
         if value not in SOFTMAXES:
-            raise InputError(
-                f"There is no softmax {shortened(repr(value))}: choose {', '.join(SOFTMAXES)}.", field="softmax"
-            )
+            why = f"There is no softmax {shortened(repr(value))}: choose {', '.join(SOFTMAXES)}."
+            raise InputError(why, field="softmax")
         return value
 
     def apply(self, head: HeadInPass) -> HeadEdit:
@@ -205,10 +204,8 @@ class Pattern(Edit):
         if not isinstance(value, str):
             return Paint.checked(value)
         if value not in PATTERNS:
-            raise InputError(
-                f"There is no pattern {shortened(repr(value))}: choose {', '.join(PATTERNS)}, or paint one.",
-                field="pattern",
-            )
+            why = f"There is no pattern {shortened(repr(value))}: choose {', '.join(PATTERNS)}, or paint one."
+            raise InputError(why, field="pattern")
         return value
 
     @classmethod
@@ -424,9 +421,7 @@ class CutPath(Edit):
     @classmethod
     def checked(cls, value: Any) -> Cut:
         if value not in get_args(Cut):
-            raise InputError(
-                f"A path cannot be cut to {shortened(repr(value))}: choose {', '.join(get_args(Cut))}.", field="edits"
-            )
+            raise edits_error(f"A path cannot be cut to {shortened(repr(value))}: choose {', '.join(get_args(Cut))}.")
         return value
 
     @classmethod
@@ -465,9 +460,7 @@ class CutPath(Edit):
     @classmethod
     def given(cls, value: Any, text: str | None) -> Iterator[Edit]:
         if isinstance(value, str):
-            raise InputError(
-                'cut_paths takes paths with what is left of each: {("16.0", (18, 6, "key")): "zero"}.', field="edits"
-            )
+            raise edits_error('cut_paths takes paths with what is left of each: {("16.0", (18, 6, "key")): "zero"}.')
         return (cls(path_of(path), cut, text if cut == "patch" else None) for path, cut in dict(value).items())
 
     @property

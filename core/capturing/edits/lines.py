@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ...errors import InputError, shortened
+from ...errors import InputError, edits_error, shortened
 from ..calls.head_places import Place, looks_like_a_place, read_place
 from .edit import Edit, cells_in_words, even_shares, read_cells
 from .edits import BY_KEYWORD, Edits
@@ -38,9 +38,7 @@ def edits_of(line: str) -> Edits:
     """The change that a line says. Raises InputError for a line that says none, or one that no model could do."""
     verb, words, place = _parts_of(line)
     if not words or verb not in VERBS:
-        raise InputError(
-            f"“{shortened(line)}” is not a change: a change begins with one of {', '.join(VERBS)}.", field="edits"
-        )
+        raise edits_error(f"“{shortened(line)}” is not a change: a change begins with one of {', '.join(VERBS)}.")
     with _readable(line, verb):
         for kind in VERBS[verb]:
             before, _, words_of_kind = f"{verb} {words}".partition(f"{kind.verb} ")
@@ -63,9 +61,7 @@ def speaks_of_text(line: str) -> bool:
 
 def painted(line: str) -> tuple[Place, dict[int, dict[int, float | None]]] | None:
     """The cells of a line that paints: query -> key -> share, None where the row is shared evenly; None for other lines.
-
-    Raises InputError for a line whose cells or place cannot be read; shares need not sum to 1.
-    """
+    Raises InputError for a line whose cells or place cannot be read; shares need not sum to 1."""
     verb, words, place = _parts_of(line)
     if not words or verb != Paint.verb:
         return None
@@ -105,10 +101,8 @@ def _parts_of(line: str) -> tuple[str, str, str | None]:
     The second part is empty if there are fewer than two words. Raises InputError for a line that is too long.
     """
     if len(line) > MAX_LINE:
-        raise InputError(
-            f"A change has at most {MAX_LINE:,} characters, and this one has {len(line):,}. Shorten its text.",
-            field="edits",
-        )
+        why = f"A change has at most {MAX_LINE:,} characters, and this one has {len(line):,}. Shorten its text."
+        raise edits_error(why)
     verb, rest, *_ = [*line.strip().split(None, 1), "", ""]
     for length in (2, 1):
         words, *end = rest.rsplit(None, length + 1) or [""]
@@ -126,6 +120,4 @@ def _readable(line: str, verb: str) -> Iterator[None]:
         if isinstance(error, InputError):
             raise
         examples = ", or ".join(kind.example for kind in VERBS[verb])
-        raise InputError(
-            f"“{shortened(line)}” cannot be read as a change. Write it as in “{examples}”.", field="edits"
-        ) from None
+        raise edits_error(f"“{shortened(line)}” cannot be read as a change. Write it as in “{examples}”.") from None

@@ -21,7 +21,7 @@ from torch.nn.functional import pad
 from transformers.modeling_outputs import BaseModelOutput
 
 from ...attention.shaping import BY_PAIR
-from ...errors import InputError, check_index
+from ...errors import InputError, check_index, image_error, model_error
 from ...models.added_tokens import text_notes
 from ...models.calls import Call, wide
 from ...models.images import Tiles
@@ -149,15 +149,12 @@ class Generation:
         """
         last = self._step(step)
         rows = last.cached + last.computed
-        calls: Calls = {
-            kind: tuple(_first_rows(call, kind, rows) for call in layers) for kind, layers in self._joined[step].items()
-        }
+        of_step = self._joined[step].items()
+        calls: Calls = {kind: tuple(_first_rows(call, kind, rows) for call in layers) for kind, layers in of_step}
         grown = (*self.begun, *self.token_ids)[:rows]
         ids = (self.input_ids, grown) if self.model.is_encoder_decoder else (grown, ())
         image = None if self.tiles is None else self.tiles.image
-        return Capture(
-            self.model, *ids, calls, logits=last.logits, edits=self.edits, on_image=self._on_image, image=image
-        )
+        return Capture(self.model, *ids, calls, last.logits, edits=self.edits, on_image=self._on_image, image=image)
 
     def full_pass(self, on_progress: OnProgress | None = None) -> Capture:
         """One pass without a cache over the text of the last step, to compare with `capture_of(-1)`.
@@ -169,12 +166,10 @@ class Generation:
         return read(self.model, inputs, self.edits, on_progress, tiles=self.tiles)
 
     def multiplications(self, step: int) -> tuple[int, int]:
-        """Multiplications of (this step's pass, a pass over the whole text), as in `core.capturing.costs.operations`.
-
-        Raises InputError (field "image") where an image was read with the text.
-        """
+        """Multiplications of (this step's pass, a pass over the whole text), as in `core.capturing.costs.operations`. Raises
+        InputError (field "image") where an image was read with the text."""
         if self.tiles is not None:
-            raise InputError("Multiplications are counted for texts alone.", field="image")
+            raise image_error("Multiplications are counted for texts alone.")
         cached = self._step(step).cached
         grown = cached + self._step(step).computed
         tokens, target = (len(self.input_ids), grown) if self.model.is_encoder_decoder else (grown, 1)
@@ -236,7 +231,7 @@ class Generating:
             raise not_captured(model)
         if not model.has_language_model_head:
             problem = "has no language-model head: it predicts no next token and writes nothing. Choose another model."
-            raise InputError(f"{model.name} {problem}", field="model")
+            raise model_error(f"{model.name} {problem}")
         edits = edits or Edits()
         require_patch_length(model, edits, inputs["input_ids"][0].tolist())
         self._model, self._sampling = model, sampling or Sampling()
@@ -266,10 +261,8 @@ class Generating:
         latest = self._latest  # the same object as long as there is no new step: it keeps its joined rows
         if latest is None or (latest.steps, latest.ended) != (steps, ended):
             ids = tuple(self._inputs["input_ids"][0].tolist())
-            further = {"inputs": self._inputs, "tiles": self._tiles}
-            self._latest = latest = Generation(
-                self._model, self._sampling, ids, self._begun, steps, ended, self._edits, **further
-            )
+            given = self._edits, self._inputs, self._tiles
+            self._latest = latest = Generation(self._model, self._sampling, ids, self._begun, steps, ended, *given)
         return latest
 
     def go_on(self, on_progress: OnProgress | None = None) -> bool:
@@ -387,7 +380,7 @@ def generate(
     sampling = Sampling(temperature, top_k, top_p, seed)
     if image is not None:
         if chat or not (target is None and input_ids is None):
-            raise InputError("With an image only a text can be given.", field="image")
+            raise image_error("With an image only a text can be given.")
         inputs, tiles = image_text_inputs(model, text, image, max_tokens)
         return Generating(model, inputs, sampling, edits=edits, tiles=tiles).write(new_tokens, on_progress)
     if chat:

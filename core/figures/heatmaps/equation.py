@@ -49,12 +49,7 @@ TERMS = {
 
 
 def equation(
-    stages: Mapping[str, Pooled],
-    *,
-    pin: tuple[int, int],
-    opened: str,
-    scale: float,
-    added: Sequence[str] = (),
+    stages: Mapping[str, Pooled], *, pin: tuple[int, int], opened: str, scale: float, added: Sequence[str] = ()
 ) -> Chart:
     """Draw all matrices of one head in a line, with the operators between them.
 

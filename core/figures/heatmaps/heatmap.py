@@ -178,14 +178,7 @@ def _pointing(rows: Axis, columns: Axis, text: str) -> str:
 
 
 def _numbers(
-    drawn: Pooled,
-    rows: Axis,
-    columns: Axis,
-    name: str,
-    colours: dict[str, Any],
-    hover: Hover | None,
-    *,
-    narrow: bool,
+    drawn: Pooled, rows: Axis, columns: Axis, name: str, colours: dict[str, Any], hover: Hover | None, *, narrow: bool
 ) -> Trace:
     """The cells in their colours."""
     also, numbers = hover or ("", None)

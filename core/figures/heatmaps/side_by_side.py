@@ -63,10 +63,8 @@ def side_by_side(
         number = axis_ending(index)
         left_right, bottom_top = _domains(index, len(matrices), across, line_height)
         layout[f"xaxis{number}"] = _axis(matrix.columns, column_names, f"y{number}", left_right)
-        layout[f"yaxis{number}"] = _axis(matrix.rows, row_names, f"x{number}", bottom_top) | {
-            "autorange": "reversed",
-            "showticklabels": fits and index % across == 0,
-        }
+        down = {"autorange": "reversed", "showticklabels": fits and index % across == 0}
+        layout[f"yaxis{number}"] = _axis(matrix.rows, row_names, f"x{number}", bottom_top) | down
         at = {"x": left_right[0], "y": bottom_top[1], "xanchor": "left", "yanchor": "bottom"}
         layout["annotations"].append({"text": name, "xref": "paper", "yref": "paper"} | at)
         if marked is not None:

@@ -53,11 +53,7 @@ def dots(
 
 
 def dots_against(
-    x: NDArray[np.floating],
-    y: NDArray[np.floating],
-    *,
-    names: tuple[str, str],
-    marked: tuple[int, int],
+    x: NDArray[np.floating], y: NDArray[np.floating], *, names: tuple[str, str], marked: tuple[int, int]
 ) -> Chart:
     """Draw each head as a dot by two numbers, both [layers, heads]; one where either is NaN is left out.
 

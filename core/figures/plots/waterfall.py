@@ -84,11 +84,8 @@ def passed_on(cell: Ledger) -> Chart:
     ]
     layout = _layout(above=enlarged(30), below=enlarged(46))
     layout |= {"barmode": "overlay", "showlegend": True, "legend": {"itemclick": False}}
-    layout["xaxis"] = {
-        "title": {"text": "dimension", "standoff": 4},
-        "range": [-0.5, size - 0.5],
-        "dtick": max(1, round(size / 8)),
-    }
+    title = {"text": "dimension", "standoff": 4}
+    layout["xaxis"] = {"title": title, "range": [-0.5, size - 0.5], "dtick": max(1, round(size / 8))}
     return Chart(traces, layout, bar_values(numbered(size), groups, heading="dimension"))
 
 

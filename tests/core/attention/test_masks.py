@@ -12,10 +12,6 @@ from core.attention import masks as m
 from tests.refusals import refused
 
 
-def drawing(text):
-    return np.array([[cell == "1" for cell in row] for row in text.split()])
-
-
 @pytest.mark.parametrize(
     ("predicate", "expected"),
     [
@@ -34,16 +30,15 @@ def drawing(text):
     ],
 )
 def test_drawings(predicate, expected):
-    np.testing.assert_array_equal(m.grid(predicate, 3, 4), drawing(expected))
+    drawn = np.array([[cell == "1" for cell in row] for row in expected.split()])
+    np.testing.assert_array_equal(m.grid(predicate, 3, 4), drawn)
 
 
 @pytest.mark.parametrize("length", [1, 2, 7])
 def test_causal_and_window_are_those_of_transformers(length):
     def theirs(function):
-        mask = sdpa_mask(
-            1, length, length, mask_function=function, allow_is_causal_skip=False, device=torch.device("cpu")
-        )
-        return mask[0, 0].numpy()
+        options = {"allow_is_causal_skip": False, "device": torch.device("cpu")}
+        return sdpa_mask(1, length, length, mask_function=function, **options)[0, 0].numpy()
 
     np.testing.assert_array_equal(m.grid(m.causal, length, length), theirs(causal_mask_function))
     window = m.both(m.causal, m.sliding_window(3))

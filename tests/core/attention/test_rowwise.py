@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from core.attention.rowwise import Band, Entries, Pooling, RowwiseMatrix, pool, row_ranges
-from core.errors import InputError
+from tests.refusals import refused
 
 MATRICES = arrays(
     np.float64,
@@ -20,35 +20,42 @@ MATRICES = arrays(
 )
 
 
-@given(MATRICES, st.integers(1, 20))
-def test_pooling_keeps_the_number_farthest_from_zero_of_every_block(values, most):
-    pooled = pool(values, most)
-    assert max(pooled.values.shape) <= most
-    finite = np.where(np.isfinite(values), values, np.nan)
-    for i in range(pooled.values.shape[0]):
-        for j in range(pooled.values.shape[1]):
-            block = finite[
-                i * pooled.row_block : (i + 1) * pooled.row_block,
-                j * pooled.column_block : (j + 1) * pooled.column_block,
-            ]
-            if np.isnan(block).all():
-                assert np.isnan(pooled.values[i, j])
+@given(MATRICES, st.integers(1, 20), st.integers(1, 20))
+def test_pooling_keeps_the_number_farthest_from_zero_of_every_block(values, most, fewer):
+    """Also of a picture that is pooled once more."""
+    first = pool(values, most)
+    for pooled, at_most in ((first, most), (first.smaller(fewer), fewer)):
+        assert max(pooled.values.shape) <= at_most
+        assert pooled.shape == values.shape
+        height, width = pooled.row_block, pooled.column_block
+        for (row, column), farthest in np.ndenumerate(pooled.values):
+            block = values[row * height : (row + 1) * height, column * width : (column + 1) * width]
+            rows, columns = pooled.block(row, column)
+            assert (rows.start, columns.start) == (row * height, column * width)
+            assert (len(rows), len(columns)) == block.shape
+            finite = block[np.isfinite(block)]
+            if finite.size:
+                assert abs(farthest) == np.abs(finite).max()
+                assert farthest in finite
             else:
-                assert abs(pooled.values[i, j]) == np.nanmax(np.abs(block))
-                assert pooled.values[i, j] in block
+                assert np.isnan(farthest)
 
 
-@given(MATRICES, st.integers(1, 20), st.integers(1, 12))
-def test_rows_that_come_in_parts_give_the_same_picture(values, most, at_once):
+@given(MATRICES, st.integers(1, 20), st.integers(1, 12), st.floats(-3, 3))
+def test_rows_that_come_in_parts_give_the_same_picture(values, most, at_once, factor):
+    """Also where every number is multiplied after pooling, and not before."""
     seen = np.isfinite(values)
     whole = pool(values, most, seen)
     pooling = Pooling(values.shape, most)
     for first in range(0, len(values), at_once):
         part = slice(first, first + at_once)
-        reach = max(1, *(np.flatnonzero(seen[part].any(axis=0)) + 1), 1)  # a causal block leaves off what nobody sees
+        # A causal block leaves off what nobody sees.
+        reach = np.flatnonzero(seen[part].any(axis=0)).max(initial=0) + 1
         pooling.add(first, Entries(np.where(seen, values, 0)[part, :reach], seen[part, :reach]))
     np.testing.assert_array_equal(pooling.pooled().values, whole.values)
     np.testing.assert_array_equal(pooling.pooled().allowed, whole.allowed)
+    multiplied = pool(np.where(seen, values, 0) * factor, most, seen)
+    np.testing.assert_array_equal(pooling.pooled(times=factor).values, multiplied.values)
 
 
 def test_what_is_masked_is_told_from_what_is_not_known():
@@ -56,33 +63,6 @@ def test_what_is_masked_is_told_from_what_is_not_known():
     pooled = pool(values, 64, allowed)
     np.testing.assert_array_equal(pooled.values, [[np.nan, np.nan], [2.0, 3.0]])
     np.testing.assert_array_equal(pooled.allowed, allowed)
-
-
-@given(MATRICES, st.integers(1, 20), st.floats(-3, 3))
-def test_what_is_multiplied_after_pooling_is_what_was_multiplied_before(values, most, factor):
-    seen = np.isfinite(values)
-    pooling = Pooling(values.shape, most)
-    pooling.add(0, Entries(np.where(seen, values, 0), seen))
-    expected = pool(np.where(seen, values, 0) * factor, most, seen)
-    np.testing.assert_array_equal(pooling.pooled(times=factor).values, expected.values)
-
-
-@given(MATRICES, st.integers(1, 20), st.integers(1, 20))
-def test_a_picture_made_smaller_still_has_the_farthest_numbers(values, most, fewer):
-    first = pool(values, most)
-    again = first.smaller(fewer)
-    assert max(again.values.shape) <= fewer
-    assert again.shape == values.shape
-    for row in range(again.values.shape[0]):
-        for column in range(again.values.shape[1]):
-            rows, columns = again.block(row, column)
-            block = values[rows.start : rows.stop, columns.start : columns.stop]
-            block = block[np.isfinite(block)]
-            if block.size:
-                assert abs(again.values[row, column]) == np.abs(block).max()
-                assert again.values[row, column] in block
-            else:
-                assert np.isnan(again.values[row, column])
 
 
 def test_half_precision_becomes_single():
@@ -125,13 +105,11 @@ def test_an_overview_is_the_whole_pooled_from_one_sweep(values, most):
 @given(MATRICES, st.data())
 def test_a_window_is_exact_and_computes_no_other_rows(values, data):
     starts = [data.draw(st.integers(0, length - 1)) for length in values.shape]
-    rows, columns = (
-        range(start, data.draw(st.integers(start + 1, length)))
-        for start, length in zip(starts, values.shape, strict=True)
-    )
+    stops = [data.draw(st.integers(start + 1, length)) for start, length in zip(starts, values.shape, strict=True)]
+    rows, columns = map(range, starts, stops)
     matrix = Held(values, [])
     window = matrix.window(rows, columns)
-    part = values[rows.start : rows.stop, columns.start : columns.stop]
+    part = values[np.ix_(rows, columns)]
     expected = np.where(np.isfinite(part), part, np.nan)
     np.testing.assert_array_equal(window.matrices["values"].values, expected)
     np.testing.assert_array_equal(matrix.exact(rows, columns), expected)
@@ -146,19 +124,18 @@ def test_the_strongest_cell_is_the_largest_number_of_the_pooled_cell_that_is_cho
     values = np.random.default_rng(seed).random((24, 24))
     matrix = Held(values, [])
     overview = matrix.overview(most)
-    row, column = matrix.strongest(overview)
-    pooled = overview.matrices["values"]
+    pooled, (row, column) = overview.matrices["values"], matrix.strongest(overview)
     assert values[row, column] == pooled.values[row // pooled.row_block, column // pooled.column_block]
 
 
 def test_what_is_not_there_is_refused():
     matrix = Held(np.ones((4, 6)), [])
-    for rows, columns, words in (
-        (range(3, 5), range(2), "no rows.*from 0 to 3"),
-        (range(2), range(5, 7), "no columns.*from 0 to 5"),
-        (range(0), range(2), "no rows"),
+    for rows, columns, field, words in (
+        (range(3, 5), range(2), "rows", "no rows.*from 0 to 3"),
+        (range(2), range(5, 7), "columns", "no columns.*from 0 to 5"),
+        (range(0), range(2), "rows", "no rows"),
     ):
-        with pytest.raises(InputError, match=words):
+        with refused(field, words):
             matrix.window(rows, columns)
     assert matrix.computed == []
 

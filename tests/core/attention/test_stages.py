@@ -7,7 +7,7 @@ from core.attention import formulas
 from core.attention.head import Head
 from core.attention.rowwise import strongest_cell
 from core.attention.stages import BY_KEY, STAGES, number
-from core.attention.trace import AttentionTrace, attend
+from core.attention.trace import attend
 
 
 @pytest.fixture
@@ -69,13 +69,6 @@ def test_strongest_pair_is_away_from_the_ends_and_the_diagonal():
     assert strongest_cell(attend([[1.0]], [[1.0]], [[1.0]]).weights) == (0, 0)
 
 
-def causal(rows: list[list[float]]) -> AttentionTrace:
-    """A causal head with these weights, as far as a softmax gives them."""
-    scores = np.log(np.maximum(rows, 1e-300))
-    size = len(rows)
-    return attend(scores, np.eye(size), np.eye(size), mask=np.tri(size), scale=1.0)
-
-
 @pytest.mark.parametrize(
     ("rows", "pair"),
     [
@@ -90,6 +83,7 @@ def causal(rows: list[list[float]]) -> AttentionTrace:
     ],
 )
 def test_the_strongest_pair_has_weight(rows, pair):
-    trace = causal(rows)
+    """In a causal head with these weights, as far as a softmax gives them."""
+    trace = attend(np.log(np.maximum(rows, 1e-300)), np.eye(4), np.eye(4), mask=np.tri(4), scale=1.0)
     assert strongest_cell(trace.weights) == pair
     assert trace.mask[pair]

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from core.attention.trace import attend, softmax
 from tests.refusals import refused
 
-SIZES = st.integers(1, 64)
-
 
 @st.composite
 def heads(draw):
     """Inputs of one head: sizes 1 to 64, magnitudes 1e-3 to 1e3, masks with empty rows, biases, scales."""
-    queries, keys, d_k, d_v = draw(SIZES), draw(SIZES), draw(SIZES), draw(SIZES)
+    queries, keys, d_k, d_v = (draw(st.integers(1, 64)) for _ in range(4))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
     def matrix(*shape):
@@ -60,40 +58,18 @@ def test_output_is_torchs(inputs):
     assert np.all(trace.weights[~trace.mask] == 0)
 
 
-def test_every_stage_follows_from_the_one_before():
-    rng = np.random.default_rng(0)
-    query, key, value = rng.normal(size=(5, 4)), rng.normal(size=(7, 4)), rng.normal(size=(7, 3))
-    mask, bias = rng.random((5, 7)) < 0.7, rng.normal(size=(5, 7))
-    trace = attend(query, key, value, mask=mask, bias=bias)
-    for q in range(5):
-        for k in range(7):
-            assert trace.raw[q, k] == pytest.approx(sum(query[q, d] * key[k, d] for d in range(4)))
-            assert trace.scaled[q, k] == trace.raw[q, k] / 2
-            assert trace.masked[q, k] == (trace.scaled[q, k] + bias[q, k] if mask[q, k] else -np.inf)
-    exponentials = np.where(mask, np.exp(trace.scaled + bias), 0)
-    np.testing.assert_allclose(trace.weights, exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-12)
-    np.testing.assert_allclose(trace.output, trace.weights @ value)
-
-
-def test_softmax_worked_example():
+def test_worked_examples():
     scores = np.array([1.0, 0.5, 2.5, -0.1])
     np.testing.assert_allclose(np.exp(scores), [2.718, 1.649, 12.182, 0.905], atol=5e-4)
     assert np.exp(scores).sum() == pytest.approx(17.454, abs=5e-4)
     np.testing.assert_allclose(softmax(scores), [0.156, 0.094, 0.698, 0.052], atol=5e-4)
-
-
-def test_scaling_worked_example():
+    # Scaled by 1/2 the weights are more even.
     np.testing.assert_allclose(softmax(np.array([14.0, 10.0])), [0.982, 0.018], atol=5e-4)
     np.testing.assert_allclose(softmax(np.array([7.0, 5.0])), [0.881, 0.119], atol=5e-4)
     # The same through attend: d_k = 4 halves the scores.
     trace = attend([[1, 1, 1, 1]], [[14, 0, 0, 0], [10, 0, 0, 0]], [[1], [0]])
     np.testing.assert_allclose(trace.scaled, [[7, 5]])
     np.testing.assert_allclose(trace.weights, [[0.881, 0.119]], atol=5e-4)
-
-
-@pytest.mark.parametrize(("n", "product"), [(2, 11), (4, 50), (6, 133)])
-def test_dot_products_grow(n, product):
-    assert attend([np.arange(1, n + 1)], [np.arange(3, n + 3)], [[1]]).raw == product
 
 
 def test_softmax_ignores_a_constant_and_does_not_overflow():
@@ -165,12 +141,7 @@ BAD = {
     "scale": (EYES, {"scale": np.nan}, "scale", "nan"),
     "soft cap": (EYES, {"softcap": -1}, "softcap", "above 0"),
     "overflow": ((np.eye(2) * 1e200, np.eye(2) * 1e200, np.eye(2)), {}, "query", "too large for float64"),
-    "overflow in half precision": (
-        [np.full((1, 64), 100, np.float16)] * 2 + [np.ones((1, 1), np.float16)],
-        {},
-        "query",
-        "too large for float16",
-    ),
+    "overflow in half precision": (np.full((3, 1, 64), 100, np.float16), {}, "query", "too large for float16"),
 }
 
 

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from core import capture, load_model
 from core.capturing.capture import Capture
 from core.capturing.layer_labels import layer_labels
 from core.errors import InputError
-from core.models.modules import Kind
 from tests.core.passes import READ, WRITTEN, eager_layers, every_head
 from tests.core.taken_apart import attribution, tiny_taken_apart
 from tests.core.tiny_models import SILENT_ON_CAUSALITY, TINY, eager, randomised
@@ -28,36 +27,26 @@ BOUNDS = (1e-6, 2e-6, 3e-6, 5e-6, 1e-5)
 QK_NORMS = ("q_norm", "query_norm", "q_layernorm")
 
 
-@dataclass(frozen=True)
-class Pass:
-    """One architecture: what was captured, the model's own eager weights by kind, and both passes' results."""
-
-    taken: Capture
-    weights: dict[Kind, tuple[np.ndarray, ...]]  # a layer: [heads, queries, keys]
-    eager_result: torch.Tensor
-    result: torch.Tensor
-
-
 @cache
-def passed(name: str) -> Pass:
+def eager_pass(name: str) -> Any:
+    """What an architecture's own eager code returns, with all its weights."""
     both = tiny_taken_apart(name)
-    taken, expected = both.plain, eager(both.plain.model.network, **both.inputs)
-    weights = {kind: tuple(layer[0].numpy() for layer in eager_layers(expected, kind)) for kind in taken.kinds}
-    return Pass(taken, weights, expected[0], both.returned[0])
+    return eager(both.plain.model.network, **both.inputs)
 
 
 def worst_weights(name: str) -> float:
     """The largest difference between a weight of ours and of the model's eager pass."""
-    both = passed(name)
+    taken = tiny_taken_apart(name).plain
+    weights = {kind: eager_layers(eager_pass(name), kind) for kind in taken.kinds}
     return max(
-        float(np.abs(both.taken.trace(layer, head, kind).weights - both.weights[kind][layer][head]).max())
-        for layer, head, kind in every_head(both.taken)
+        float(np.abs(taken.trace(layer, head, kind).weights - weights[kind][layer][0, head].numpy()).max())
+        for layer, head, kind in every_head(taken)
     )
 
 
 def worst_outputs(name: str) -> float:
     """The largest difference between an output of ours and what the model's own attention returned."""
-    taken = passed(name).taken
+    taken = tiny_taken_apart(name).plain
     return max(np.abs(taken.trace(*at).output - taken.model_output(*at)).max() for at in every_head(taken))
 
 
@@ -66,28 +55,29 @@ def worst_outputs(name: str) -> float:
 
 @pytest.mark.parametrize("name", TINY)
 def test_every_head_of_every_kind_agrees_with_eager(name):
-    both = passed(name)
-    config = both.taken.model.network.config
-    assert both.taken.kinds == (("encoder", "decoder", "cross") if config.is_encoder_decoder else ("self",))
+    taken, expected = tiny_taken_apart(name).plain, eager_pass(name)
+    config = taken.model.network.config
+    assert taken.kinds == (("encoder", "decoder", "cross") if config.is_encoder_decoder else ("self",))
     if config.is_encoder_decoder:
-        assert both.taken.target_ids == (config.decoder_start_token_id, *WRITTEN)
-    for kind, layers in both.weights.items():
-        assert both.taken.layers(kind) == len(layers)
-        assert both.taken.heads(kind) == layers[0].shape[0] == 4
+        assert taken.target_ids == (config.decoder_start_token_id, *WRITTEN)
+    for kind in taken.kinds:
+        layers = eager_layers(expected, kind)
+        assert taken.layers(kind) == len(layers)
+        assert taken.heads(kind) == layers[0].shape[1] == 4
     assert worst_weights(name) < BOUNDS[-1]
     assert worst_outputs(name) < BOUNDS[-1]
-    assert all(both.taken.certificate(*at).holds for at in every_head(both.taken))
-    torch.testing.assert_close(both.result, both.eager_result, rtol=1e-4, atol=1e-4)
+    assert all(taken.certificate(*at).holds for at in every_head(taken))
+    torch.testing.assert_close(tiny_taken_apart(name).returned[0], expected[0], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", TINY)
 def test_attention_is_far_from_uniform(name):
     """Else almost any weights would agree. The largest weight of a row against 1 / the keys that it may attend to."""
-    both = passed(name)
-    for kind in both.taken.kinds:
+    taken = tiny_taken_apart(name).plain
+    for kind in taken.kinds:
         shares = []
-        for layer in range(both.taken.layers(kind)):
-            trace = both.taken.trace(layer, 0, kind)
+        for layer in range(taken.layers(kind)):
+            trace = taken.trace(layer, 0, kind)
             choices = trace.mask.sum(axis=1)
             shares.append((trace.weights.max(axis=1) * choices)[choices > 1])
         assert np.concatenate(shares).mean() > 1.5, kind
@@ -105,7 +95,7 @@ def test_attention_is_far_from_uniform(name):
 )
 def test_what_is_special_matters(name, layer, without):
     """Leaving it out is seen: by far more than what counts as agreement."""
-    trace = passed(name).taken.trace(layer, 0)
+    trace = tiny_taken_apart(name).plain.trace(layer, 0)
     everything = np.ones(trace.shape, dtype=bool)
     masks = {"causal": np.tril(everything), "everything": everything}
     changed = {part: masks[value] if part == "mask" else value for part, value in without.items()}
@@ -140,7 +130,7 @@ def special(taken: Capture) -> str:
 
 def row(name: str) -> list[str]:
     """The cells that are the same on every machine."""
-    taken = passed(name).taken
+    taken = tiny_taken_apart(name).plain
     sizes = dict.fromkeys(f"{taken.layers(kind)} × {taken.heads(kind)}" for kind in taken.kinds)
     network = type(taken.model.network).__name__
     return [name, network, ", ".join(taken.kinds), ", ".join(sizes), special(taken), attributed(name)]

@@ -6,6 +6,7 @@ The architectures are in test_architectures.py.
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -24,13 +25,12 @@ from core.models.inputs import TooLongError
 from tests.conftest import PATIENCE, TEXTS, eager_attentions
 from tests.core.certificates import certify
 from tests.core.passes import eager_layers, every_head, tiny_pass
-from tests.core.tiny_models import MORE_READERS_AND_WRITERS, TINY, eager, number_words, randomised, tiny
+from tests.core.tiny_models import MORE_READERS_AND_WRITERS, T5, TINY, eager, number_words, randomised, tiny
 from tests.refusals import refused
 
 
 def test_an_encoder_decoder_reads_a_text_and_what_was_written(minilm):
-    config = t.T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0)
-    config.vocab_size = len(minilm.tokenizer)
+    config = t.T5Config(**T5 | {"vocab_size": len(minilm.tokenizer)}, decoder_start_token_id=0)
     model = load_model(t.T5ForConditionalGeneration(config).eval(), tokenizer=minilm.tokenizer)
     taken = capture(model, "the cat sat", target="a cat")
     assert taken.tokens("encoder")[0] == ("[CLS]", "the", "cat", "sat", "[SEP]")
@@ -111,7 +111,6 @@ def test_what_the_watcher_raises_ends_the_pass(stop):
 
 def test_stopping_one_session_stops_no_other(minilm):
     third, go_on = threading.Event(), threading.Event()
-    taken = []
 
     def patient(count):
         if count == 3:
@@ -121,16 +120,15 @@ def test_stopping_one_session_stops_no_other(minilm):
     def stop(_count):
         raise Stopped
 
-    other = threading.Thread(target=lambda: taken.append(capture(minilm, TEXTS[0], on_progress=patient)))
-    other.start()
-    assert third.wait(PATIENCE)
-    with pytest.raises(Stopped):
-        capture(minilm, TEXTS[1], on_progress=stop)
-    go_on.set()
-    other.join()
-    expected = capture(minilm, TEXTS[0])
-    np.testing.assert_array_equal(taken[0].trace(5, 11).weights, expected.trace(5, 11).weights)
-    assert taken[0].layers() == 6
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(capture, minilm, TEXTS[0], on_progress=patient)
+        assert third.wait(PATIENCE)
+        with pytest.raises(Stopped):
+            capture(minilm, TEXTS[1], on_progress=stop)
+        go_on.set()
+    taken, expected = other.result(), capture(minilm, TEXTS[0])
+    np.testing.assert_array_equal(taken.trace(5, 11).weights, expected.trace(5, 11).weights)
+    assert taken.layers() == 6
 
 
 def test_the_certificate_holds_and_breaks_when_the_scale_is_off_by_one_percent(minilm, smollm):
@@ -195,27 +193,23 @@ def test_an_argument_nobody_knows_is_named():
         capture(model, input_ids=[3, 4, 5])
 
 
-REFUSED = {
-    **{
-        f"blank text {text!r}": ("text", "blank", lambda one, text=text: capture(one, text))
-        for text in ("", " \n", None)
-    },
-    **{
-        f"token numbers {ids}": ("input_ids", "from 0 to 30,521", lambda one, ids=ids: capture(one, input_ids=ids))
-        for ids in ([], [-1], [30_522], [0.5])
-    },
-    "a layer beyond": ("layer", "no layer 6", lambda one: capture(one, "Hello").trace(6, 0)),
-    "a call beyond": ("layer", "no layer 6", lambda one: capture(one, "Hello").layer_call(6)),
-    "a layer below": ("layer", "no layer -1", lambda one: capture(one, "Hello").trace(-1, 0)),
-    "a head beyond": ("head", "no head 12", lambda one: capture(one, "Hello").trace(0, 12)),
-    "another kind": ("kind", "no cross attention, only self", lambda one: capture(one, "Hello").trace(0, 0, "cross")),
-    "next tokens": ("model", "no language-model head", lambda one: capture(one, "Hello").next_tokens()),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_not_there_is_refused(case, minilm):
-    field, words, ask = REFUSED[case]
+@pytest.mark.parametrize(
+    ("ask", "field", "words"),
+    [
+        *((lambda model, text=text: capture(model, text), "text", "blank") for text in ("", " \n", None)),
+        *(
+            (lambda model, ids=ids: capture(model, input_ids=ids), "input_ids", "from 0 to 30,521")
+            for ids in ([], [-1], [30_522], [0.5])
+        ),
+        (lambda model: capture(model, "Hello").trace(6, 0), "layer", "no layer 6"),
+        (lambda model: capture(model, "Hello").layer_call(6), "layer", "no layer 6"),
+        (lambda model: capture(model, "Hello").trace(-1, 0), "layer", "no layer -1"),
+        (lambda model: capture(model, "Hello").trace(0, 12), "head", "no head 12"),
+        (lambda model: capture(model, "Hello").trace(0, 0, "cross"), "kind", "no cross attention, only self"),
+        (lambda model: capture(model, "Hello").next_tokens(), "model", "no language-model head"),
+    ],
+)
+def test_what_is_not_there_is_refused(ask, field, words, minilm):
     with refused(field, words):
         ask(minilm)
 

@@ -17,8 +17,6 @@ from tests.core.certificates import certify
 from tests.core.passes import every_head, given_to
 from tests.core.tiny_models import GROUPED, TINY, eager, number_words, randomised, tiny
 
-EPSILON = {dtype: torch.finfo(getattr(torch, dtype)).eps for dtype in ("float32", "bfloat16", "float16")}
-
 
 def rounding(taken: Capture, factor: float = 1.0) -> np.ndarray:
     """Of every head of six layers, with all scales multiplied by the factor."""
@@ -85,7 +83,8 @@ def test_stages_are_those_that_torch_computes_in_bfloat16(in_half: dict[str, Cap
         trace, group = taken.trace(3, 5), call.query.shape[1] // call.key.shape[1]
         query, key, value = call.query[0, 5], call.key[0, 5 // group], call.value[0, 5 // group]
         mask = torch.from_numpy(trace.mask.copy())
-        for dtype, epsilon in ((torch.bfloat16, EPSILON["bfloat16"]), (torch.float64, EPSILON["float32"])):
+        for dtype, rounded in ((torch.bfloat16, torch.bfloat16), (torch.float64, torch.float32)):
+            epsilon = torch.finfo(rounded).eps
             q, k, v = (part.to(dtype) for part in (query, key, value))
             raw = q @ k.T
             scaled = raw * call.scale

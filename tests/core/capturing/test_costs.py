@@ -24,14 +24,9 @@ def some_ids(model, tokens):
 
 def really_kept(taken):
     """The bytes behind all tensors of a capture, memory that several of them share counted once."""
-    of_layers = [leaf for leaf in tree_leaves(taken.begun.returned) if isinstance(leaf, torch.Tensor)]
-    tensors = of_layers + [
-        tensor
-        for calls in taken.calls.values()
-        for call in calls
-        for tensor in (call.query, call.key, call.value, call.output, call.mask, call.bias)
-        if tensor is not None
-    ]
+    calls = [call for of_kind in taken.calls.values() for call in of_kind]
+    of_calls = [(call.query, call.key, call.value, call.output, call.mask, call.bias) for call in calls]
+    tensors = [leaf for leaf in tree_leaves((taken.begun.returned, of_calls)) if isinstance(leaf, torch.Tensor)]
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(storages.values())
 
@@ -108,9 +103,8 @@ def test_components_keep_what_was_counted(name):
     written = 30 if target else 1
     estimated = sum(count(model, 60, target_tokens=written) for count in (kept_bytes, component_bytes))
     assert estimated == pytest.approx(kept, rel=0.1)  # tables of rotation and masks, too
-    assert (
-        taken.nbytes == sum(call.nbytes for calls in taken.calls.values() for call in calls) + taken.components.nbytes
-    )
+    of_calls = sum(call.nbytes for calls in taken.calls.values() for call in calls)
+    assert taken.nbytes == of_calls + taken.components.nbytes
 
 
 @pytest.mark.parametrize(("name", "tokens"), [("minilm", 400), ("smollm", 400), ("Gemma 2", 60)])

@@ -86,8 +86,7 @@ WAYS = {
 def test_every_way_refuses_it(way):
     """The second token of each text has no finite vector; another text is read as before."""
     network = tiny("Llama")
-    with torch.no_grad():
-        network.model.embed_tokens.weight[9:40] = torch.nan
+    network.model.embed_tokens.weight.data[9:40] = torch.nan
     refuses(lambda: WAYS[way](load_model(network, tokenizer=number_words())), "first in model.embed_tokens")
     assert np.isfinite(capture(load_model(network), input_ids=[5, 8, 7]).logits).all()
 
@@ -96,37 +95,30 @@ def test_weights_alone_a_corpus_and_an_image_with_a_text():
     model = load_model(planted(randomised(WEIGHTS_ONLY["GPT-J"]()), "transformer.h.1.mlp.fc_out.weight"))
     refuses(lambda: attention_weights(model, input_ids=IDS), "first in layer 1 (transformer.h.1.mlp.fc_out, whose")
     network, processor = SEEING["LLaVA"]()
-    looking = load_model(planted(randomised(network), VISION), processor=processor)
-    refuses(
-        lambda: capture(looking, PLACES["LLaVA"], image=IMAGE), f"first in layer 1 ({VISION.removesuffix('.weight')}"
-    )
+    tower = "model.vision_tower.encoder.layers.1.mlp.fc2"
+    looking = load_model(planted(randomised(network), f"{tower}.weight"), processor=processor)
+    refuses(lambda: capture(looking, PLACES["LLaVA"], image=IMAGE), f"first in layer 1 ({tower}")
 
     network = tiny("BERT")
-    with torch.no_grad():
-        network.embeddings.word_embeddings.weight[9] = torch.nan
+    network.embeddings.word_embeddings.weight.data[9] = torch.nan
     model = load_model(network, tokenizer=number_words())
     settings = RunSettings(passage_tokens=16)
     tally = Tally(settings, heads_of(settings, model))
-    measure(
-        [Passage(Location("a.txt", row), 0, text) for row, text in enumerate(("5 7 3", "5 9 3", "4 4 8"))], model, tally
-    )
+    texts = ("5 7 3", "5 9 3", "4 4 8")
+    measure([Passage(Location("a.txt", row), 0, text) for row, text in enumerate(texts)], model, tally)
     assert [problem.place.row for problem in tally.problems] == [1]
     assert "gives NaN or infinity, first in embeddings.word_embeddings" in tally.problems[0].why
     assert np.isfinite(tally.totals.values).all()
     assert tally.tokens_read == 6
 
 
-VISION = "model.vision_tower.encoder.layers.1.mlp.fc2.weight"
-
 # --- float16, and changes
 
 
 def test_what_float16_cannot_hold_bfloat16_can():
     network = tiny("Llama")
-    with torch.no_grad():
-        network.model.layers[1].mlp.down_proj.weight *= 1e5
+    network.model.layers[1].mlp.down_proj.weight.data.mul_(1e5).clamp_(-6e4, 6e4)
     place = "in float16, first in layer 1 (model.layers.1.mlp.down_proj): choose bfloat16, which holds larger numbers"
-    network.model.layers[1].mlp.down_proj.weight.data.clamp_(-6e4, 6e4)
     assert np.isfinite(capture(load_model(network.bfloat16()), input_ids=IDS).logits).all()
     refuses(lambda: capture(load_model(network.half()), input_ids=IDS), place, field="dtype")
 
@@ -155,8 +147,7 @@ def test_a_change_that_makes_it(softmax):
 )
 def test_what_is_not_used_is_no_reason(model, parameter):
     network = tiny(model)
-    with torch.no_grad():
-        network.get_parameter(parameter)[-1] = torch.nan
+    network.get_parameter(parameter).data[-1] = torch.nan
     taken = capture(load_model(network), **({"image": IMAGE} if model == "ViT" else {"input_ids": IDS}))
     assert np.isfinite(taken.vectors).all()
 

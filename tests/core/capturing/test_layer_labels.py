@@ -11,16 +11,8 @@ from core.capturing.layer_labels import LayerLabel, layer_labels, missing_layers
 from core.capturing.weights_only import NoAttentionError
 from core.errors import InputError
 from tests.core.passes import every_head, tiny_model, tiny_pass
-from tests.core.tiny_models import (
-    GROUPED,
-    HYBRIDS,
-    SEQ2SEQ,
-    SMALL,
-    WEIGHTS_ONLY,
-    WITHOUT_WEIGHTS,
-    randomised,
-    tiny,
-)
+from tests.core.tiny_models import GROUPED, HYBRIDS, SMALL, WEIGHTS_ONLY, WITHOUT_WEIGHTS, randomised, tiny
+from tests.core.tiny_seeing import seeing
 
 IDS = np.arange(3, 15)
 # Of hybrid models the layers that have attention, and what is said of the first one that has none.
@@ -146,16 +138,7 @@ def test_hybrid_models(name):
 
 
 def test_matrices_of_a_model_that_reads_pictures_too_are_those_of_the_text():
-    config = t.Gemma3Config(
-        text_config=GROUPED | {"query_pre_attn_scalar": 64},
-        vision_config={key: size for key, size in SMALL.items() if key != "vocab_size"}
-        | {"num_hidden_layers": 3, "image_size": 8, "patch_size": 4},
-        mm_tokens_per_image=4,
-        image_token_index=60,
-        boi_token_index=61,
-        eoi_token_index=62,
-    )
-    model = load_model(randomised(t.Gemma3ForConditionalGeneration(config)))
+    model = load_model(seeing("LLaVA").network)  # whose tower for images has three layers
     taken = capture(model, input_ids=IDS)
     assert (taken.layers(), model.attention_calls) == (2, 2)
     assert [label.number for label in layer_labels(taken)] == [0, 1]
@@ -186,7 +169,7 @@ def test_without_any_attention_every_layer_is_missing(name):
 
 def test_nothing_is_missing_where_there_is_attention(minilm, smollm):
     assert missing_layers(minilm) == missing_layers(smollm) == ()
-    for network in (tiny("ALBERT"), t.BartModel(t.BartConfig(**SEQ2SEQ)), WEIGHTS_ONLY["GPT-J"]()):
+    for network in (tiny("ALBERT"), tiny("BART").model, WEIGHTS_ONLY["GPT-J"]()):
         assert missing_layers(load_model(network)) == ()
     assert layer_labels(capture(smollm, "Hello")) == tuple(LayerLabel(number, "") for number in range(30))
     assert [label.number for label in layer_labels(tiny_pass("ALBERT"))] == [0, 1, 2, 3]

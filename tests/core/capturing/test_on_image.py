@@ -12,27 +12,16 @@ from core.heads.metrics import nameable_keys
 from core.heads.quantities import text_of
 from core.models.words import special_ids
 from tests.core.capturing.test_seeing import alone
-from tests.core.tiny_models import SMALL, randomised
+from tests.core.tiny_models import VIT, randomised
 from tests.core.tiny_seeing import PLACES, WITH_REST, seeing
 
-BODY = {name: size for name, size in SMALL.items() if name != "vocab_size"} | {"patch_size": 4}
-FAMILIES = {
-    "ViT": {},
-    "DeiT": {},
-    "Beit": {},
-    "Dinov2WithRegisters": {"num_register_tokens": 3},
-    "DINOv3ViT": {"num_register_tokens": 2},
-    "SiglipVision": {},
-    "CLIPVision": {},
-    "Owlv2Vision": {},
-    "Pixio": {},
-    "PixtralVision": {},
-}
+REGISTERS = {"Dinov2WithRegisters": {"num_register_tokens": 3}, "DINOv3ViT": {"num_register_tokens": 2}}
+FAMILIES = ("ViT", "DeiT", "Beit", "SiglipVision", "CLIPVision", "Owlv2Vision", "Pixio", "PixtralVision", *REGISTERS)
 YOLOS = {"image_size": [12, 20], "num_detection_tokens": 3}  # it has its further tokens after the patches
 
 
 def vision(family: str, **more: object) -> Model:
-    config = getattr(t, f"{family}Config")(**BODY | {"image_size": 14} | more)
+    config = getattr(t, f"{family}Config")(**VIT | {"image_size": 14} | more)
     return load_model(randomised(getattr(t, f"{family}Model")(config)))
 
 
@@ -65,7 +54,7 @@ def assert_boxes_are_right(model: Model, shape: tuple[int, int], kind: str = "se
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_picture_alone(family):
     """2 of 14 pixels are left over in each direction."""
-    model = vision(family, **FAMILIES[family])
+    model = vision(family, **REGISTERS.get(family, {}))
     assert_boxes_are_right(model, (14, 14))
     taken = capture(model, image=np.zeros((14, 14, 3)))
     assert taken.grid == (3, 3)

@@ -14,9 +14,8 @@ def test_temperature_divides_the_logits():
     for temperature in (0.2, 1.0, 3.0):
         powers = np.exp(LOGITS) ** (1 / temperature)
         np.testing.assert_allclose(Sampling(temperature).probabilities(LOGITS), powers / powers.sum(), rtol=1e-12)
-    np.testing.assert_allclose(
-        at_temperatures(LOGITS, [2, 0], [1.0, 0.5]), [[0.3, 0.4], np.array([0.09, 0.16]) / 0.285], rtol=1e-12
-    )
+    halved = np.array([0.09, 0.16]) / 0.285
+    np.testing.assert_allclose(at_temperatures(LOGITS, [2, 0], [1.0, 0.5]), [[0.3, 0.4], halved], rtol=1e-12)
 
 
 def test_greedy_takes_the_first_of_the_most_probable():
@@ -31,16 +30,17 @@ def test_the_most_probable_are_those_of_a_full_sort(k):
     assert most_probable(logits, k) == np.argsort(-logits, kind="stable")[:k].tolist()
 
 
-def test_top_k_and_top_p_cut_the_rest_off():
-    np.testing.assert_allclose(Sampling(1.0, top_k=2).probabilities(LOGITS), [4 / 7, 0, 3 / 7, 0, 0], rtol=1e-12)
-    # 0.4 + 0.3 is less than 0.75, with 0.15 it is more.
-    np.testing.assert_allclose(
-        Sampling(1.0, top_p=0.75).probabilities(LOGITS), np.array([40, 0, 30, 15, 0]) / 85, rtol=1e-12
-    )
-    np.testing.assert_allclose(Sampling(1.0, top_p=1.0).probabilities(LOGITS), np.exp(LOGITS), rtol=1e-12)
-    np.testing.assert_allclose(
-        Sampling(1.0, top_k=2, top_p=0.5).probabilities(LOGITS), [1, 0, 0, 0, 0], rtol=1e-12
-    )  # of the two that are left 4/7 is enough
+@pytest.mark.parametrize(
+    ("cut", "expected"),
+    [
+        ({"top_k": 2}, [4 / 7, 0, 3 / 7, 0, 0]),
+        ({"top_p": 0.75}, np.array([40, 0, 30, 15, 0]) / 85),  # 0.4 + 0.3 is less than 0.75, with 0.15 it is more
+        ({"top_p": 1.0}, np.exp(LOGITS)),
+        ({"top_k": 2, "top_p": 0.5}, [1, 0, 0, 0, 0]),  # of the two that are left 4/7 is enough
+    ],
+)
+def test_top_k_and_top_p_cut_the_rest_off(cut, expected):
+    np.testing.assert_allclose(Sampling(1.0, **cut).probabilities(LOGITS), expected, rtol=1e-12)
 
 
 def test_drawn_as_often_as_probable():

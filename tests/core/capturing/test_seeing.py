@@ -107,9 +107,8 @@ def alone(network, processor):
     with torch.no_grad():
         for module in (name for name, kind in model.kinds.items() if kind == "vision"):
             parts = dict(network.get_submodule(module).named_children())
-            for parameter in next(
-                parts[name] for name in ("proj", "out_proj", "projection_layer") if name in parts
-            ).parameters():
+            last = next(parts[name] for name in ("proj", "out_proj", "projection_layer") if name in parts)
+            for parameter in last.parameters():
                 parameter.zero_()
     return model
 
@@ -169,9 +168,8 @@ def test_edits_of_a_part_leave_the_other_alone():
         in_text = edited(edits)
         assert (in_text.logits != plain.logits).any()
         for layer in range(plain.layers("vision")):
-            np.testing.assert_array_equal(
-                in_text.trace(layer, 0, "vision").output, plain.trace(layer, 0, "vision").output
-            )
+            outputs = [taken.trace(layer, 0, "vision").output for taken in (in_text, plain)]
+            np.testing.assert_array_equal(*outputs)
     with pytest.raises(InputError, match="stands for a part of the image"):
         edited(Edits(replace_tokens={2: "5"}))
 
@@ -207,13 +205,8 @@ def test_what_cannot_be_read_is_refused_beside_its_field():
     refuses("With an image only a text", "image", pair="7")
     refuses("45 tokens together; at most 20", "image", max_tokens=20)
     refuses("uint8 from 0 to 255", "image", image=IMAGE.astype(int))
-    refuses(
-        "Choose another one",
-        "image",
-        model=seeing("Qwen2.5-VL"),
-        text=PLACES["Qwen2.5-VL"],
-        image=IMAGE[:1].repeat(9, 1),
-    )
+    qwen, thin = seeing("Qwen2.5-VL"), IMAGE[:1].repeat(9, 1)
+    refuses("Choose another one", "image", model=qwen, text=PLACES["Qwen2.5-VL"], image=thin)
     refuses("reads texts, not images", "image", model=load_model(tiny("Llama"), tokenizer=model.tokenizer))
     refuses("without its processor", "image", model=load_model(model.network, tokenizer=model.tokenizer))
     processor = copy.deepcopy(model.processor)

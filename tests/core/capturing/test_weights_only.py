@@ -16,16 +16,7 @@ from core.capturing.weights_only import NoAttentionError, attention_weights, no_
 from core.errors import InputError, WeightsOnlyError
 from core.models.inputs import TooLongError
 from tests.core.passes import tiny_model
-from tests.core.tiny_models import (
-    CAUSAL_WEIGHTS,
-    FALCON,
-    SEQ2SEQ,
-    SMALL,
-    WEIGHTS_ONLY,
-    WITHOUT_WEIGHTS,
-    XLNET,
-    randomised,
-)
+from tests.core.tiny_models import CAUSAL_WEIGHTS, FALCON, SEQ2SEQ, SMALL, WEIGHTS_ONLY, WITHOUT_WEIGHTS, randomised
 from tests.refusals import refused
 
 IDS = np.arange(3, 15)
@@ -62,9 +53,8 @@ def test_rows_sum_to_one_and_decoders_do_not_read_the_future(name, place, tmp_pa
         torch.testing.assert_close(model.network(ids, output_attentions=True)[0], before, rtol=1e-4, atol=1e-4)
     assert not model.captures
     assert no_weights(model) is None
-    with pytest.raises(
-        WeightsOnlyError, match=f"{type(network).__name__} keeps its queries, keys and values to itself"
-    ):
+    said = f"{type(network).__name__} keeps its queries, keys and values to itself"
+    with pytest.raises(WeightsOnlyError, match=said):
         capture(model, input_ids=IDS)
     taken = attention_weights(model, input_ids=IDS)
     assert (taken.layers(), taken.heads()) == (2, 4)
@@ -95,12 +85,10 @@ def test_weights_of_gpt_neo_are_the_softmax_of_its_queries_and_keys():
     network = randomised(WEIGHTS_ONLY["GPT-Neo"]())
     taken = attention_weights(load_model(network), input_ids=IDS)
     block = network.transformer.h[0]
+    projections = block.attn.attention.q_proj, block.attn.attention.k_proj
     with torch.inference_mode():
         x = block.ln_1(network.transformer.wte(torch.from_numpy(IDS)) + network.transformer.wpe(torch.arange(12)))
-        query, key = (
-            part(x).view(12, 4, 8).transpose(0, 1)
-            for part in (block.attn.attention.q_proj, block.attn.attention.k_proj)
-        )
+        query, key = (project(x).view(12, 4, 8).transpose(0, 1) for project in projections)
         scores = (query @ key.mT).masked_fill(torch.ones(12, 12).triu(1).bool(), -torch.inf)
     np.testing.assert_allclose(all_weights(taken)[0], scores.softmax(-1), rtol=0, atol=2e-6)
 
@@ -151,7 +139,7 @@ def test_all_weights_together_stay_below_the_limit(monkeypatch):
 
 
 def test_the_limit_for_many_heads():
-    config = t.XLNetConfig(**XLNET | {"n_layer": 24, "n_head": 32})
+    config = t.XLNetConfig(d_model=32, n_layer=24, n_head=32, d_inner=48, vocab_size=64)
     model = load_model(t.XLNetModel(config))
     tracemalloc.start()
     with pytest.raises(TooLongError) as caught:

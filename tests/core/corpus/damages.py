@@ -142,12 +142,9 @@ def _of_column(name: str, column: str, kind: pa.DataType) -> Iterator[tuple[str,
 
     yield "missing", partial(_rewrite, name, lambda table: table.drop_columns([column]))
     yield "there twice", partial(_rewrite, name, lambda table: table.append_column(column, table[column]))
-    yield "texts", put(lambda held: pa.array(["x"] * len(held)))
-    yield "numbers", put(lambda held: pa.array([0.5] * len(held)))
-    yield "yes and no", put(lambda held: pa.array([True] * len(held)))
-    yield "lists", put(lambda held: pa.array([[0]] * len(held)))
-    yield "structs", put(lambda held: pa.array([{"a": 1}] * len(held)))
-    yield "bytes", put(lambda held: pa.array([b"\xff"] * len(held)))
+    others = {"texts": "x", "numbers": 0.5, "yes and no": True, "lists": [0], "structs": {"a": 1}, "bytes": b"\xff"}
+    for what, value in others.items():
+        yield what, put(lambda held, value=value: pa.array([value] * len(held)))
     yield "nulls", put(lambda held: pa.nulls(len(held), held.type))
     yield "one null", put(lambda held: _with(held, None))
     for what, value in _odd(kind):

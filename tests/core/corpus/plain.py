@@ -123,18 +123,9 @@ def queries_of(model, texts, *, causal: bool) -> list[Query]:
         for query in range(len(ids)):
             allowed = np.arange(len(ids)) <= (query if causal else len(ids))
             rows = weights[:, query]
-            found.append(
-                Query(
-                    passage,
-                    query,
-                    splitmix(passage.id, query),
-                    classes[query],
-                    classes,
-                    rows,
-                    allowed / allowed.sum(),
-                    numbers(rows, query, ids, classes, allowed),
-                )
-            )
+            draw, even = splitmix(passage.id, query), allowed / allowed.sum()
+            measured = numbers(rows, query, ids, classes, allowed)
+            found.append(Query(passage, query, draw, classes[query], classes, rows, even, measured))
     return found
 
 

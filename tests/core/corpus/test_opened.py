@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,17 +30,9 @@ def passes(minilm):
     return [capture(minilm, text) for text in SENTENCES]
 
 
-@pytest.fixture
-def copy(run, tmp_path) -> Path:
-    """The run's folder, to be spoilt."""
-    return Path(shutil.copytree(run.folder, tmp_path / "copy"))
-
-
-def every_value(passes, metric: str) -> np.ndarray:
-    """What a metric of the head is at every query of all sentences, computed from the weights themselves."""
-    assert metric == "previous"
-    rows = [one.trace(LAYER, HEAD).weights for one in passes]
-    return np.concatenate([np.diagonal(weights, -1) for weights in rows])
+def previous(passes) -> np.ndarray:
+    """What the metric of this name is at every query of all sentences, taken from the head's weights themselves."""
+    return np.concatenate([np.diagonal(one.trace(LAYER, HEAD).weights, -1) for one in passes])
 
 
 def test_means_are_those_of_the_sentences(run, passes):
@@ -59,7 +50,7 @@ def test_means_are_those_of_the_sentences(run, passes):
 
 
 def test_a_distribution_is_that_of_all_queries(run, passes):
-    values = every_value(passes, "previous")
+    values = previous(passes)
     found = run.distribution(LAYER, HEAD, "previous")
     assert found.count == len(values) == found.histogram.sum()
     assert_allclose([found.mean, found.spread], [values.mean(), values.std()], rtol=1e-5)
@@ -91,7 +82,7 @@ def test_classes_and_distances_add_up(run):
 def test_the_strongest_examples_are_the_rows_of_the_model(run, passes):
     found = run.strongest(LAYER, HEAD, "previous")
     assert len(found) == STRONGEST == run.count_strongest(LAYER, HEAD, "previous")
-    assert_allclose([one.score for one in found], np.sort(every_value(passes, "previous"))[::-1][:STRONGEST], rtol=1e-5)
+    assert_allclose([one.score for one in found], np.sort(previous(passes))[::-1][:STRONGEST], rtol=1e-5)
     for one in found:
         taken = passes[one.row - 1]
         assert (one.file, one.text, one.start) == (FILE, SENTENCES[one.row - 1], 0)
@@ -133,12 +124,13 @@ def test_spread_over_quantiles():
     assert_array_equal(spread_over_quantiles(np.arange(3), 4), [0, 1, 2])
 
 
-def test_the_map_names_clusters_and_heads_that_are_alike(run, copy):
+def test_the_map_names_clusters_and_heads_that_are_alike(run, tmp_path):
     assert run.map is not None
     assert run.map.clusters == CLUSTERS
     assert run.map.heads["alike"][0] == [1, 2, 3]
     assert run.map.trustworthiness == 0.9
     assert len(run.map.heads) == len(run.heads)
+    copy = shutil.copytree(run.folder, tmp_path / "copy")
     (copy / f"{MAP}.parquet").unlink()
     assert open_run(copy).map is None
 

@@ -41,12 +41,9 @@ def check(text, found, most, count):
 @pytest.mark.parametrize("most", [3, 5, 16, 64])
 def test_nothing_is_lost(seed, most):
     chance = random.Random(seed)
-    words = [
-        chance.choice(["the", "cat", "cats", "tree.", "7", "moon,old", "walks"]) for _ in range(chance.randint(1, 150))
-    ]
-    text = chance.choice(["", "\n ", "\t"]) + "".join(
-        word + chance.choice([" ", "\n\n", "  ", "\u00a0"]) for word in words
-    )
+    every, gaps = ["the", "cat", "cats", "tree.", "7", "moon,old", "walks"], [" ", "\n\n", "  ", "\u00a0"]
+    words = [chance.choice(every) for _ in range(chance.randint(1, 150))]
+    text = chance.choice(["", "\n ", "\t"]) + "".join(word + chance.choice(gaps) for word in words)
     count = counter(load_model(tiny("BERT"), tokenizer=reader())) if most > 5 else (lambda piece: len(piece.split()))
     check(text, pieces(text, most, count), most, count)
 
@@ -90,10 +87,8 @@ def test_an_id_follows_from_the_place_alone():
 def test_classes_of_tokens(minilm, smollm):
     def named(model, text):
         ids = tuple(model.tokenizer(text)["input_ids"])
-        tokens = model.tokenizer.convert_ids_to_tokens(ids)
-        return [
-            (token, CLASSES[number]) for token, number in zip(tokens, classes_of(model.tokenizer, ids), strict=True)
-        ]
+        names = [CLASSES[number] for number in classes_of(model.tokenizer, ids)]
+        return [*zip(model.tokenizer.convert_ids_to_tokens(ids), names, strict=True)]
 
     classes = {"[CLS]": "special", "fi": "word", "##bon": "word part", "##ac": "word part", "##ci": "word part"}
     classes |= {",": "punctuation", "3": "number", "cats": "word", ".": "punctuation", "[SEP]": "special"}

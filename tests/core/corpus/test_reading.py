@@ -6,7 +6,8 @@ import json
 import os
 import re
 import tracemalloc
-from itertools import product
+from functools import partial
+from itertools import product, starmap
 
 import numpy as np
 import pyarrow as pa
@@ -42,14 +43,8 @@ def json_lines(texts, column="text"):
     return "".join(json.dumps({"id": 1, column: text}, ensure_ascii=False) + "\n" for text in texts)
 
 
-PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".zst": lambda data: packed(data, "zstd")}
-
-
-def packed(data, codec):
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, codec) as stream:
-        stream.write(data)
-    return sink.getvalue().to_pybytes()
+ZSTD = partial(pa.compress, codec="zstd", asbytes=True)
+PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".zst": ZSTD}
 
 
 # --- every format
@@ -87,9 +82,7 @@ def test_parquet(tmp_path, compression):
     pq.write_table(pa.table({"id": range(600), "text": rows}), tmp_path / "a.parquet", compression=compression)
     found = read(tmp_path, "a.parquet")
     assert found[5] == Problem(Location("a.parquet", 6), "'text' holds no text.")
-    assert texts_of(found[:5] + found[6:]) == [
-        (row, text) for row, text in enumerate(rows, start=1) if text is not None
-    ]
+    assert texts_of(found[:5] + found[6:]) == [*enumerate(rows[:5], start=1), *enumerate(rows[6:], start=7)]
 
 
 # --- CoNLL-U
@@ -123,13 +116,8 @@ def test_annotated_sentences(tmp_path, packing):
     one, broken, other = read(tmp_path, name)
     assert one.text == "Don't sleep, cats."
     assert [one.text[start:end] for start, end in one.words] == ["Do", "n't", "sleep", ",", "cats", "."]
-    assert one.relations == (
-        Relation(0, 2, "aux"),
-        Relation(1, 2, "advmod"),
-        Relation(3, 4, "punct"),
-        Relation(4, 2, "vocative"),
-        Relation(5, 2, "punct"),
-    )
+    arcs = (0, 2, "aux"), (1, 2, "advmod"), (3, 4, "punct"), (4, 2, "vocative"), (5, 2, "punct")
+    assert one.relations == tuple(starmap(Relation, arcs))
     assert isinstance(broken, Problem)
     assert broken.place == Location(name, 2)
     assert other.place == Location(name, 3)

@@ -31,7 +31,7 @@ def by_words(model, passage):
     """[heads, words, words]: to a word the sum over its tokens, from a word their mean."""
     offsets = model.tokenizer(passage.text, return_offsets_mapping=True)["offset_mapping"]
     tokens_of = [
-        [place for place, (start, end) in enumerate(offsets) if start >= first and end <= last and end > start]
+        [place for place, (start, end) in enumerate(offsets) if first <= start < end <= last]
         for first, last in passage.words
     ]
     weights = np.stack([query.weights for query in queries_of(model, [passage], causal=False)], axis=1)

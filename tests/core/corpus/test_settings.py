@@ -13,7 +13,7 @@ from core.corpus.folder import RunFolder, load_parts, save_part
 from core.corpus.settings import Job, RunSettings
 from core.corpus.tables import schema_of, tables
 from core.heads.metrics import METRICS, NAMES, Metric
-from tests.core.corpus.plain import empty_tally, passages, settings_of, tallied
+from tests.core.corpus.plain import passages, settings_of, tallied
 from tests.refusals import refused
 
 OTHER = RunSettings(
@@ -100,5 +100,3 @@ def test_metrics_are_counted_by_their_names(bert, tmp_path):
     assert written["sample"].schema == schema_of("sample", some.settings.metrics)
     name = save_part(some, fs.LocalFileSystem(), str(tmp_path))
     assert load_parts(fs.LocalFileSystem(), str(tmp_path), name).settings == some.settings
-    with pytest.raises(ValueError, match="other settings"):
-        some.merge(empty_tally(settings_of(model, examples_of=("entropy",))))

@@ -56,12 +56,6 @@ def test_any_order_and_parts_give_the_same_bits(kind, seed):
         assert other.values.tobytes() == whole.values.tobytes()
 
 
-def test_what_floating_point_loses():
-    numbers = np.array([[1e9, 2.0**-40, -1e9]])
-    assert numbers.sum() != 2.0**-40
-    assert summed(numbers).values.tolist() == [2.0**-40]
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_mean_and_spread(seed):
     """Rounded once, from fractions; where the numbers hardly differ too, which floating point loses."""
@@ -78,17 +72,6 @@ def test_mean_and_spread(seed):
     np.testing.assert_allclose(spread[0], numbers[0].std(), rtol=1e-12)
 
 
-def test_a_variance_is_taken_before_anything_is_rounded():
-    """Of whole numbers nothing is ever rounded: 10^6 and 10^6 + 1 have a spread of exactly 1/2, however many there are."""
-    count = 10**6
-    total, squares = ExactSum.zeros(1), ExactSum.zeros(1)
-    one, two = 10**6, 10**6 + 1
-    total.add([float(count // 2 * (one + two))])
-    squares.whole += count // 2 * (one**2 + two**2)
-    mean, spread = mean_and_spread(np.array([count]), total, squares)
-    assert (mean.tolist(), spread.tolist()) == ([10**6 + 0.5], [0.5])
-
-
 def test_of_no_numbers_there_is_no_mean():
     mean, spread = mean_and_spread(np.array([0, 1]), ExactSum.zeros(2), ExactSum.zeros(2))
     np.testing.assert_array_equal(mean, [np.nan, 0])
@@ -100,17 +83,9 @@ HEADS, METRICS, MOST, TOKENS = 3, 2, 4, 5
 
 def test_draws_are_those_of_splitmix64():
     for seed in (0, 1, 2**63 + 12345, 2**64 - 1):
-        assert draws(seed, 50).tolist() == [splitmix(seed, place) for place in range(50)]
+        assert draws(seed, 200).tolist() == [splitmix(seed, place) for place in range(200)]
     # The first numbers that the generator gives for the seed 1234567, as they are published for checking.
     assert draws(1234567, 3).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-
-
-def test_draws_are_even_and_follow_from_the_place_alone():
-    drawn = np.concatenate([draws(seed, 200) for seed in range(500)])
-    assert len(np.unique(drawn)) == len(drawn)
-    share = np.histogram(drawn.astype(np.float64), bins=10, range=(0, 2.0**64))[0] / len(drawn)
-    np.testing.assert_allclose(share, 0.1, atol=0.005)
-    assert draws(7, 9).tolist() == draws(7, 200)[:9].tolist()
 
 
 def collected(given, most=MOST):

@@ -7,13 +7,12 @@ import pytest
 import torch
 from pyarrow import fs
 
-from core import __version__
+from core import __version__, load_model
 from core.corpus import workers
 from core.corpus.folder import load_parts, merge_parts, parts_in, save_part
 from core.corpus.reading import find_files
 from core.corpus.tally import ModelHeads
 from core.corpus.workers import CENSUS, Measurer, count_passages, limited, read_shards
-from core.models.loading import load_model
 from tests.core.corpus.plain import job_of, reader
 from tests.core.tiny_models import WEIGHTS_ONLY, randomised
 

@@ -17,23 +17,15 @@ from core import attend
 from core.attention.head import Head
 from core.exporting.documents import CARTESIAN, to_html, to_notebook
 from core.exporting.pictures import GROUNDS, portrait
-from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.waterfall import waterfall
 from core.models.catalogue import CATALOGUE
+from tests.core.exporting.test_pictures import NASTY, picture
 
-NASTY = "</script><img src=x onerror=alert(1)> $x$"
-TOKENS = [NASTY, *(f"token {place}" for place in range(1, 100))]
 WHOLE = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
 def page_of(figure, about=None):
     return to_html(portrait(figure, NASTY, [NASTY], GROUNDS["light"]), NASTY, about or {"text": NASTY})
-
-
-@pytest.fixture(scope="module")
-def figure():
-    values = np.random.default_rng(0).random((100, 100))
-    return heatmap(values, Axis("query", TOKENS, 3), Axis("key", TOKENS, 4), name="weight", scale="share").figure
 
 
 def inside(page, name):
@@ -50,8 +42,8 @@ def version_in(script):
     return found
 
 
-def test_it_holds_everything_and_runs_nothing_of_it(figure):
-    figure = go.Figure(figure).add_annotation(text=NASTY)  # as no figure of ours has it
+def test_it_holds_everything_and_runs_nothing_of_it():
+    figure = go.Figure(picture()).add_annotation(text=NASTY)  # as no figure of ours has it
     page = page_of(figure, {"text": NASTY, "model": "a & b"})
     words = page[page.index("<table>") :]
     assert "</script><img" not in page
@@ -64,8 +56,8 @@ def test_it_holds_everything_and_runs_nothing_of_it(figure):
     assert NASTY in [annotation["text"] for annotation in drawn["layout"]["annotations"]]
 
 
-def test_a_heatmap_takes_less_than_a_megabyte(figure):
-    page = page_of(figure)
+def test_a_heatmap_takes_less_than_a_megabyte():
+    page = page_of(picture())
     assert len(page.encode()) < 1_000_000
     assert script_in(page) == gzip.decompress(CARTESIAN.read_bytes()).decode()
 

@@ -8,9 +8,8 @@ import plotly.graph_objects as go
 import pytest
 import safetensors.numpy
 
-from core import Edits, attend, capture, load_model
+from core import Edits, InputError, attend, capture, load_model
 from core.attention.head import Head
-from core.errors import InputError
 from core.exporting.exhibit import MAX_BYTES, Drawing, Exhibit, Upload, read, write
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import tables_of, to_csv
@@ -106,22 +105,17 @@ def test_a_long_causal_head_costs_what_its_inputs_cost():
 
 def test_everything_else_comes_back_too():
     values = np.array([[0.5, 0.25], [np.nan, 1.0]], np.float32)
-    chart = heatmap(
-        values, Axis("query", ["<b>", "$x$"]), Axis("key", ["a", "b"]), name="weight", forbidden=values != values
-    )
-    one = exhibit(
-        about={"text": NASTY},
-        drawings=(Drawing("Weights", NASTY, chart),),
-        uploads={"image": Upload("cat.png", b"\x89PNG")},
-    )
+    sides = Axis("query", ["<b>", "$x$"]), Axis("key", ["a", "b"])
+    chart = heatmap(values, *sides, name="weight", forbidden=values != values)
+    drawings, uploads = (Drawing("Weights", NASTY, chart),), {"image": Upload("cat.png", b"\x89PNG")}
+    one = exhibit(about={"text": NASTY}, drawings=drawings, uploads=uploads)
     back = read(write(one))
     assert (back.page, back.title, back.address, back.about) == (one.page, one.title, one.address, one.about)
     assert back.uploads["image"].data == b"\x89PNG"
     (drawing,) = back.drawings
     assert drawing.alt == NASTY
-    assert json.loads(drawing.chart.figure.to_json()) == json.loads(
-        chart.figure.to_json()
-    )  # drawn as it was, escaped tokens and all
+    # Drawn as it was, escaped tokens and all.
+    assert json.loads(drawing.chart.figure.to_json()) == json.loads(chart.figure.to_json())
 
 
 @pytest.mark.parametrize(
@@ -285,10 +279,8 @@ def test_arrays_that_are_none_of_a_head(good):
     refused(packed(said, {name: array for name, array in arrays.items() if name != "head0.key"}))
     many = np.ones((9000, 1), np.float32)
     tokens = {"query_tokens": ["x"] * 9000, "key_tokens": ["x"] * 9000, "mask": "none", "origin": None}
-    large = packed(
-        said | {"heads": [said["heads"][0] | tokens]}, {f"head0.{name}": many for name in ("query", "key", "value")}
-    )
-    assert "9,000 queries" in refused(large)
+    long = said | {"heads": [said["heads"][0] | tokens]}
+    assert "9,000 queries" in refused(packed(long, {f"head0.{name}": many for name in ("query", "key", "value")}))
 
 
 def test_rows_that_are_not_there_cannot_be_replaced():
@@ -337,25 +329,15 @@ def test_pictures_that_headlight_does_not_draw(good, figure):
 
 def test_markup_in_a_picture_is_text(good):
     said, arrays = parts(good)
-    nasty = figure_of(
-        data=[
-            {
-                "type": "bar",
-                "x": ["<a href='http://evil'>x</a>"],
-                "y": [1],
-                "hovertemplate": "<b>%{y}</b><extra></extra>",
-            }
-        ],
-        layout={"annotations": [{"text": "<span style='font-size:900px'>x</span><br><img src=x onerror=alert(1)>"}]},
-    )
+    template = "<b>%{y}</b><extra></extra>"
+    bar = {"type": "bar", "x": ["<a href='http://evil'>x</a>"], "y": [1], "hovertemplate": template}
+    note = {"text": "<span style='font-size:900px'>x</span><br><img src=x onerror=alert(1)>"}
+    nasty = figure_of(data=[bar], layout={"annotations": [note]})
     back = read(packed(said | {"pictures": [{"title": "x", "alt": "x", "figure": nasty}]}, arrays))
     shown: go.Figure = back.drawings[0].chart.figure
-    assert shown.data[0].x[0] == "&lt;a href='http://evil'>x&lt;/a>"
-    assert shown.data[0].hovertemplate == "<b>%{y}</b><extra></extra>"
-    assert (
-        shown.layout.annotations[0].text
-        == "&lt;span style='font-size:900px'>x&lt;/span><br>&lt;img src=x onerror=alert(1)>"
-    )
+    assert (shown.data[0].x[0], shown.data[0].hovertemplate) == ("&lt;a href='http://evil'>x&lt;/a>", template)
+    text = shown.layout.annotations[0].text
+    assert text == "&lt;span style='font-size:900px'>x&lt;/span><br>&lt;img src=x onerror=alert(1)>"
 
 
 def test_what_is_too_large_is_not_written():
@@ -366,9 +348,7 @@ def test_what_is_too_large_is_not_written():
 def test_millions_of_lists_are_not_made(good):
     """Python holds the interpreter for seconds while it makes them, whatever they are for."""
     said, arrays = parts(good)
-    assert "its description is too large" in refused(
-        packed(json.dumps(said | {"more": [[]] * 600_000}).encode(), arrays)
-    )
+    assert "its description is too large" in refused(packed(said | {"more": [[]] * 600_000}, arrays))
     with pytest.raises(InputError, match="can be opened again"):
         write(replace(good, about=dict.fromkeys("abc", "[" * 190_000)))
 

@@ -6,29 +6,21 @@ import re
 import numpy as np
 import pytest
 
-from core import InputError, PageView, save_page
-from core.attention.ledger import explain
-from core.attention.sources import random_matrices
-from core.attention.trace import attend
+from core import PageView, attend, explain, random_matrices, save_page
 from core.exporting import page
 from core.exporting.exhibit import Drawing
 from core.exporting.page import PageKnob, to_page
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.bars import bars
 from core.figures.plots.waterfall import waterfall
+from tests.core.exporting.test_documents import inside
+from tests.refusals import refused
 
 HOSTILE = "</script><script>alert(1)</script>"
 
 
 def drawing(size: int = 3) -> Drawing:
     return Drawing("Weights", "A heatmap.", heatmap(np.eye(size), Axis("query"), Axis("key"), name="weight"))
-
-
-def held(text: str) -> list[dict]:
-    """The views in a page, as a browser reads them."""
-    found = re.search(r'<script type="application/json" id="views">(.*?)</script>', text, re.DOTALL)
-    assert found
-    return json.loads(found[1])
 
 
 def test_a_page_holds_texts_as_data_and_may_load_nothing(tmp_path):
@@ -41,7 +33,7 @@ def test_a_page_holds_texts_as_data_and_may_load_nothing(tmp_path):
     assert "alert(1)</script>" not in text
     assert "default-src 'none'" in text
     assert not re.search(r"(src|href)=", text.partition('id="plotly"')[0])
-    (there,) = held(text)
+    (there,) = json.loads(inside(text, "views"))  # as a browser reads them
     assert (there["title"], there["notes"], there["about"]) == (HOSTILE, HOSTILE, [["model", HOSTILE]])
     assert there["words"] == [[["plain", False]], [["a row of ", False], ["94%", True]], [[HOSTILE, False]]]
     assert there["knobs"][0]["frames"][0]["said"] == {"0": [HOSTILE]}
@@ -58,12 +50,10 @@ def test_only_a_waterfall_needs_all_of_plotly():
 
 @pytest.mark.parametrize("count", [0, 11])
 def test_a_page_of_no_or_too_many_views_is_refused(count):
-    with pytest.raises(InputError, match="1 to 10 views") as error:
+    with refused("views", "1 to 10 views"):
         to_page([PageView("a")] * count)
-    assert error.value.field == "views"
 
 
 def test_a_page_that_is_too_large_is_refused_with_the_view_to_leave_out():
-    with pytest.raises(InputError, match="View 2, “large”, is the largest: leave it out") as error:
+    with refused("views", "View 2, “large”, is the largest: leave it out"):
         to_page([PageView("small", pictures=[drawing()]), PageView("large", ["1" * page.MOST_BYTES])])
-    assert error.value.field == "views"

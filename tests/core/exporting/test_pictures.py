@@ -7,7 +7,7 @@ import pytest
 
 from core.exporting.pictures import GROUNDS, portrait, print_widths
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from tests.core.figures.test_theme import CHARTS
+from tests.core.figures.test_theme import CHARTS, letters
 
 NASTY = "</script><img src=x onerror=alert(1)> $x$"
 TOKENS = [NASTY, *(f"token {place}" for place in range(1, 90))]
@@ -19,9 +19,8 @@ def picture(tokens=TOKENS):
 
 
 def test_title_notes_ground_and_size_are_in_it():
-    taken = portrait(
-        picture(), f"Weights {NASTY}", ["a model · layer 1, head 10", "Text: " + "word " * 500], GROUNDS["dark"]
-    )
+    notes = ["a model · layer 1, head 10", "Text: " + "word " * 500]
+    taken = portrait(picture(), f"Weights {NASTY}", notes, GROUNDS["dark"])
     texts = [annotation.text for annotation in taken.layout.annotations]
     assert texts[-2] == "<b>Weights &lt;/script&gt;&lt;img src=x onerror=alert(1)&gt; &#36;x&#36;</b>"
     assert "layer 1, head 10<br>Text: word" in texts[-1]
@@ -55,16 +54,6 @@ def test_the_words_above_can_be_left_out():
 # --- print
 
 
-def points(part, pixel):
-    """The sizes of all letters that a figure names, in points."""
-    if isinstance(part, dict):
-        sizes = [font["size"] for name, font in part.items() if name.endswith("font") and "size" in font]
-        yield from (size * pixel for size in sizes)
-        part = part.values()
-    for value in part if not isinstance(part, str | int | float | bool | None) else ():
-        yield from points(value, pixel)
-
-
 @pytest.mark.parametrize("name", CHARTS)
 def test_any_figure_can_be_taken_away_and_in_print_letters_have_six_points(name):
     """The equation can be read only across two columns."""
@@ -75,8 +64,9 @@ def test_any_figure_can_be_taken_away_and_in_print_letters_have_six_points(name)
         taken = portrait(figure, "A title", ["a note"], GROUNDS["light"], millimetres=millimetres)
         assert [annotation.text for annotation in taken.layout.annotations][-2:] == ["<b>A title</b>", "a note"]
         assert taken.layout.height > 100
-        found = list(points(json.loads(taken.to_json()), (millimetres or 0) / 25.4 * 72 / taken.layout.width))
-        assert millimetres is None or 6 <= min(found) <= max(found) < 16
+        pixel = (millimetres or 0) / 25.4 * 72 / taken.layout.width  # in points
+        points = [size * pixel for size in letters(json.loads(taken.to_json()))]
+        assert millimetres is None or 6 <= min(points) <= max(points) < 16
     assert figure.to_json() == before  # the page keeps its own
 
 

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
+from core import attend, explain
 from core.attention.head import Head
-from core.attention.ledger import explain
 from core.attention.masks import causal, grid
 from core.attention.stages import BY_KEY
-from core.attention.trace import attend
 from core.figures.chart import Chart, Values
 from core.figures.heatmaps.all_heads import metric_grid, small_pictures
 from core.figures.heatmaps.equation import TERMS, equation
@@ -72,10 +71,7 @@ DESCRIBED = {
     ),
     "a part of a text": (
         heatmap(
-            with_numbers((3, 3), {(1, 2): 5.0}),
-            Axis("query", TOKENS[:3], start=40),
-            Axis("key", start=7),
-            name="score",
+            with_numbers((3, 3), {(1, 2): 5.0}), Axis("query", TOKENS[:3], start=40), Axis("key", start=7), name="score"
         ),
         "3 by 3. Strongest: query ·cat (41), key 9: 5; then",
     ),

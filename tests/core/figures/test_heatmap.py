@@ -25,19 +25,14 @@ def printed(figure):
     return [trace for trace in figure.data if getattr(trace, "mode", None) == "text"]
 
 
-def main(figure):
-    return figure.data[0]
-
-
 def drawn_stage(stage, trace, query_tokens, key_tokens, **options):
     return stage_heatmap(stage, Head.of(trace).overview().matrices, query_tokens, key_tokens, **options).figure
 
 
-@pytest.mark.parametrize(
-    "stage", [stage for stage in STAGES if stage.scale != "permission"], ids=lambda stage: stage.key
-)
-def test_a_stage_is_drawn_number_for_number(stage, trace):
-    drawn = main(drawn_stage(stage, trace, TOKENS, TOKENS, pin=(3, 1)))
+@pytest.mark.parametrize("key", [stage.key for stage in STAGES if stage.scale != "permission"])
+def test_a_stage_is_drawn_number_for_number(key, trace):
+    stage = BY_KEY[key]
+    drawn = drawn_stage(stage, trace, TOKENS, TOKENS, pin=(3, 1)).data[0]
     expected = stage.values(trace)
     finite = np.isfinite(expected) & (trace.mask if stage.key in ("masked", "weights") else True)
     np.testing.assert_array_equal(drawn.z[finite], expected[finite])
@@ -51,9 +46,8 @@ def test_masked_cells_are_grey_and_in_the_legend(trace):
     grey = figure.data[1]
     np.testing.assert_array_equal(grey.z == 0, ~trace.mask)
     assert grey.colorscale[0][1] == FORBIDDEN
-    assert [entry.name for entry in figure.data if entry.showlegend is not False and entry.type == "scatter"] == [
-        "masked"
-    ]
+    in_legend = [entry.name for entry in figure.data if entry.showlegend is not False and entry.type == "scatter"]
+    assert in_legend == ["masked"]
     # Before the mask every pair has a score, so nothing is grey.
     cells, _numbers = drawn_stage(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(3, 1)).data
     assert np.isfinite(cells.z).all()
@@ -61,7 +55,7 @@ def test_masked_cells_are_grey_and_in_the_legend(trace):
 
 def test_a_weight_of_zero_that_is_allowed_is_drawn_as_a_number():
     trace = attend([[1000.0]], [[1.0], [-1.0]], [[1.0], [1.0]], scale=1.0)
-    drawn = main(drawn_stage(BY_KEY["weights"], trace, ("q",), ("a", "b"), pin=(0, 0)))
+    drawn = drawn_stage(BY_KEY["weights"], trace, ("q",), ("a", "b"), pin=(0, 0)).data[0]
     assert drawn.z.tolist() == [[1.0, 0.0]]
 
 
@@ -74,17 +68,17 @@ def test_tokens_cannot_be_markup_and_have_rows_and_columns_of_their_own(trace):
 
 
 def test_scales(trace):
-    signed = main(drawn_stage(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(0, 0)))
+    signed = drawn_stage(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(0, 0)).data[0]
     assert signed.zmin == -signed.zmax
     assert signed.zmax == np.abs(trace.raw).max()
-    share = main(drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 0)))
+    share = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 0)).data[0]
     assert (share.zmin, share.zmax) == (0, trace.weights.max())
     assert signed.showscale is not False
     other = trace.changed(scale=1.0)
     limit = colour_limit(BY_KEY["scaled"], *(Head.of(one).overview().matrices["scaled"] for one in (trace, other)))
     assert limit == np.abs(other.scaled).max()
-    assert main(drawn_stage(BY_KEY["scaled"], trace, TOKENS, TOKENS, pin=(0, 0), limit=limit)).zmax == limit
-    nothing = main(heatmap(np.zeros((2, 2)), Axis("query"), Axis("key"), name="score").figure)
+    assert drawn_stage(BY_KEY["scaled"], trace, TOKENS, TOKENS, pin=(0, 0), limit=limit).data[0].zmax == limit
+    nothing = heatmap(np.zeros((2, 2)), Axis("query"), Axis("key"), name="score").figure.data[0]
     assert (nothing.zmin, nothing.zmax) == (-1, 1)
 
 
@@ -94,7 +88,7 @@ def test_long_texts_are_bounded_and_lose_no_spike():
     values[1_234, 567] = 0.9
     sides = Axis("query", ["t"] * n, 1_234), Axis("key", ["t"] * n, 567)
     figure = heatmap(values, *sides, name="weight", scale="share", hover=("x", values)).figure
-    drawn = main(figure)
+    drawn = figure.data[0]
     assert max(drawn.z.shape) <= 256
     row, column = np.unravel_index(drawn.z.argmax(), drawn.z.shape)
     assert drawn.z.max() == 0.9
@@ -180,15 +174,8 @@ def figures():
     gaps = {"first": [1, 5], "second": [], "difference": [1, 5]}
     labels = axis.labels(FIRST, SECOND)
     side = ComparedAxis({"first": labels.first, "second": labels.second, "difference": labels.both}, gaps, 2)
-    charts = compared_heatmaps(
-        pictures,
-        side,
-        side,
-        divergence=found.row_numbers["divergence"],
-        limits=strongest_colours(pictures),
-        height=300,
-        width=300,
-    )
+    limits, divergence = strongest_colours(pictures), found.row_numbers["divergence"]
+    charts = compared_heatmaps(pictures, side, side, divergence=divergence, limits=limits, height=300, width=300)
     return found, {part: chart.figure for part, chart in charts.items()}
 
 
@@ -214,9 +201,8 @@ def test_each_picture_has_the_tokens_of_its_own_text(figures):
     dollars = {"first": "&#36;x&#36;", "second": "&#36;y&#36;", "difference": "&#36;x&#36; / &#36;y&#36;"}
     for part, figure in drawn.items():
         for axis in (figure.layout.xaxis, figure.layout.yaxis):
-            assert [text.replace("<b>", "").replace("</b>", "") for text in axis.ticktext] == [
-                *("the", "new", "&lt;b&gt;", dollars[part], "cat", "too")
-            ]
+            texts = [text.replace("<b>", "").replace("</b>", "") for text in axis.ticktext]
+            assert texts == ["the", "new", "&lt;b&gt;", dollars[part], "cat", "too"]
 
 
 def test_gaps_are_hatched_where_they_are_and_named(figures):
@@ -244,9 +230,8 @@ def test_pointing_at_a_row_tells_its_divergence(figures):
 
 
 def test_neighbouring_gaps_are_one_box():
-    figure = heatmap(
-        np.zeros((5, 4)), Axis("query", gaps=[0, 1, 2, 4]), Axis("key"), name="weight", scale="share"
-    ).figure
+    queries = Axis("query", gaps=[0, 1, 2, 4])
+    figure = heatmap(np.zeros((5, 4)), queries, Axis("key"), name="weight", scale="share").figure
     (hatched,) = hatching(figure)
     assert list(hatched.y) == [-0.5, -0.5, 2.5, 2.5, None, 3.5, 3.5, 4.5, 4.5, None]
     assert figure.layout.showlegend

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from core.attention.ledger import explain
+from core import attend, explain
 from core.attention.masks import causal, grid
-from core.attention.trace import attend
 from core.figures.plots.bars import AROUND, NUMBER, Mark, bar_panels, bars, log_bars, running
 from core.figures.plots.diagrams import HEIGHTS, plane, wiring
 from core.figures.plots.dots import dots, dots_against

@@ -1,16 +1,17 @@
 """Figures look the same whatever was imported before, have letters as large as wanted, and stand out (WCAG 2.2, AA)."""
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
 import streamlit  # noqa: F401 - it changes Plotly's default template
 
+from core import attend, explain
 from core.attention.head import Head
-from core.attention.ledger import explain
 from core.attention.stages import BY_KEY
-from core.attention.trace import attend
+from core.figures import palette
 from core.figures.heatmaps.all_heads import metric_grid, small_pictures
 from core.figures.heatmaps.equation import equation
 from core.figures.heatmaps.frames import VEIL, with_borders, with_spotlight
@@ -18,23 +19,6 @@ from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.patches import on_image
 from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.heatmaps.views import additive_mask, stage_heatmap
-from core.figures.palette import (
-    ABOVE,
-    ALLOWED,
-    BELOW,
-    DIVERGING,
-    DIVERGING_ON_DARK,
-    INK,
-    PIN,
-    SEQUENTIAL,
-    SERIES,
-    TEXT,
-    TEXT_ON_DARK,
-    TOTAL,
-    colours_of,
-    set_signed_colours,
-    text_on,
-)
 from core.figures.plots.bars import bar_panels, bars, distribution_bars, log_bars, running, share_bars
 from core.figures.plots.diagrams import plane, wiring
 from core.figures.plots.dots import dots, dots_against, head_map
@@ -110,12 +94,13 @@ def test_all_cells_but_the_lit_ones_are_dimmed_once(spot, row, column, scale):
     assert all(veil.xref == "x" and veil.yref == "y" for veil in veils), "the colour bar is dimmed"
 
 
-def sizes(found) -> list[float]:
-    """Every size of letters that a figure names."""
-    if isinstance(found, dict):
-        own = [found["size"]] if "size" in found and found.keys() <= {"size", "color", "family"} else []
-        return own + [size for part in found.values() for size in sizes(part)]
-    return [size for part in found for size in sizes(part)] if isinstance(found, (list, tuple)) else []
+def letters(part) -> Iterator[float]:
+    """The size of every font that a part of a figure names, in pixels."""
+    if isinstance(part, dict):
+        yield from (font["size"] for name, font in part.items() if name.endswith("font") and "size" in font)
+        part = part.values()
+    for value in part if not isinstance(part, str | int | float | bool | None) else ():
+        yield from letters(value)
 
 
 @pytest.mark.parametrize("least", [18, 22])
@@ -123,32 +108,29 @@ def sizes(found) -> list[float]:
 def test_no_letter_is_smaller_than_wanted(draw, least):
     token = smallest_letters.set(least)
     try:
-        figure = draw().figure.to_plotly_json()
+        figure = draw().figure.to_json()
     finally:
         smallest_letters.reset(token)
-    found = sizes(figure["layout"])
-    for trace in figure["data"]:
-        found += [size for key, part in trace.items() if "font" in key or key == "colorbar" for size in sizes(part)]
-    assert found
-    assert min(found) >= least
-    assert min(sizes(draw().figure.to_plotly_json()["layout"])) < least, "nor are they larger at a desk"
+    assert min(letters(json.loads(figure))) >= least
+    assert min(letters(json.loads(draw().figure.to_json())["layout"])) < least, "nor are they larger at a desk"
 
 
 GREY = ("#80848e", 0.28)  # FORBIDDEN
 READ = {"black": "#000000", "white": "#ffffff"}
 
 
-@pytest.mark.parametrize(("mode", "text"), [("light", TEXT), ("dark", TEXT_ON_DARK)])
+@pytest.mark.parametrize(("mode", "text"), [("light", palette.TEXT), ("dark", palette.TEXT_ON_DARK)])
 def test_text_lines_and_bars_of_figures(mode, text):
     background = BACKGROUNDS[mode]
     assert contrast(text, background) >= 4.5
     assert contrast(text, mixed(GREY[0], background, GREY[1])) >= 4.5  # "−∞" on a masked cell
-    for colour in (ABOVE, BELOW, TOTAL, PIN, INK, ALLOWED, *SERIES):
+    drawn = (palette.ABOVE, palette.BELOW, palette.TOTAL, palette.PIN, palette.INK, palette.ALLOWED, *palette.SERIES)
+    for colour in drawn:
         assert contrast(colour, background) >= 3, colour
 
 
 def test_numbers_on_bars_and_on_allowed_cells():
-    for colour, text in zip(SERIES, text_on(SERIES), strict=True):
+    for colour, text in zip(palette.SERIES, palette.text_on(palette.SERIES), strict=True):
         assert contrast(colour, READ[text]) >= 4.5, colour
 
 
@@ -164,9 +146,9 @@ def test_text_of_pages(mode):
         assert contrast(primary, theme[place]) >= 4.5, place
 
 
-@pytest.mark.parametrize(("mode", "scale"), [("light", DIVERGING), ("dark", DIVERGING_ON_DARK)])
+@pytest.mark.parametrize(("mode", "scale"), [("light", palette.DIVERGING), ("dark", palette.DIVERGING_ON_DARK)])
 def test_signed_numbers_stand_out_the_more_the_farther_they_are_from_zero(mode, scale):
-    colours = [hexadecimal(colour) for colour in colours_of(np.linspace(0, 1, 41), scale)]
+    colours = [hexadecimal(colour) for colour in palette.colours_of(np.linspace(0, 1, 41), scale)]
     stands_out = [contrast(colour, colours[20]) for colour in colours]
     assert contrast(colours[20], BACKGROUNDS[mode]) < 1.15
     assert (np.diff(stands_out[20:]) > 0).all()
@@ -175,17 +157,18 @@ def test_signed_numbers_stand_out_the_more_the_farther_they_are_from_zero(mode, 
     assert contrast(masked, colours[20]) > 1.25
 
 
-@pytest.mark.parametrize(
-    ("scale", "drawn_in"), [("share", [SEQUENTIAL]), ("signed", [DIVERGING, DIVERGING_ON_DARK, DIVERGING])]
-)
-def test_numbers_in_cells_are_legible_on_every_colour_and_background(scale, drawn_in):
+IN_TURN = {"share": [palette.SEQUENTIAL], "signed": [palette.DIVERGING, palette.DIVERGING_ON_DARK, palette.DIVERGING]}
+
+
+@pytest.mark.parametrize("scale", IN_TURN)
+def test_numbers_in_cells_are_legible_on_every_colour_and_background(scale):
     values = np.linspace(-1 if scale == "signed" else 0, 1, 144).reshape(12, 12)
     chart = heatmap(values, Axis("query"), Axis("column"), name="n", scale=scale)
     before = chart.figure.to_json()
-    for colours in drawn_in:
-        set_signed_colours(chart.traces, chart.layout, colours)
+    for colours in IN_TURN[scale]:
+        palette.set_signed_colours(chart.traces, chart.layout, colours)
         cells, printed = chart.figure.data[:2]
         assert cells.colorscale == tuple(map(tuple, colours))
-        under = map(hexadecimal, colours_of((values - cells.zmin) / (cells.zmax - cells.zmin), colours))
+        under = map(hexadecimal, palette.colours_of((values - cells.zmin) / (cells.zmax - cells.zmin), colours))
         assert min(map(contrast, under, map(READ.get, printed.textfont.color))) >= 4.5
     assert chart.figure.to_json() == before

@@ -12,15 +12,7 @@ import pytest
 import torch
 import transformers
 
-from core import (
-    Edits,
-    InputError,
-    capture,
-    cosine_attribution,
-    direct_contributions,
-    head_effects,
-    load_model,
-)
+from core import Edits, InputError, capture, cosine_attribution, direct_contributions, head_effects, load_model
 from core.capturing.branching import Branches
 from core.heads.effects import Effects, Patching, patch_effects, rank_correlation
 from core.models.inputs import all_inputs
@@ -141,19 +133,20 @@ def test_rank_correlation():
     assert np.isnan(rank_correlation([0, 0, 0], [1, 2, 3]))
 
 
+def additive(allowed):
+    """[1, 1, queries, keys], as transformers takes a mask."""
+    return torch.zeros(allowed.shape).masked_fill(~allowed, torch.finfo(torch.float32).min)[None, None]
+
+
 def blocked_masks(name, key):
     """The masks of a pass, as 4D masks that transformers takes, in which no query may attend to one key."""
     size = len(IDS)
     places = torch.arange(size)
     blocked = (places == key)[None]
     allowed = torch.ones(size, size, dtype=torch.bool) if name in ("BERT", "T5") else places[:, None] >= places
-    near = places[:, None] - places < 4
-
-    def additive(mask):
-        return torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)[None, None]
-
     full = additive(allowed & ~blocked)
     if name in ("Gemma 2", "gpt-oss"):
+        near = places[:, None] - places < 4
         return {"full_attention": full, "sliding_attention": additive(allowed & ~blocked & near)}
     return full
 
@@ -176,25 +169,17 @@ def test_blocking_a_token_as_masks_on_eager_code_do_it(name):
 @pytest.mark.parametrize("kind", ["encoder", "cross", "decoder"])
 def test_blocking_in_an_encoder_and_what_looks_at_it(kind):
     _, network, inputs, asked = asked_of("T5", kind, 7)
-    plain = answer(network, **inputs)
-    lowest = torch.finfo(torch.float32).min
+    plain, written = answer(network, **inputs), torch.arange(len(WRITTEN))
     for key, found in asked.of_keys():
         if kind == "decoder":
-            places = torch.arange(len(WRITTEN))
-            allowed = (places[:, None] >= places) & (places != key)[None]
-            mask = torch.zeros(allowed.shape).masked_fill(~allowed, lowest)[None, None]
+            mask = additive((written[:, None] >= written) & (written != key)[None])
             changed = answer(network, **inputs, decoder_attention_mask=mask)
         else:
             with torch.inference_mode():
                 read = network.encoder(inputs["input_ids"], attention_mask=blocked_masks("T5", key))
-            crossing = torch.zeros(1, 1, len(WRITTEN), len(IDS))
-            crossing[..., key] = lowest
-            changed = answer(
-                network,
-                encoder_outputs=read,
-                decoder_input_ids=inputs["decoder_input_ids"],
-                attention_mask=crossing,
-            )
+            crossing = additive((torch.arange(len(IDS)) != key).expand(len(WRITTEN), -1))
+            decoder = {"decoder_input_ids": inputs["decoder_input_ids"], "attention_mask": crossing}
+            changed = answer(network, encoder_outputs=read, **decoder)
         assert found == pytest.approx(effect(plain, changed, 7), rel=1e-4, abs=2e-5)
 
 
@@ -203,10 +188,8 @@ def test_a_token_that_is_hidden_from_the_whole_text_tower_of_clip():
     model = load_model(randomised(TWO_TOWERS["CLIP"]()))
     plain = torch.from_numpy(capture(model, input_ids=IDS).vectors).double().mean(dim=0)
     for key, found in Effects(model, all_inputs(model, input_ids=IDS)).of_keys():
-        hidden = capture(model, input_ids=IDS, edits=Edits(block_keys=key)).vectors
-        assert found == pytest.approx(
-            effect(plain, torch.from_numpy(hidden).double().mean(dim=0), None), rel=1e-4, abs=2e-5
-        )
+        hidden = torch.from_numpy(capture(model, input_ids=IDS, edits=Edits(block_keys=key)).vectors)
+        assert found == pytest.approx(effect(plain, hidden.double().mean(dim=0), None), rel=1e-4, abs=2e-5)
 
 
 def test_a_long_text_is_done_in_many_batches(monkeypatch):
@@ -301,9 +284,8 @@ def test_the_head_that_knows_the_capital(smollm):
     assert asked.muted([[(23, 4)]])[0] == pytest.approx(effects.min(), abs=1e-4)
 
     # Beside what the heads themselves write, as docs/what-if.md says.
-    direct = direct_contributions(capture(smollm, text, components=True)).pivot(index="layer", columns="head")[
-        "contribution"
-    ]
+    of_heads = direct_contributions(capture(smollm, text, components=True))
+    direct = of_heads.pivot(index="layer", columns="head")["contribution"]
     muted = {(23, 4): effects[3, 4], (29, 1): effects[9, 1], (0, 4): asked.muted([[(0, 4)]])[0]}
     assert {place: (direct.loc[place], effect) for place, effect in muted.items()} == {
         (23, 4): pytest.approx((2.87, -1.70), abs=0.0051),
@@ -353,34 +335,58 @@ def passed(network, text, layers, put=()):
             if at == layer:
                 each[:, :, head] = output
 
-    with ExitStack() as stack, torch.inference_mode():
+    with ExitStack() as stack:
         for layer, module in enumerate(layers):
             stack.enter_context(before_mixing(module, partial(see, layer)))
-        returned = network(**({"input_ids": ids(text)} if isinstance(text, str) else text))
-    is_vector = not hasattr(returned, "logits")
-    answer = returned.last_hidden_state[0].mean(dim=0) if is_vector else returned.logits[0, -1]
-    return answer.double(), outputs
+        return answer(network, **({"input_ids": ids(text)} if isinstance(text, str) else text)), outputs
 
 
-def share(found, plain, source):
-    """How much of the logit difference has moved."""
-    a, b = int(plain.argmax()), int(source.argmax())
+@pytest.fixture(scope="module")
+def both_texts(three_layers):
+    """A twin in eager code, the modules that mix its heads, and what it answered and returned for each text."""
+    network = eager_twin(three_layers.network)
+    layers = mixing("Llama", network, "self")
+    return network, layers, *(passed(network, text, layers) for text in (TEXT, SOURCE))
+
+
+def share(found, plain, source, answers=None):
+    """How much of the logit difference of the answers has moved; log probabilities differ as logits do."""
+    a, b = answers or (int(plain.argmax()), int(source.argmax()))
     assert a != b
     differences = [float(logits[a] - logits[b]) for logits in (found, plain, source)]
     return (differences[0] - differences[1]) / (differences[2] - differences[1])
 
 
-def test_every_head_in_turn_and_several_together(three_layers):
-    network = eager_twin(three_layers.network)
-    layers = mixing("Llama", network, "self")
-    plain, _ = passed(network, TEXT, layers)
-    source, theirs = passed(network, SOURCE, layers)
-    table = patch_effects(three_layers, TEXT, SOURCE)
+@pytest.mark.parametrize(
+    ("name", "kind", "answers", "atol"),
+    [
+        ("Llama", "self", None, 1e-4),
+        ("BERT", "self", None, 1e-5),
+        *(("T5", kind, (11, 12), 1e-3) for kind in ("encoder", "cross", "decoder")),
+    ],
+)
+def test_every_head_in_turn(name, kind, answers, atol, three_layers):
+    """A sentence vector moves along the line between both."""
+    model = three_layers if name == "Llama" else load_model(tiny(name), tokenizer=number_words())
+    network = eager_twin(model.network)
+    layers = mixing(name, network, kind)
+    written = {"decoder_input_ids": torch.tensor([[0, 9, 30]])} if name == "T5" else {}
+    text, other = ({"input_ids": ids(text)} | written for text in (TEXT, SOURCE))
+    plain, _ = passed(network, text, layers)
+    source, theirs = passed(network, other, layers)
+    line = source - plain
+    table = patch_effects(model, TEXT, SOURCE, target="9 30" if written else None, kind=kind, answers=answers)
     assert list(table.columns) == ["layer", "head", "moved"]
     for layer, head, moved in table.itertuples(index=False):
-        found, _ = passed(network, TEXT, layers, {(layer, head): theirs[layer][:, head]})
-        assert moved == pytest.approx(share(found, plain, source), rel=1e-3, abs=1e-4)
-    assert table["moved"].abs().max() > 0.05
+        found, _ = passed(network, text, layers, {(layer, head): theirs[layer][:, head]})
+        along = float((found - plain) @ line / (line @ line))
+        expected = along if name == "BERT" else share(found, plain, source, answers)
+        assert moved == pytest.approx(expected, rel=1e-3, abs=atol)
+
+
+def test_several_heads_together(three_layers, both_texts):
+    assert Patching(load_model(tiny("BERT"), tokenizer=number_words()), TEXT, SOURCE).answers is None
+    network, layers, (plain, _), (source, theirs) = both_texts
     chosen = [(0, 1), (2, 3), (2, 0)]
     found, _ = passed(network, TEXT, layers, {(layer, head): theirs[layer][:, head] for layer, head in chosen})
     patching = Patching(three_layers, TEXT, SOURCE)
@@ -390,80 +396,33 @@ def test_every_head_in_turn_and_several_together(three_layers):
     np.testing.assert_allclose(patching.probabilities[1], source.softmax(dim=-1)[list(patching.answers)], rtol=1e-4)
 
 
-def test_only_through_one_later_head(three_layers):
-    network = eager_twin(three_layers.network)
-    layers = mixing("Llama", network, "self")
-    plain, ours = passed(network, TEXT, layers)
-    source, theirs = passed(network, SOURCE, layers)
+def test_only_through_one_later_head(three_layers, both_texts):
+    network, layers, (plain, ours), (source, theirs) = both_texts
     receiver = (2, 1)
     table = patch_effects(three_layers, TEXT, SOURCE, through=receiver).set_index(["layer", "head"])["moved"]
     assert table.loc[2].isna().all()
     assert table.loc[[0, 1]].notna().all()
-    for layer, head in [(layer, head) for layer in (0, 1) for head in range(4)]:
+    for layer, head in np.ndindex(2, 4):
         held = {(later, other): ours[later][:, other] for later in range(layer + 1, 3) for other in range(4)}
         _, arrived = passed(network, TEXT, layers, held | {(layer, head): theirs[layer][:, head]})
         found, _ = passed(network, TEXT, layers, {receiver: arrived[2][:, receiver[1]]})
         assert table.loc[layer, head] == pytest.approx(share(found, plain, source), rel=1e-3, abs=1e-5)
     whole = patch_effects(three_layers, TEXT, SOURCE).set_index(["layer", "head"])["moved"]
+    assert whole.abs().max() > 0.05
     assert np.abs(table.loc[0] - whole.loc[0]).max() > 1e-3
     assert table.abs().max() > 1e-3
     assert patch_effects(three_layers, TEXT, SOURCE, through=(0, 0))["moved"].isna().all()
-
-
-def test_a_sentence_vector_moves_along_the_line():
-    model = load_model(tiny("BERT"), tokenizer=number_words())
-    network = eager_twin(model.network)
-    layers = mixing("BERT", network, "self")
-    plain, _ = passed(network, TEXT, layers)
-    source, theirs = passed(network, SOURCE, layers)
-    line = source - plain
-    table = patch_effects(model, TEXT, SOURCE)
-    for layer, head, moved in table.itertuples(index=False):
-        found, _ = passed(network, TEXT, layers, {(layer, head): theirs[layer][:, head]})
-        assert moved == pytest.approx(float((found - plain) @ line / (line @ line)), rel=1e-3, abs=1e-5)
-    assert Patching(model, TEXT, SOURCE).answers is None
-
-
-@pytest.mark.parametrize("kind", ["encoder", "cross", "decoder"])
-def test_heads_of_every_kind(kind):
-    model = load_model(tiny("T5"), tokenizer=number_words())
-    network = eager_twin(model.network)
-    layers = mixing("T5", network, kind)
-    written = torch.tensor([[0, 9, 30]])
-    both = [{"input_ids": ids(text), "decoder_input_ids": written} for text in (TEXT, SOURCE)]
-    plain, _ = passed(network, both[0], layers)
-    source, theirs = passed(network, both[1], layers)
-    answers = (11, 12)
-    table = patch_effects(model, TEXT, SOURCE, target="9 30", kind=kind, answers=answers)
-    for layer, head, moved in table.itertuples(index=False):
-        found, _ = passed(network, both[0], layers, {(layer, head): theirs[layer][:, head]})
-        at, start, end = (float(logits[11] - logits[12]) for logits in (found, plain, source))
-        assert moved == pytest.approx((at - start) / (end - start), rel=1e-3, abs=1e-3)
-
-
-def test_france_and_italy(smollm):
-    patching = Patching(smollm, "The capital of France is", "The capital of Italy is")
-    names = smollm.tokenizer.convert_ids_to_tokens(patching.answers)
-    assert [name.strip("Ġ") for name in names] == ["Paris", "Rome"]
-    moved = np.full((30, 9), -np.inf)
-    for layer, shares in islice(patching.of_heads(), 10):  # the last layers, which are the quickest
-        moved[layer] = shares
-    assert np.isfinite(moved[20:]).all()
-    assert np.unravel_index(moved.argmax(), moved.shape) == (23, 4)
-    assert moved[23, 4] == pytest.approx(0.958, abs=0.01)
-    # Patched all together, nothing of the text is left but its last token, and that is the same in both.
-    assert patching.moved([[*np.ndindex(30, 9)]])[0] == pytest.approx(1, abs=1e-3)
 
 
 def test_what_cannot_be_compared(smollm, three_layers):
     with refused("source", r"has 5, the other one 8\. The other text is longer") as raised:
         patch_effects(smollm, "The capital of France is", "The capital of Liechtenstein is")
     assert "“ France”" in str(raised.value)
-    with refused("source", "same answer") as raised:
+    with refused("source", "same answer"):
         patch_effects(three_layers, TEXT, TEXT)
-    with pytest.raises(InputError, match="same answer"):
+    with refused("source", "same answer"):
         patch_effects(three_layers, TEXT, TEXT, answers=(3, 4))
-    with pytest.raises(InputError, match="There is no token 64"):
+    with refused("token", "There is no token 64"):
         patch_effects(three_layers, TEXT, SOURCE, answers=(3, 64))
     for place, field in (((3, 0), "layer"), ((-1, 0), "layer"), ((0, 4), "head"), ((0, -1), "head")):
         with refused(field, "they run from 0 to"):

@@ -7,21 +7,7 @@ import torch
 
 from core import capture
 from core.errors import InputError
-from core.heads.examples import (
-    FRANCE,
-    ITALY,
-    LENGTH,
-    PARIS_STEPS,
-    PRONOUN_HEAD,
-    TIRED,
-    WIDE,
-    OneHead,
-    knows_paris,
-    needs_previous,
-    patch_pronoun,
-    pronoun_steps,
-    share_of_way,
-)
+from core.heads import examples
 from core.heads.probing import random_texts
 from tests.core.mixed_heads import before_mixing, eager_twin
 
@@ -43,11 +29,11 @@ def probability(logits, token):
 # --- the head that knows Paris
 
 
-def test_the_head_that_knows_paris(smollm, twin):
+def test_the_head_that_knows_paris(smollm, twin, monkeypatch):
     seen = []
-    plain, muted, patched, doubled = knows_paris(smollm, seen.append)
-    assert seen == list(range(1, PARIS_STEPS + 1))
-    france, italy = (smollm.tokenizer(text)["input_ids"] for text in (FRANCE, ITALY))
+    plain, muted, patched, doubled = examples.knows_paris(smollm, seen.append)
+    assert seen == list(range(1, examples.PARIS_STEPS + 1))
+    france, italy = (smollm.tokenizer(text)["input_ids"] for text in (examples.FRANCE, examples.ITALY))
     (paris,) = smollm.tokenizer(" Paris")["input_ids"]
     mixer, kept = twin.model.layers[23].self_attn.o_proj, []
     assert plain.paris == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
@@ -60,14 +46,9 @@ def test_the_head_that_knows_paris(smollm, twin):
     assert patched.paris == pytest.approx(probability(logits, paris), abs=1e-4)
     assert patched.says == smollm.tokenizer.decode([logits.argmax()])
     assert patched.share == pytest.approx(probability(logits, logits.argmax()), abs=1e-4)
-    scales = [layer.self_attn.scaling for layer in twin.model.layers]
-    try:
-        for layer in twin.model.layers:
-            layer.self_attn.scaling *= 2
-        assert doubled.paris == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
-    finally:
-        for layer, scale in zip(twin.model.layers, scales, strict=True):
-            layer.self_attn.scaling = scale
+    for layer in twin.model.layers:
+        monkeypatch.setattr(layer.self_attn, "scaling", 2 * layer.self_attn.scaling)
+    assert doubled.paris == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
     assert plain.paris > muted.paris > patched.paris
     assert (plain.says, patched.says) == (" Paris", " Rome")
 
@@ -77,7 +58,7 @@ def test_the_head_that_knows_paris(smollm, twin):
 
 @pytest.fixture(scope="module")
 def one_seed(smollm, probed):
-    return needs_previous(smollm, probed, seeds=(0,))
+    return examples.needs_previous(smollm, probed, seeds=(0,))
 
 
 def test_which_heads_are_muted(probed, one_seed):
@@ -98,16 +79,16 @@ def test_which_heads_are_muted(probed, one_seed):
 
 def test_muting_the_head_before_the_induction_head(smollm, twin, one_seed):
     """The loss and the induction score of one text, from the copy's own logits and eager weights."""
-    (text, shuffled), cut, strongest = random_texts(smollm, LENGTH, 0), one_seed.rivals[0], one_seed.heads[0]
+    (text, shuffled), cut, strongest = random_texts(smollm, examples.LENGTH, 0), one_seed.rivals[0], one_seed.heads[0]
 
     def measured(text=text):
         with torch.inference_mode():
             returned = twin(torch.from_numpy(text.ids)[None], output_attentions=True)
         logits = returned.logits[0].double()
-        queries = np.arange(text.second, text.second + LENGTH)
+        queries = np.arange(text.second, text.second + examples.LENGTH)
         weights = returned.attentions[strongest.layer][0, strongest.head].numpy()
         own = -torch.log_softmax(logits, dim=1).numpy()[queries[1:] - 1, text.ids[queries[1:]]]
-        return weights[queries, queries - LENGTH + 1].mean(), own.mean()
+        return weights[queries, queries - examples.LENGTH + 1].mean(), own.mean()
 
     score, loss = measured()
     assert one_seed.plain.scores[0] == pytest.approx(score, abs=1e-4)
@@ -137,7 +118,7 @@ def test_what_muting_it_leads_to(one_seed):
 def test_a_model_without_an_induction_head_is_refused(smollm):
     nothing = pd.DataFrame({"layer": [0, 1], "head": [0, 0], "is_induction": False, "induction": 0.1, "previous": 0.5})
     with pytest.raises(InputError, match="no induction head"):
-        needs_previous(smollm, nothing)
+        examples.needs_previous(smollm, nothing)
 
 
 # --- a pronoun between two sentences
@@ -145,10 +126,10 @@ def test_a_model_without_an_induction_head_is_refused(smollm):
 
 def test_a_pronoun_between_two_sentences(minilm):
     seen = []
-    found = patch_pronoun(minilm, seen.append)
-    assert seen == list(range(1, pronoun_steps(minilm) + 1))
+    found = examples.patch_pronoun(minilm, seen.append)
+    assert seen == list(range(1, examples.pronoun_steps(minilm) + 1))
     network = eager_twin(minilm.network)
-    it, ids = 10, [torch.tensor([minilm.tokenizer(text)["input_ids"]]) for text in (TIRED, WIDE)]
+    it, ids = 10, [torch.tensor([minilm.tokenizer(text)["input_ids"]]) for text in (examples.TIRED, examples.WIDE)]
     assert minilm.tokenizer.convert_ids_to_tokens(ids[0][0].tolist())[it] == "it"
 
     def vectors(part):
@@ -156,8 +137,8 @@ def test_a_pronoun_between_two_sentences(minilm):
             return network(part).last_hidden_state[0].double().numpy()
 
     start, goal = vectors(ids[0]), vectors(ids[1])
-    strongest = OneHead(*found.strongest.edits.each[0].at[:2])
-    for head, moved in ((PRONOUN_HEAD, found.known), (strongest, found.strongest)):
+    strongest = examples.OneHead(*found.strongest.edits.each[0].at[:2])
+    for head, moved in ((examples.PRONOUN_HEAD, found.known), (strongest, found.strongest)):
         kept, mixer = [], network.encoder.layer[head.layer].attention.output.dense
         with before_mixing(mixer, lambda each, kept=kept: kept.append(each.clone()), 12):
             vectors(ids[1])
@@ -169,12 +150,13 @@ def test_a_pronoun_between_two_sentences(minilm):
     assert found.strongest.word == max(moved.word for moved in found.by_head)
     assert (found.tired.word, found.wide.word) == (0, 1)
     assert found.every_head.word == pytest.approx(1, abs=1e-4)  # "it" stands in both: only heads tell them apart
-    for moved, text in ((found.tired, TIRED), (found.wide, WIDE)):
-        weights = capture(minilm, text).trace(*PRONOUN_HEAD).weights[it]
+    for moved, text in ((found.tired, examples.TIRED), (found.wide, examples.WIDE)):
+        weights = capture(minilm, text).trace(*examples.PRONOUN_HEAD).weights[it]
         assert (moved.animal, moved.street) == pytest.approx((weights[2], weights[8]))
     assert 1 <= found.rank <= 72
 
 
 def test_share_of_the_way():
     start, goal = np.array([1.0, 1.0]), np.array([3.0, 1.0])
-    assert [share_of_way(np.array(at), start, goal) for at in ([1, 1], [3, 1], [2, 9], [0, 1])] == [0, 1, 0.5, -0.5]
+    for at, share in (([1, 1], 0), ([3, 1], 1), ([2, 9], 0.5), ([0, 1], -0.5)):
+        assert examples.share_of_way(np.array(at), start, goal) == share

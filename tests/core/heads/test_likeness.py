@@ -34,11 +34,18 @@ KINDS += [("T5", kind) for kind in ("encoder", "decoder", "cross")]
 
 
 def every(taken, kind):
-    return [(layer, head) for layer in range(taken.layers(kind)) for head in range(taken.heads(kind))]
+    return [*np.ndindex(taken.layers(kind), taken.heads(kind))]
 
 
-def between(one, other, kind, at, other_at=None):
-    return compare(one.trace(*at, kind), other.trace(*(other_at or at), kind)).mean
+def between(one, other, kind, at, other_at=None, rows=...):
+    """The mean divergence of two heads over these queries, or all."""
+    return compare(one.trace(*at, kind), other.trace(*(other_at or at), kind)).divergence[rows].mean()
+
+
+def of_pairs(taken, rows=...):
+    """The divergence of every head from every other one."""
+    heads = every(taken, None)
+    return [between(taken, taken, None, one, other, rows) for one in heads for other in heads if one != other]
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS)
@@ -88,7 +95,7 @@ def test_passes_that_do_not_belong_together_are_refused(passes):
         heads_like([before, read("ALBERT", IDS)], 0, 0)
     with pytest.raises(InputError, match="at least one"):
         heads_like([], 0, 0)
-    with pytest.raises(InputError, match="There is no head 9"):
+    with refused("head", "There is no head 9"):
         heads_like([before], 0, 9)
 
 
@@ -100,11 +107,8 @@ def test_heads_like_one_are_those_nearest_to_its_trace(passes, name, kind, cells
     texts = [one, read(name, IDS[:9])]
     told = []
     found = heads_like(texts, 1, 2, kind, on_progress=told.append)
-    expected = {
-        at: np.mean([between(text, text, kind, (1, 2), at) for text in texts])
-        for at in every(one, kind)
-        if at != (1, 2)
-    }
+    others = [at for at in every(one, kind) if at != (1, 2)]
+    expected = {at: np.mean([between(text, text, kind, (1, 2), at) for text in texts]) for at in others}
     assert list(found.columns) == ["layer", "head", "divergence"]
     rows = {(int(row.layer), int(row.head)): row.divergence for row in found.itertuples()}
     assert rows.keys() == expected.keys()
@@ -115,8 +119,7 @@ def test_heads_like_one_are_those_nearest_to_its_trace(passes, name, kind, cells
 
 def test_random_pairs_are_pairs_of_different_heads(passes):
     taken, _ = passes("GPT-2")
-    heads = every(taken, None)
-    means = [between(taken, taken, None, one, other) for one in heads for other in heads if one != other]
+    means = of_pairs(taken)
     found = random_pairs_divergence(taken, pairs=1000)  # more than there are: all
     assert (found.pairs, found.queries) == (8 * 7, 23)
     assert found.mean == pytest.approx(np.mean(means), abs=1e-6)
@@ -133,13 +136,5 @@ def test_long_texts_are_sampled_all_along(passes, monkeypatch):
     monkeypatch.setattr(likeness, "STRETCHES", 4)
     taken, _ = passes("BERT")
     found = random_pairs_divergence(taken, pairs=1000)
-    rows = [0, 1, 7, 8, 14, 15, 21, 22]
-    heads = every(taken, None)
-    means = [
-        compare(taken.trace(*one), taken.trace(*other)).divergence[rows].mean()
-        for one in heads
-        for other in heads
-        if one != other
-    ]
     assert found.queries == 8
-    assert found.mean == pytest.approx(np.mean(means), abs=1e-6)
+    assert found.mean == pytest.approx(np.mean(of_pairs(taken, [0, 1, 7, 8, 14, 15, 21, 22])), abs=1e-6)

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import copy
-import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from core import Edits, capture, load_model
+from core import Edits, capture, head_metrics, load_model, pair_weights
 from core.attention.shaping import Shaping
 from core.capturing.calls.rows import Rows, row_blocks
 from core.capturing.weights_only import WeightRows, attention_weights, open_weights
-from core.heads.metrics import (
-    METRICS,
-    NAMES,
-    Metric,
-    head_metrics,
-    in_words,
-    largest,
-    measure,
-    most_telling,
-    nameable_keys,
-    one_query,
-    pair_weights,
-    standing_out,
-)
+from core.heads import metrics
+from core.heads.metrics import METRICS, NAMES, in_words, measure, most_telling
 from core.heads.probing import probe_heads
 from core.heads.quantities import KeyText
 from core.models.inputs import all_inputs, run
 from core.models.tokens import token_texts
-from tests.conftest import TEXTS
+from tests.core.attention.test_matrix_files import npz
 from tests.core.corpus.plain import reader
 from tests.core.passes import eager_layers, tiny_model, tiny_pass
 from tests.core.tiny_models import WEIGHTS_ONLY, eager, randomised, tiny
@@ -43,18 +30,14 @@ STRONGEST = ("strongest_key", "strongest_share")
 OPENING = "The animal didn't cross the street because it was too tired."
 
 
-def scores_of(weights):
-    """Rows whose softmax is exactly these weights: their logarithms as a bias on scores that are 0."""
-    with np.errstate(divide="ignore"):
-        return torch.from_numpy(np.log(weights))
-
-
 def synthetic(weights, ids=None, special=(), punctuation=(), *, same=True, mask=True, allowed=None, block=7):
     """The metrics of one head with these weights [queries, keys], in blocks of a few rows: name -> [queries]."""
     weights = np.asarray(weights, dtype=np.float64)
     queries, keys = weights.shape
     allowed = weights > 0 if allowed is None else allowed
-    bias = scores_of(np.where(allowed, weights, 1.0))
+    # Rows whose softmax is exactly these weights: their logarithms as a bias on scores that are 0.
+    with np.errstate(divide="ignore"):
+        bias = torch.from_numpy(np.log(np.where(allowed, weights, 1.0)))
 
     def rows(start):
         stop = min(start + block, queries)
@@ -76,68 +59,38 @@ def synthetic(weights, ids=None, special=(), punctuation=(), *, same=True, mask=
     return dict(zip(NAMES, values[:, 0].numpy(), strict=True))
 
 
-def shifted(step):
-    """Every query gives everything to the key `step` further on, or to itself at the edges."""
-    places = np.clip(np.arange(N) + step, 0, N - 1)
-    return np.eye(N)[places]
-
-
 def test_uniform():
-    found = synthetic(np.full((N, N), 1 / N), special=[0], punctuation=[5, 6])
     places = np.arange(N)
-    inside = (np.abs(places[:, None] - places) <= 5).sum(axis=1)
-    for name, expected in {
-        "entropy": np.log(N),
-        "entropy_share": 1,
-        **dict.fromkeys(("largest", "sink", "special"), 1 / N),
-        "punctuation": 2 / N,
-        "distance": np.abs(places[:, None] - places).mean(axis=1),
-        "locality": inside / N,
-    }.items():
-        np.testing.assert_allclose(found[name], expected, err_msg=name)
-    blocks = synthetic(np.kron(np.eye(N // 4), np.full((4, 4), 1 / 4)))
-    np.testing.assert_allclose(blocks["entropy"], np.log(4))
-    np.testing.assert_allclose(blocks["entropy_share"], 1)  # only four keys are allowed
-    np.testing.assert_allclose(blocks["locality"], 1)
-    np.testing.assert_allclose(blocks["distance"][:4], [1.5, 1, 1, 1.5])
-    first = synthetic(np.eye(N)[np.zeros(N, int)])
-    np.testing.assert_allclose(first["sink"], 1)
-    np.testing.assert_allclose(first["distance"], places, atol=1e-12)
+    distances = np.abs(places[:, None] - places)
+    each = dict.fromkeys(("largest", "sink", "special"), 1 / N)
+    near = {"distance": distances.mean(axis=1), "locality": (distances <= 5).mean(axis=1)}
+    alone = [np.nan, *[1] * (N - 1)]  # a single key leaves nothing to spread over
+    for weights, known in (
+        (np.ones((N, N)), {"entropy": np.log(N), "entropy_share": 1, "punctuation": 2 / N} | each | near),
+        (np.tri(N), {"entropy": np.log(places + 1), "entropy_share": alone, "distance": places / 2}),
+        (np.kron(np.eye(N // 4), np.ones((4, 4))), {"entropy": np.log(4), "entropy_share": 1, "locality": 1}),
+        (np.eye(N)[np.zeros(N, int)], {"sink": 1, "distance": places}),
+    ):
+        found = synthetic(weights / weights.sum(axis=1, keepdims=True), special=[0], punctuation=[5, 6])
+        for name, expected in known.items():
+            np.testing.assert_allclose(found[name], expected, atol=1e-12, err_msg=name)
 
 
-def test_uniform_and_causal():
-    found = synthetic(np.tril(np.ones((N, N))) / np.arange(1, N + 1)[:, None])
-    np.testing.assert_allclose(found["entropy"], np.log(np.arange(1, N + 1)), atol=1e-12)
-    assert np.isnan(found["entropy_share"][0])  # a single key leaves nothing to spread over
-    np.testing.assert_allclose(found["entropy_share"][1:], 1)
-    np.testing.assert_allclose(found["distance"], np.arange(N) / 2, atol=1e-12)
-    np.testing.assert_array_equal(found["next"][:-1], 0)
-
-
-@pytest.mark.parametrize(("name", "step"), [("previous", -1), ("self", 0), ("next", 1)])
-def test_neighbours(name, step):
-    found = synthetic(shifted(step))
-    inside = slice(1, None) if step < 0 else slice(None, N - max(step, 0))
-    np.testing.assert_allclose(found[name][inside], 1)
-    outside = np.delete(found[name], np.arange(N)[inside])
-    assert np.isnan(outside).all()  # the first token has none before it, the last none after it
-    for other in {"previous", "self", "next"} - {name}:
-        assert np.nanmax(found[other][2:-2]) == 0
-    np.testing.assert_allclose(found["entropy"], 0, atol=1e-12)
-    np.testing.assert_allclose(found["largest"], 1)
-    np.testing.assert_allclose(found["distance"][2:-2], abs(step), atol=1e-12)
-
-
-def test_repetition_counts_every_earlier_copy_and_nothing_later():
+def test_neighbours_and_repetition_query_by_query():
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 5, N)
     weights = rng.random((N, N))
     weights /= weights.sum(axis=1, keepdims=True)
     found = synthetic(weights, ids)
     for query in range(N):
-        copies = [k for k in range(query) if ids[k] == ids[query]]
-        after = [k for k in range(1, query) if ids[k - 1] == ids[query]]
-        for name, keys in (("duplicate", copies), ("induction", after)):
+        keys_of = {
+            "self": [query],
+            "previous": [query - 1] if query else [],  # the first token has none before it, the last none after it
+            "next": [query + 1] if query < N - 1 else [],
+            "duplicate": [k for k in range(query) if ids[k] == ids[query]],
+            "induction": [k for k in range(1, query) if ids[k - 1] == ids[query]],
+        }
+        for name, keys in keys_of.items():
             expected = weights[query, keys].sum() if keys else np.nan
             np.testing.assert_allclose(found[name][query], expected, err_msg=f"{name} of query {query}")
     unmeasured = synthetic(np.full((3, 5), 1 / 5), ids=np.arange(5), same=False)  # two texts have no neighbours
@@ -201,15 +154,6 @@ def test_exactly_what_needs_what_is_missing_is_not_measured(missing, need):
     assert unmeasured == {metric.name for metric in METRICS if need in metric.needs}
 
 
-@pytest.mark.parametrize(("model", "text"), [("smollm", TEXTS[1]), ("minilm", "The dog barks. " * 100)])
-def test_every_head_of_a_real_model(model, text, request):
-    """The last text is read in blocks."""
-    taken = capture(request.getfixturevalue(model), text)
-    table = head_metrics(taken)
-    assert len(table) == taken.layers() * taken.heads()
-    assert_measured(table, lambda *at: taken.trace(*at).weights)
-
-
 def test_a_query_without_keys_gives_nothing_and_counts_for_nothing():
     weights = torch.tensor([[[0.0, 0.0, 0.0], [0.9, 0.1, 0.0], [0.1, 0.6, 0.3]]])
     text = KeyText(np.arange(3), np.zeros(3, bool), np.zeros(3, bool), same=True)
@@ -217,16 +161,6 @@ def test_a_query_without_keys_gives_nothing_and_counts_for_nothing():
     np.testing.assert_allclose(measure(rows, text, 3)[1], [[0.5, 0.35, 0.15]], atol=1e-6)
     blocks = [WeightRows(1, weights[:, 1:2]), WeightRows(2, weights[:, 2:])]
     np.testing.assert_allclose(measure(blocks, text, 3)[1], [[0.5, 0.35, 0.15]], atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["GPT-J", "DeBERTa"])
-def test_weights_alone_are_measured_like_any_others(name):
-    """Against the definitions; what depends on a mask that nobody knows is left open."""
-    taken = attention_weights(load_model(randomised(WEIGHTS_ONLY[name]())), input_ids=[5, 6, 7, 5, 6, 9, 5])
-    table = head_metrics(taken)
-    assert [*zip(table["layer"], table["head"], strict=True)] == [*np.ndindex(2, 4)]
-    assert table["entropy_share"].isna().all()
-    assert_measured(table, taken.weights, taken.input_ids)
 
 
 @pytest.mark.parametrize("name", ["T5", "BART", "gpt-oss"])
@@ -237,6 +171,7 @@ def test_every_kind_of_attention_can_be_measured(name):
     for kind in taken.kinds:
         table = head_metrics(taken, kind)
         assert list(table.columns) == columns
+        assert [*zip(table["layer"], table["head"], strict=True)] == [*np.ndindex(2, 4)]
         assert table["induction"].isna().all() == (kind in ("cross", "decoder"))  # a decoder has read one token so far
         if kind in ("self", "encoder"):
             assert_measured(table, lambda *at, kind=kind: taken.trace(*at, kind).weights, taken.input_ids)
@@ -246,19 +181,14 @@ def test_every_kind_of_attention_can_be_measured(name):
             assert most_telling(table) == "entropy"
 
 
-def information(weights):
-    """-Σ w ln w of each row."""
-    return -np.where(weights > 0, weights * np.log(weights.clip(1e-300)), 0).sum(axis=1)
-
-
-def plain(weights, ids=None):
+def plain(weights, ids):
     """Some definitions, read off a whole matrix [queries, keys] as one would write them down."""
     weights = weights.astype(np.float64)
     places = np.arange(len(weights))
     distances = np.abs(places[:, None] - places)
     sums = np.where(weights.sum(axis=1) > 0, weights.sum(axis=1), 1)
     found = {
-        "entropy": information(weights).mean(),
+        "entropy": -np.where(weights > 0, weights * np.log(weights.clip(1e-300)), 0).sum(axis=1).mean(),
         "sink": weights[:, 0].mean(),
         "self": np.diagonal(weights).mean(),
         "previous": np.diagonal(weights, -1).mean(),
@@ -270,30 +200,29 @@ def plain(weights, ids=None):
         "strongest_key": weights.mean(axis=0).argmax(),
         "strongest_share": weights.mean(axis=0).max(),
     }
-    if ids is not None:
-        copies = {
-            "duplicate": [[key for key in range(query) if ids[key] == ids[query]] for query in places],
-            "induction": [[key for key in range(1, query) if ids[key - 1] == ids[query]] for query in places],
-        }
-        for name, keys in copies.items():
-            found[name] = np.mean([weights[query, of].sum() for query, of in enumerate(keys) if of])
+    copies = {
+        "duplicate": [[key for key in range(query) if ids[key] == ids[query]] for query in places],
+        "induction": [[key for key in range(1, query) if ids[key - 1] == ids[query]] for query in places],
+    }
+    for name, keys in copies.items():
+        found[name] = np.mean([weights[query, of].sum() for query, of in enumerate(keys) if of])
     return found
 
 
-def assert_measured(table, weights_of, ids=None, leave_out=()):
+def assert_measured(table, weights_of, ids):
     """Every head of a table has the numbers of its weights."""
     for _, row in table.iterrows():
         for name, expected in plain(weights_of(int(row["layer"]), int(row["head"])), ids).items():
-            if name not in leave_out:
-                assert row[name] == pytest.approx(expected, abs=1e-5, rel=1e-5), (row["layer"], row["head"], name)
+            assert row[name] == pytest.approx(expected, abs=1e-5, rel=1e-5), (row["layer"], row["head"], name)
 
 
 @pytest.mark.parametrize("blocked", [{6, 7, 8}, {3, 4, 5, 6, 7, 8}])
 @pytest.mark.parametrize("cells", [2**19, 40])
-def test_a_text_whose_last_keys_nobody_may_attend_to(blocked, cells, monkeypatch):
+@pytest.mark.parametrize("name", ["Llama", "BERT"])
+def test_a_text_whose_last_keys_nobody_may_attend_to(name, blocked, cells, monkeypatch):
     """The rows of such a pass end before the queries do; every pair behind their end has a weight of 0."""
     monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", cells)
-    taken = capture(tiny_model("Llama"), input_ids=[5, 6, 7, 5, 6, 5, 5, 6, 5], edits=Edits(block_keys=blocked))
+    taken = capture(tiny_model(name), input_ids=[5, 6, 7, 5, 6, 5, 5, 6, 5], edits=Edits(block_keys=blocked))
     assert_measured(head_metrics(taken), lambda *at: taken.trace(*at).weights, taken.input_ids)
 
 
@@ -350,7 +279,7 @@ def test_a_head_in_words(head, words, more):
 
 def test_the_head_that_looks_back_from_it_to_animal(minilm):
     taken = capture(minilm, OPENING)
-    keys = nameable_keys(taken, "self")
+    keys = metrics.nameable_keys(taken, "self")
     tokens = taken.tokens()[1]
     assert [token for token, key in zip(tokens, keys, strict=True) if key is None] == ["[CLS]", "'", ".", "[SEP]"]
     head = head_metrics(taken).iloc[5 * 12 + 11]
@@ -359,24 +288,20 @@ def test_the_head_that_looks_back_from_it_to_animal(minilm):
     assert in_words(head.to_dict(), None, keys) == "Often “animal” (42%) or the first token (32%)"
 
 
-def test_what_is_most_telling_of_real_models(minilm, smollm):
+def test_what_is_most_telling_and_who_stands_out_of_real_models(minilm, smollm):
     """Layer 0, head 2 of MiniLM looks at the previous token and nowhere else; in SmolLM2 layer 11, head 6 at itself."""
-    for model, name, strongest in ((minilm, "previous", (0, 2, 1.0)), (smollm, "self", (11, 6, 0.859))):
+    for model, name, with_probe, strongest in (
+        (minilm, "previous", "previous", (0, 2, 1.0)),
+        (smollm, "self", "induction", (11, 6, 0.859)),
+    ):
         table = head_metrics(capture(model, OPENING))
         assert most_telling(table) == name
+        assert most_telling(table, probe_heads(model, 20, (0, 1))) == with_probe
         best = table.loc[table[name].idxmax()]
         assert (best["layer"], best["head"], best[name]) == pytest.approx(strongest, abs=0.01)
-    assert most_telling(table, probe_heads(smollm, 20, (0, 1))) == "induction"
-    assert most_telling(head_metrics(capture(minilm, OPENING)), probe_heads(minilm, 20, (0, 1))) == "previous"
-
-
-def test_a_head_that_stands_out_has_the_largest_number_of_all(minilm, smollm):
-    """And no head stands out where all do the same, as on a text of one token."""
-    for model in (minilm, smollm):
-        measured = head_metrics(capture(model, OPENING))
-        for name, row in standing_out(measured).items():
-            assert measured[name].iloc[row] == measured[name].max()
-    assert standing_out(head_metrics(capture(smollm, "a"))) == {}
+        for column, row in metrics.standing_out(table).items():
+            assert table[column].iloc[row] == table[column].max()
+    assert metrics.standing_out(head_metrics(capture(smollm, "a"))) == {}  # where all do the same, no head stands out
 
 
 @pytest.mark.parametrize(
@@ -384,7 +309,7 @@ def test_a_head_that_stands_out_has_the_largest_number_of_all(minilm, smollm):
     [([[0.5, 3.0], [np.nan, 1.0]], (0, 1)), ([[-1.0, 0.0]], None), ([[np.nan]], None), ([2.0, 2.0], (0,))],
 )
 def test_the_largest_number_that_is_known(values, place):
-    assert largest(np.array(values)) == place
+    assert metrics.largest(np.array(values)) == place
 
 
 def test_every_metric_says_what_it_is():
@@ -393,7 +318,7 @@ def test_every_metric_says_what_it_is():
         assert all((metric.label, metric.formula, metric.high, metric.words, metric.source)), metric.name
     about = {"name": "a", "group": "Spread", "label": "A", "formula": "a", "high": "1", "words": "A.", "source": "none"}
     with pytest.raises(TypeError, match="measure"):
-        Metric(**about)
+        metrics.Metric(**about)
 
 
 # --- of weights alone
@@ -407,10 +332,8 @@ def eager_weights(model, text):
     inputs = all_inputs(model, text)
     field = "encoder_attentions" if model.is_encoder_decoder else "attentions"
     layers = getattr(run(exposed, inputs, output_attentions=True), field)
-    file = io.BytesIO()
     tokens = np.array(token_texts(model.tokenizer, inputs["input_ids"][0].tolist()))
-    np.savez(file, attentions=torch.cat(layers).numpy(), tokens=tokens)
-    yield open_weights(file.getvalue())
+    yield open_weights(npz(attentions=torch.cat(layers).numpy(), tokens=tokens))
     if model.text_config.model_type != "gpt_oss":  # whose rows sum to less than 1: a model that gives such is refused
         yield attention_weights(exposed, text)
 
@@ -431,7 +354,6 @@ def test_weights_alone_give_the_same_or_nothing(name, text):
 
 
 IDS = [5, 17, 8, 40, 17, 23, 9, 31]
-WRITTEN = [9, 30]
 
 
 @pytest.mark.parametrize(
@@ -440,7 +362,7 @@ WRITTEN = [9, 30]
 def test_every_pair_in_every_head(name, kind):
     """Gemma 2 and gpt-oss mask what is far away in one layer only, and gpt-oss has sinks."""
     model = tiny_model(name)
-    given = {"input_ids": IDS} | ({"target": WRITTEN} if name == "T5" else {})
+    given = {"input_ids": IDS} | ({"target": [9, 30]} if name == "T5" else {})
     taken = capture(model, **given)
     attentions = eager_layers(eager(model.network, **all_inputs(model, **given)), kind)
     expected = torch.cat(attentions).numpy()  # [layers, heads, queries, keys]
@@ -451,7 +373,7 @@ def test_every_pair_in_every_head(name, kind):
         np.testing.assert_array_equal(np.isnan(found), masked[here])
         np.testing.assert_allclose(found, np.where(masked[here], np.nan, expected[here]), atol=1e-5)
         if key == 0:
-            np.testing.assert_allclose(one_query(taken, query, kind), expected[:, :, query], atol=1e-5)
+            np.testing.assert_allclose(metrics.one_query(taken, query, kind), expected[:, :, query], atol=1e-5)
     assert masked.any() == (name not in ("BERT", "T5"))
 
 

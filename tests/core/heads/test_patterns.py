@@ -5,7 +5,6 @@ import pytest
 
 from core import capture, load_model
 from core.attention.masks import causal, grid
-from core.errors import InputError
 from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs, read_keys, read_pairs, write_pairs
 from tests.conftest import TEXTS
 from tests.core.passes import tiny_pass
@@ -46,29 +45,10 @@ def test_every_kind_of_attention_from_a_single_token_on(name, tokens):
         for pattern in (*PATTERNS.values(), diagonal(50), columns([0, 99]), pairs([(0, 0), (99, 0)])):
             expected = np.array([plain(trace, pattern) for trace in traces]).reshape(2, 4)
             if np.isnan(expected).all():
-                with pytest.raises(InputError, match="No query"):
+                with refused("pattern", "No query"):
                     match_heads(taken, pattern, kind)
             else:
                 np.testing.assert_allclose(match_heads(taken, pattern, kind), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("model", ["minilm", "smollm"])
-def test_every_head_by_the_definition(model, request):
-    taken = capture(request.getfixturevalue(model), TEXTS[0])
-    traces = {at: taken.trace(*at) for at in np.ndindex(taken.layers(), taken.heads()) if at[0] % 3 == 0}
-    for name, pattern in PATTERNS.items():
-        if name == "next" and model == "smollm":  # which may not be looked at
-            continue
-        found = match_heads(taken, pattern)
-        for at, trace in traces.items():
-            assert found[at] == pytest.approx(plain(trace, pattern), abs=1e-5), (name, at)
-        assert found.max() <= 1 + 1e-6
-
-
-def test_the_previous_token_heads_of_a_real_model_are_found(smollm):
-    found = match_heads(capture(smollm, TEXTS[0] + " " + TEXTS[2]), diagonal(1))
-    best = np.argsort(-found.ravel())[:3]
-    assert 16 * 9 + 0 in best  # by far the clearest on random tokens, too
 
 
 def test_even_attention_matches_nothing():
@@ -85,10 +65,9 @@ def test_even_attention_matches_nothing():
 
 def test_without_a_choice_there_is_no_match(smollm):
     taken = capture(smollm, TEXTS[0])
-    with pytest.raises(InputError, match="No query"):
-        match_heads(taken, pairs([(2, 7)]))  # forbidden by the causal mask
-    with pytest.raises(InputError, match="No query"):
-        match_heads(taken, causal)  # everything that is allowed
+    for pattern in (pairs([(2, 7)]), causal):  # forbidden by the causal mask, and everything that is allowed
+        with refused("pattern", "No query"):
+            match_heads(taken, pattern)
 
 
 def test_pairs_and_keys_as_text():
@@ -99,7 +78,7 @@ def test_pairs_and_keys_as_text():
     for text in ("7", "a-b", "7-2-1", "1--2", "<b>-2", "9999999999-1"):
         with refused("pairs"):
             read_pairs(text)
-    with pytest.raises(InputError, match="not a position"):
+    with refused("keys", "not a position"):
         read_keys("1, x")
-    with pytest.raises(InputError, match="at most 200"):
+    with refused("pairs", "at most 200"):
         read_pairs(", ".join(f"{n}-0" for n in range(201)))

@@ -9,6 +9,7 @@ import pytest
 
 from core import capture, head_weights, load_model
 from core.attention.rowwise import around, pool
+from core.capturing.calls.rows import row_blocks
 from core.heads.views import HeadView, ViewMatrix, crossing_shares, pair_ranges, pair_shares, pair_sides, thumbnails
 from core.models.words import merge_keys, merge_queries, word_starts, word_texts
 from tests.conftest import TEXTS
@@ -150,10 +151,9 @@ def test_left_out_and_removed_in_words(minilm):
     seen = whole(one)
     removed = merge_queries(trace.weights[:, [0, -1]].sum(axis=1, keepdims=True), starts)[:, 0]
     np.testing.assert_allclose(seen.row_numbers["removed"], removed, atol=1e-6)
-    np.testing.assert_allclose(
-        np.nansum(seen.matrices["view"].values, axis=1) + seen.row_numbers["removed"], 1, atol=1e-5
-    )
-    assert np.isnan(seen.matrices["view"].values[:, [0, -1]]).all()
+    values = seen.matrices["view"].values
+    np.testing.assert_allclose(np.nansum(values, axis=1) + removed, 1, atol=1e-5)
+    assert np.isnan(values[:, [0, -1]]).all()
 
 
 def test_what_cannot_be_shown_is_refused(taken):
@@ -168,13 +168,8 @@ def test_what_cannot_be_shown_is_refused(taken):
 
 
 def test_a_window_around_a_place():
-    for place, length, expected in (
-        (0, 100, range(10)),
-        (99, 100, range(90, 100)),
-        (50, 100, range(45, 55)),
-        (3, 6, range(6)),
-    ):
-        assert around(place, length, 10) == expected
+    assert [around(place, 100, 10) for place in (0, 50, 99)] == [range(10), range(45, 55), range(90, 100)]
+    assert around(3, 6, 10) == range(6)
 
 
 # --- two texts
@@ -188,16 +183,14 @@ def test_a_part_of_a_pair_keeps_its_numbers_and_says_what_share_they_are(minilm,
     sides = np.array(taken.sides)
     one, other = (0, 1) if part == "first to second" else (1, 0)
     expected = weights[sides == one][:, sides == other]
-    view = ViewMatrix(taken, "self", HeadView(heads=((1, 1),), part=part))
+    view, words = (viewed(taken, (1, 1), part=part, by_word=by_word) for by_word in (False, True))
     np.testing.assert_allclose(view.overview().matrices["view"].values, expected, atol=1e-6)
     np.testing.assert_allclose(view.inside(), expected.sum(axis=1), atol=1e-6)
     query, key = view.strongest(view.overview())
     assert weights[query, key] == pytest.approx(expected.max(), abs=1e-6)
-    words = ViewMatrix(taken, "self", HeadView(heads=((1, 1),), part=part, by_word=True))
     assert [words.labels.queries[row] for row in words.rows] == (first if one == 0 else second).lower().split()
-    np.testing.assert_allclose(
-        words.inside().mean(), words.overview().matrices["view"].values.sum(axis=1).mean(), atol=1e-6
-    )
+    of_rows = words.overview().matrices["view"].values.sum(axis=1)
+    assert words.inside().mean() == pytest.approx(of_rows.mean(), abs=1e-6)
 
 
 def test_shares_of_a_small_pair():
@@ -211,65 +204,40 @@ def test_shares_of_a_small_pair():
     assert (second.own, second.other, second.special) == pytest.approx((0.5, 0.5, 0))
 
 
-class TestRealPairs:
-    FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
-
-    @pytest.fixture
-    def passed(self, minilm):
-        return capture(minilm, self.FIRST, pair=self.SECOND)
-
-    def test_the_sides_are_those_of_the_texts(self, minilm, passed):
-        tokens, sides = np.array(passed.tokens()[0]), pair_sides(passed)
-        for side, text in enumerate((self.FIRST, self.SECOND)):
-            assert tokens[sides == side].tolist() == minilm.tokenizer.tokenize(text)
-        assert tokens[sides == -1].tolist() == ["[CLS]", "[SEP]", "[SEP]"]
-        assert pair_ranges(passed) == (range(1, 8), range(9, 17))
-        assert pair_ranges(capture(minilm, self.FIRST)) is None
-
-    def test_shares_add_up_and_words_of_a_kind_find_each_other(self, passed):
-        sides = pair_sides(passed)
-        weights = passed.trace(1, 1).weights
-        for shares in pair_shares(weights, sides):
-            assert shares.own + shares.other + shares.special == pytest.approx(1, abs=1e-6)
-        tokens = passed.tokens()[0]
-        across = np.where(sides == 1, weights, 0)
-        assert tokens[across[tokens.index("cat")].argmax()] == "kitten"
-        assert tokens[across[tokens.index("mat")].argmax()] == "rug"
-        assert weights[tokens.index("cat"), tokens.index("kitten")] == pytest.approx(0.60, abs=0.01)
-
-    def test_the_last_layer_crosses_most(self, passed):
-        shares = crossing_shares(passed, pair_sides(passed))
-        assert shares.shape == (6, 12)
-        assert shares.mean(axis=1).argmax() == 5
-
-    def test_a_blank_second_text_is_named(self, minilm):
-        with refused("pair", "second text is blank"):
-            pair_sides(capture(minilm, self.FIRST, pair=" "))
+def test_two_texts_that_a_real_model_reads_side_by_side(minilm):
+    first, second = "The cat sat on the mat.", "A kitten is sitting on a rug."
+    passed = capture(minilm, first, pair=second)
+    tokens, sides = passed.tokens()[0], pair_sides(passed)
+    for side, text in enumerate((first, second)):
+        assert np.array(tokens)[sides == side].tolist() == minilm.tokenizer.tokenize(text)
+    assert np.array(tokens)[sides == -1].tolist() == ["[CLS]", "[SEP]", "[SEP]"]
+    assert pair_ranges(passed) == (range(1, 8), range(9, 17))
+    assert pair_ranges(capture(minilm, first)) is None
+    with refused("pair", "second text is blank"):
+        pair_sides(capture(minilm, first, pair=" "))
+    # Words of a kind find each other, and the last layer crosses most.
+    weights = passed.trace(1, 1).weights
+    across = np.where(sides == 1, weights, 0)
+    assert tokens[across[tokens.index("cat")].argmax()] == "kitten"
+    assert tokens[across[tokens.index("mat")].argmax()] == "rug"
+    assert weights[tokens.index("cat"), tokens.index("kitten")] == pytest.approx(0.60, abs=0.01)
+    shares = crossing_shares(passed, sides)
+    assert shares.shape == (6, 12)
+    assert shares.mean(axis=1).argmax() == 5
 
 
-def drawn_whole(taken, layer, head, kind, side):
-    trace = taken.trace(layer, head, kind)
-    return pool(trace.weights, side, trace.mask)
-
-
+@pytest.mark.parametrize("cells", [100, 2**19])
 @pytest.mark.parametrize("side", [5, 12, 24])
 @pytest.mark.parametrize("name", ["BERT", "Mistral", "BART", "gpt-oss"])
-def test_every_head_of_every_kind(name, side):
-    taken = tiny_pass(name)
-    drawn = {kind: thumbnails(taken, kind, side=side) for kind in taken.kinds}
+def test_small_pictures_of_every_head_of_every_kind(name, side, cells, monkeypatch):
+    """A long text comes in blocks of rows."""
+    monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", cells)
+    taken, seen = tiny_pass(name), []
+    drawn = {kind: thumbnails(taken, kind, side=side, on_progress=seen.append) for kind in taken.kinds}
+    assert seen == [1, 2] * len(taken.kinds)
     for layer, head, kind in every_head(taken):
-        small, whole = drawn[kind], drawn_whole(taken, layer, head, kind, side)
+        trace, small = taken.trace(layer, head, kind), drawn[kind]
+        whole = pool(trace.weights, side, trace.mask)
         np.testing.assert_allclose(small.values[layer, head], whole.values, atol=1e-6)
         np.testing.assert_array_equal(small.allowed[layer, head], whole.allowed)
         assert (small.row_block, small.column_block) == (whole.row_block, whole.column_block)
-
-
-def test_a_longer_text_of_a_real_model(smollm):
-    taken = capture(smollm, TEXTS[1] * 10)
-    seen = []
-    small = thumbnails(taken, on_progress=seen.append)
-    assert seen == list(range(1, 31))
-    assert small.values.shape[:2] == (30, 9)
-    assert max(small.values.shape[2:]) <= 24
-    for at in ((0, 0), (13, 8), (29, 5)):
-        np.testing.assert_allclose(small.values[at], drawn_whole(taken, *at, "self", 24).values, atol=1e-6)

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.attention.sources import toy_sentence
-from core.attention.trace import AttentionTrace, attend
+from core import AttentionTrace, attend, toy_sentence
 from core.lessons.blocks import differences, in_blocks, last_output
 
 
@@ -50,15 +49,8 @@ def test_every_step_is_the_direct_result_over_the_keys_so_far(trace, block_size)
         np.testing.assert_allclose(blocks.total[step], np.exp(scores - safe[:, None]).sum(axis=1) + sink, rtol=1e-11)
         np.testing.assert_allclose(blocks.correction[step], np.exp(before - safe), atol=1e-12)
         before = highest
-        so_far = attend(
-            trace.query,
-            trace.key[:end],
-            trace.value[:end],
-            mask=trace.mask[:, :end],
-            bias=trace.bias[:, :end],
-            softcap=trace.softcap,
-            sinks=trace.sinks,
-        )
+        shaping = {"bias": trace.bias[:, :end], "softcap": trace.softcap, "sinks": trace.sinks}
+        so_far = attend(trace.query, trace.key[:end], trace.value[:end], mask=trace.mask[:, :end], **shaping)
         np.testing.assert_allclose(blocks.output[step], so_far.output, rtol=0, atol=1e-12)
 
 

@@ -7,20 +7,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core import attend, capture, load_model
 from core.attention.masks import causal, grid
-from core.lessons.long_range import (
-    attention,
-    compare_reach,
-    costs,
-    even_distance,
-    lstm,
-    mean_distances,
-    reach,
-    rnn,
-)
-from tests.conftest import eager_attentions
+from core.lessons.long_range import attention, compare_reach, costs, even_distance, lstm, mean_distances, reach, rnn
+from tests.conftest import TEXTS, eager_attentions
 from tests.core.tiny_models import tiny
-
-TEXT = "The animal didn't cross the street because it was too tired."
 
 
 def counted(run, x) -> int:
@@ -83,10 +72,8 @@ def test_attention_is_the_one_of_core():
     torch.manual_seed(0)
     run = attention(8)
     x = torch.randn(1, 5, 8, dtype=torch.float64)
-    query, key, value = (
-        (x[0] @ layer.in_proj_weight.T + layer.in_proj_bias).detach().numpy().reshape(5, 3, 8).swapaxes(0, 1)
-    )
-    ours = attend(query, key, value, mask=grid(causal, 5, 5)).output
+    projected = (x[0] @ layer.in_proj_weight.T + layer.in_proj_bias).detach().numpy()  # queries, keys and values
+    ours = attend(*np.split(projected, 3, axis=1), mask=grid(causal, 5, 5)).output
     expected = ours @ layer.out_proj.weight.detach().numpy().T + layer.out_proj.bias.detach().numpy()
     np.testing.assert_allclose(run(x)[0].detach().numpy(), expected, atol=1e-12)
 
@@ -130,7 +117,7 @@ def test_looking_evenly(n):
 
 
 def test_every_head_of_a_model(smollm):
-    passed = capture(smollm, TEXT)
+    passed = capture(smollm, TEXTS[0])
     found = mean_distances(passed)
     assert found.shape == (30, 9)
     theirs = eager_attentions(smollm, passed).attentions

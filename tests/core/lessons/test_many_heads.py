@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from core import capture
 from core.heads.views import head_contributions, lengths
-from core.lessons.many_heads import (
-    LayerWeights,
-    fetch,
-    many_heads,
-    random_layer,
-    split,
-    strongest_word,
-)
+from core.lessons.many_heads import LayerWeights, fetch, many_heads, random_layer, split, strongest_word
 
 D_MODEL = 24
 COUNTS = (1, 2, 4, 8, 12)
@@ -33,13 +26,10 @@ def torch_attention(x, weights, heads, mask=None):
         x.shape[1],
         heads,
         in_proj_weight=torch.cat([tensors[name].T for name in ("W_Q", "W_K", "W_V")]),
-        in_proj_bias=None,
-        bias_k=None,
-        bias_v=None,
+        **dict.fromkeys(("in_proj_bias", "bias_k", "bias_v", "out_proj_bias")),  # there are none
         add_zero_attn=False,
         dropout_p=0.0,
         out_proj_weight=tensors["W_O"].T.contiguous(),
-        out_proj_bias=None,
         training=False,
         attn_mask=None if mask is None else torch.from_numpy(~mask),
         average_attn_weights=False,
@@ -85,9 +75,7 @@ def test_a_head_without_its_rows_of_W_O_adds_nothing(head):
 @given(st.sampled_from(COUNTS), st.integers(1, 5))
 def test_the_pieces_of_a_split_are_its_columns(heads, rows):
     x = np.arange(rows * D_MODEL, dtype=float).reshape(rows, D_MODEL)
-    pieces = split(x, heads)
-    np.testing.assert_array_equal(np.hstack([*pieces]), x)
-    np.testing.assert_array_equal(pieces, np.split(x, heads, axis=1))
+    np.testing.assert_array_equal(split(x, heads), np.split(x, heads, axis=1))
 
 
 def test_lengths_along_the_sum_add_up_to_its_length():

@@ -6,9 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import attend, random_matrices
 from core.attention import masks as m
-from core.attention.sources import random_matrices
-from core.attention.trace import attend
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 
 

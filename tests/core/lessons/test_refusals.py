@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from core import capture, load_model
-from core.attention.trace import attend
+from core import attend, capture, load_model
+from core.lessons import scaling
 from core.lessons.blocks import in_blocks
 from core.lessons.long_range import mean_distances, reach, rnn
 from core.lessons.many_heads import fetch, split
 from core.lessons.masking import fill
-from core.lessons.scaling import divided, example_row, growing_product, row_statistics, stack_gradients, sweep
+from core.lessons.query_key_value import read_moves
 from core.lessons.self_and_cross import looks, other_keys
 from core.lessons.softmax import in_formats, softmax_steps
 from core.lessons.word_order import alibi_head, alibi_slopes, frequencies, rotate, shuffle, sinusoidal
@@ -28,7 +28,7 @@ def reached(length=8, seeds=5):
 
 
 def stacked(layers=2, around="nothing"):
-    return stack_gradients(layers, scaled=True, around=around)
+    return scaling.stack_gradients(layers, scaled=True, around=around)
 
 
 # What is asked for, what is given, the field that is named, and words of the message.
@@ -48,13 +48,14 @@ REFUSED = [
         for n in (0, -1, 5, 48)
     ),
     *((lambda score: fill(head(np.eye(2)), score), score, "fill", "forbidden pairs") for score in (NAN, INFINITE)),
-    (lambda name: sweep(distribution=name), "cauchy", "distribution", "cauchy"),
-    (lambda deviation: sweep(deviation=deviation), 0.0, "deviation", "0"),
-    (sweep, (0,), "d_k", "from 1"),
-    *((growing_product, n, "n", str(n)) for n in (0, 65)),
-    (lambda divisor: divided([1, 2], divisor), 0, "divisor", "divisor is 0"),
-    (lambda mask: row_statistics(head(mask)), np.zeros((2, 2)), "mask", "masked"),
-    *((lambda d_k: example_row(d_k, scaled=False), d_k, "d_k", f"d_k is {d_k}") for d_k in (0, 5000)),
+    (lambda name: scaling.sweep(distribution=name), "cauchy", "distribution", "cauchy"),
+    (lambda deviation: scaling.sweep(deviation=deviation), 0.0, "deviation", "0"),
+    (scaling.sweep, (0,), "d_k", "from 1"),
+    *((scaling.growing_product, n, "n", str(n)) for n in (0, 65)),
+    *((scaling.random_head, d_k, "d_k", "from 1 to 512") for d_k in (0, 513)),
+    (lambda divisor: scaling.divided([1, 2], divisor), 0, "divisor", "divisor is 0"),
+    (lambda mask: scaling.row_statistics(head(mask)), np.zeros((2, 2)), "mask", "masked"),
+    *((lambda d_k: scaling.example_row(d_k, scaled=False), d_k, "d_k", f"d_k is {d_k}") for d_k in (0, 5000)),
     *((stacked, layers, "layers", str(layers)) for layers in (0, 25)),
     (lambda around: stacked(around=around), "upside down", "around", "upside down"),
     *(
@@ -62,6 +63,8 @@ REFUSED = [
         for texts, field in (((" ", "a", "b"), "read"), (("a", "", "b"), "instead"), (("a", "b", "\n"), "written"))
     ),
     (lambda queries: looks(np.ones((1, 2)) / 2, queries, ("a", "</s>")), ("<s>",), "target", "written nothing"),
+    *((read_moves, text, "moved", "does not move a value") for text in ("street", "street 1", "dog 1 2", "street 1 4")),
+    *((read_moves, text, "moved", "does not move a value") for text in ("street a b", "street nan 0", "it 1 2 3")),
     (softmax_steps, [800.0], "scores", "float64"),
     (lambda temperature: softmax_steps([1.0], temperature=temperature), 0, "temperature", "is 0"),
     *((softmax_steps, row, "scores", "finite") for row in ([], [NAN], [[1.0]], [-INFINITE])),

@@ -14,19 +14,8 @@ from hypothesis import strategies as st
 import core.models
 from core import generate, load_model
 from core.attention.sources import split_words
+from core.lessons import self_and_cross as lesson
 from core.lessons.many_heads import random_layer
-from core.lessons.self_and_cross import (
-    ALIGNING_HEAD,
-    BLOCKS,
-    DATE,
-    DATES_MODEL,
-    cross,
-    crossing,
-    looks,
-    mean_share,
-    origins,
-    other_keys,
-)
 from tests.core.tiny_models import eager
 from tools.training import dates
 
@@ -41,7 +30,7 @@ def test_torch_computes_the_same(queries, keys):
     weights = random_layer(8, seed=4)
     query, key, value = (torch.from_numpy(a @ b) for a, b in ((x, weights.W_Q), (y, weights.W_K), (y, weights.W_V)))
     theirs = torch.nn.functional.scaled_dot_product_attention(query[None], key[None], value[None])[0]
-    trace = cross(x, y, weights)
+    trace = lesson.cross(x, y, weights)
     assert trace.weights.shape == (queries, keys)
     assert trace.output.shape == (queries, 8)
     np.testing.assert_allclose(trace.output, theirs.numpy(), atol=1e-12)
@@ -51,7 +40,7 @@ def test_torch_computes_the_same(queries, keys):
     ("place", "shape", "masked"), [("encoder", (7, 7), False), ("decoder", (4, 4), True), ("cross", (4, 7), False)]
 )
 def test_who_gives_what(place, shape, masked):
-    one = crossing(place, READ, WRITTEN)
+    one = lesson.crossing(place, READ, WRITTEN)
     texts = {"read": split_words(READ), "written": split_words(WRITTEN)}
     assert one.query_tokens == texts[one.block.query_text]
     assert one.key_tokens == texts[one.block.key_text]
@@ -64,14 +53,14 @@ def test_who_gives_what(place, shape, masked):
 
 
 def test_the_blocks_share_no_weights():
-    queries = [crossing(place, READ, READ).trace.query for place in BLOCKS]
+    queries = [lesson.crossing(place, READ, READ).trace.query for place in lesson.BLOCKS]
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert np.abs(queries[one] - queries[other]).max() > 0.1
 
 
 @given(TEXTS, TEXTS, TEXTS)
 def test_another_text_to_read_changes_no_query(read, instead, written):
-    found = other_keys(read, instead, written)
+    found = lesson.other_keys(read, instead, written)
     assert found.query_change == 0
     np.testing.assert_array_equal(found.before.trace.query, found.after.trace.query)
     assert found.before.trace.output.shape == found.after.trace.output.shape
@@ -80,7 +69,7 @@ def test_another_text_to_read_changes_no_query(read, instead, written):
 
 
 def test_another_text_to_read_changes_the_output():
-    assert other_keys(READ, INSTEAD, WRITTEN).output_change > 1
+    assert lesson.other_keys(READ, INSTEAD, WRITTEN).output_change > 1
 
 
 # --- the trained model of dates: where each character of its answer comes from, and whether a head looks there
@@ -96,7 +85,7 @@ def test_origins_are_those_with_which_the_dates_were_written():
     for form in dates.KNOWN + dates.HELD_OUT:
         for _ in range(40):
             written = dates.draw(random, dates.split()[1], (form,))
-            found = origins(characters(written.text), written.answer)
+            found = lesson.origins(characters(written.text), written.answer)
             wrong = [pair for pair in zip(found, written.spans, strict=True) if pair[0] not in (None, pair[1])]
             assert not wrong, (written, found)
             known += sum(span is not None for span in found)
@@ -110,11 +99,7 @@ def test_origins_are_those_with_which_the_dates_were_written():
         ("the 3rd of MARCH 2003", "2003-03-03", ["2", "0", "0", "3", None, "MARCH", "MARCH", None, "3", "3"]),
         ("21.11.26", "2026-11-21", ["26", "26", "2", "6", None, "1", "1", None, "2", "1"]),
         ("5.5.1987", "1987-05-05", ["1", "9", "8", "7", *[None] * 6]),  # which 5 is the day, a text does not say
-        (
-            "18 March 1723",
-            "2013-03-18",
-            [*[None] * 5, "March", "March", None, "1", "8"],
-        ),  # another year than it was told
+        ("18 March 1723", "2013-03-18", [*[None] * 5, "March", "March", None, "1", "8"]),  # told another year
         ("1987 1987", "1987-01-02", [None] * 10),
         ("hello world", "2177-12-02", [None] * 10),
         ("5 May", "66", [None] * 2),
@@ -122,40 +107,40 @@ def test_origins_are_those_with_which_the_dates_were_written():
     ],
 )
 def test_only_what_a_text_tells_is_known(text, answer, expected):
-    found = origins(characters(text), answer)
+    found = lesson.origins(characters(text), answer)
     assert [None if span is None else text[slice(*span)] for span in found] == expected
 
 
 def test_a_token_of_several_letters_keeps_the_others_in_their_places():
     tokens = ("<s>", "3", " ", "<unk>", "m", "a", "y")
-    assert origins(tokens, "1987-05-03")[5:] == ((4, 7), (4, 7), None, (1, 2), (1, 2))
+    assert lesson.origins(tokens, "1987-05-03")[5:] == ((4, 7), (4, 7), None, (1, 2), (1, 2))
 
 
 def test_the_row_before_a_character_decides_it():
     weights = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.0, 0.0, 1.0]])
-    first, second = looks(weights, ("<s>", "x", "y"), ("a", "b", "</s>"))
+    first, second = lesson.looks(weights, ("<s>", "x", "y"), ("a", "b", "</s>"))
     assert (first.writes, first.key, first.weight, first.share) == ("x", 0, 0.7, None)
     assert (second.writes, second.key, second.weight, second.share) == ("y", 2, 0.6, None)
-    assert mean_share((first, second)) is None
+    assert lesson.mean_share((first, second)) is None
 
 
-class TestTrainedOnDates:
-    def test_its_head_looks_where_a_date_comes_from(self):
-        """In transformers' own eager weights, with the spans that the training has put there."""
-        passed = generate(load_model(DATES_MODEL), DATE, 64).capture_of(-1)
-        layer, head = ALIGNING_HEAD
-        written = dates.write(date(1987, 3, 3), "the {dth} of {month} {yyyy}")
-        found = looks(passed.trace(layer, head, "cross").weights, *passed.tokens("cross"))
-        ids, target = torch.tensor([passed.input_ids]), torch.tensor([passed.target_ids])
-        read = eager(passed.model.network, input_ids=ids, decoder_input_ids=target)
-        weights = read.cross_attentions[layer][0, head].numpy()
-        assert "".join(look.writes for look in found) == written.answer
-        for place in dates.DIGITS:
-            assert found[place].origin == written.spans[place]
-            assert found[place].share == pytest.approx(weights[place, slice(*written.spans[place])].sum(), abs=2e-5)
-            assert found[place].weight == pytest.approx(weights[place].max(), abs=2e-5)
-        assert mean_share(found) == pytest.approx(np.mean([found[place].share for place in dates.DIGITS]))
+def test_the_aligning_head_looks_where_a_date_comes_from():
+    """In transformers' own eager weights, with the spans that the training has put there."""
+    passed = generate(load_model(lesson.DATES_MODEL), lesson.DATE, 64).capture_of(-1)
+    layer, head = lesson.ALIGNING_HEAD
+    written = dates.write(date(1987, 3, 3), "the {dth} of {month} {yyyy}")
+    found = lesson.looks(passed.trace(layer, head, "cross").weights, *passed.tokens("cross"))
+    ids, target = torch.tensor([passed.input_ids]), torch.tensor([passed.target_ids])
+    read = eager(passed.model.network, input_ids=ids, decoder_input_ids=target)
+    weights = read.cross_attentions[layer][0, head].numpy()
+    assert "".join(look.writes for look in found) == written.answer
+    for place in dates.DIGITS:
+        assert found[place].origin == written.spans[place]
+        assert found[place].share == pytest.approx(weights[place, slice(*written.spans[place])].sum(), abs=2e-5)
+        assert found[place].weight == pytest.approx(weights[place].max(), abs=2e-5)
+    assert lesson.mean_share(found) == pytest.approx(np.mean([found[place].share for place in dates.DIGITS]))
 
-    def test_it_is_the_head_that_the_card_calls_the_best(self):
-        card = (Path(core.models.__file__).parent / "written_dates" / "README.md").read_text("utf-8")
-        assert re.search(r"Best is head (\d+)\.(\d+)", card).groups() == tuple(map(str, ALIGNING_HEAD))
+
+def test_the_aligning_head_is_the_one_that_the_card_calls_the_best():
+    card = (Path(core.models.__file__).parent / "written_dates" / "README.md").read_text("utf-8")
+    assert re.search(r"Best is head (\d+)\.(\d+)", card).groups() == tuple(map(str, lesson.ALIGNING_HEAD))

@@ -7,28 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from core import capture
-from core.attention.trace import attend, softmax
-from core.lessons.softmax import (
-    LARGEST_RAW_SCORE,
-    LARGEST_SCALED_SCORE,
-    euclidean_norm,
-    in_formats,
-    naive_softmax,
-    normalised,
-    overflow_limit,
-    precisions,
-    ranks,
-    rms_norm,
-    softmax_steps,
-)
+from core import attend, capture, softmax
+from core.lessons import softmax as lesson
 
 NUMBERS = st.integers(-2000, 2000).map(lambda n: n / 100)
 ROWS = arrays(np.float64, st.integers(1, 12), elements=NUMBERS)
 
 
 def test_the_worked_example():
-    steps = softmax_steps([1.0, 0.5, 2.5, -0.1])
+    steps = lesson.softmax_steps([1.0, 0.5, 2.5, -0.1])
     np.testing.assert_allclose(steps.exponentials, [2.718, 1.649, 12.182, 0.905], atol=5e-4)
     assert steps.total == pytest.approx(17.454, abs=5e-4)
     np.testing.assert_allclose(steps.weights, [0.156, 0.094, 0.698, 0.052], atol=5e-4)
@@ -36,47 +23,48 @@ def test_the_worked_example():
 
 @given(ROWS, st.floats(0.1, 10), st.floats(-50, 50))
 def test_what_the_page_claims_of_every_row(row, temperature, shift):
-    weights = softmax_steps(row, temperature=temperature, shift=shift).weights
+    weights = lesson.softmax_steps(row, temperature=temperature, shift=shift).weights
     assert np.all(weights >= 0)
     assert weights.sum() == pytest.approx(1)
     assert np.all(np.diff(weights[np.argsort(row, kind="stable")]) >= -1e-15)  # order kept
-    np.testing.assert_allclose(weights, softmax_steps(row, temperature=temperature).weights, atol=1e-12)  # constant
+    unshifted = lesson.softmax_steps(row, temperature=temperature)
+    np.testing.assert_allclose(weights, unshifted.weights, atol=1e-12)
     np.testing.assert_allclose(weights, torch.softmax(torch.from_numpy(row) / temperature, 0).numpy(), atol=1e-12)
 
 
 @given(ROWS)
 def test_rms_and_euclidean(row):
     theirs = torch.nn.functional.normalize(torch.from_numpy(row), dim=0, eps=1e-300).numpy()
-    np.testing.assert_allclose(euclidean_norm(row), theirs, atol=1e-12)
-    np.testing.assert_allclose(rms_norm(row), theirs * np.sqrt(row.size), atol=1e-11)
+    np.testing.assert_allclose(lesson.euclidean_norm(row), theirs, atol=1e-12)
+    np.testing.assert_allclose(lesson.rms_norm(row), theirs * np.sqrt(row.size), atol=1e-11)
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [("float16", 11.09), ("float32", 88.72), ("float64", 709.78)])
 def test_where_the_exponential_overflows(dtype, limit):
-    assert overflow_limit(dtype) == pytest.approx(limit, abs=0.005)
+    assert lesson.overflow_limit(dtype) == pytest.approx(limit, abs=0.005)
     below, above = np.array([limit * 0.999, 0]), np.array([limit * 1.01, 0])
-    assert np.isfinite(naive_softmax(below, dtype)).all()
-    assert np.isnan(naive_softmax(above, dtype)[0])
+    assert np.isfinite(lesson.naive_softmax(below, dtype)).all()
+    assert np.isnan(lesson.naive_softmax(above, dtype)[0])
     np.testing.assert_allclose(softmax(above.astype(dtype)), [1, 0], atol=1e-4)
 
 
 def test_a_real_head_in_three_precisions(smollm):
     trace = capture(smollm, "The animal didn't cross the street because it was too tired.").trace(13, 8)
-    half, single, double = precisions(trace)
+    half, single, double = lesson.precisions(trace)
     assert double.weight_error == 0
     assert double.row_sum_error < 1e-14 < single.row_sum_error < 1e-6 < half.row_sum_error < 1e-2
     assert single.naive_failures == double.naive_failures == 0
-    exceeds = (trace.masked > overflow_limit("float16")).any(axis=1).mean()
+    exceeds = (trace.masked > lesson.overflow_limit("float16")).any(axis=1).mean()
     assert half.naive_failures >= exceeds  # sums overflow a little before single terms do
 
 
 def test_empty_rows_are_left_out():
     trace = attend(np.eye(3), np.eye(3), np.eye(3), mask=[[1, 0, 0], [0, 0, 0], [1, 1, 1]])
-    assert all(np.isfinite([one.row_sum_error, one.weight_error]).all() for one in precisions(trace))
+    assert all(np.isfinite([one.row_sum_error, one.weight_error]).all() for one in lesson.precisions(trace))
 
 
 def test_the_worked_row_in_three_ways():
-    softmaxed, rms, euclidean = normalised([1.0, 0.5, 2.5, -0.1])
+    softmaxed, rms, euclidean = lesson.normalised([1.0, 0.5, 2.5, -0.1])
     assert softmaxed.total == pytest.approx(1)
     assert euclidean.length == pytest.approx(1)
     assert rms.length == pytest.approx(2)  # √4 scores
@@ -88,7 +76,7 @@ def test_the_worked_row_in_three_ways():
 @given(ROWS)
 def test_ranks(row):
     expected = [1 + sum(other > value for other in row) for value in row]
-    assert ranks(row).tolist() == expected
+    assert lesson.ranks(row).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -96,7 +84,7 @@ def test_ranks(row):
     [(10, (True, True, True)), (80, (False, True, True)), (362, (False, False, True)), (720, (False, False, False))],
 )
 def test_formats_break_one_after_another(largest, holding):
-    formats = in_formats([largest, 0.5, -3])
+    formats = lesson.in_formats([largest, 0.5, -3])
     assert tuple(one.naive_holds for one in formats) == holding
     for one in formats:
         assert one.careful.dtype == one.dtype
@@ -105,7 +93,7 @@ def test_formats_break_one_after_another(largest, holding):
 
 
 def test_a_row_of_minus_infinity():
-    for one in in_formats([-np.inf, -np.inf]):
+    for one in lesson.in_formats([-np.inf, -np.inf]):
         assert np.isnan(one.naive).all()
         assert one.careful.tolist() == [0, 0]
 
@@ -114,8 +102,9 @@ def test_the_largest_scores_of_smollm2(smollm):
     done = capture(smollm, "The animal didn't cross the street because it was too tired.")
     traces = [done.trace(layer, head) for layer in range(done.layers()) for head in range(done.heads())]
     largest = [float(trace.raw[trace.mask].max()) for trace in traces]
-    assert max(largest) == pytest.approx(LARGEST_RAW_SCORE, abs=0.1)
+    assert max(largest) == pytest.approx(lesson.LARGEST_RAW_SCORE, abs=0.1)
     assert divmod(int(np.argmax(largest)), done.heads()) == (2, 4)
-    assert max(float(trace.masked.max()) for trace in traces) == pytest.approx(LARGEST_SCALED_SCORE, abs=0.02)
-    assert overflow_limit("float16") < LARGEST_SCALED_SCORE < overflow_limit("float32") < LARGEST_RAW_SCORE
+    assert max(float(trace.masked.max()) for trace in traces) == pytest.approx(lesson.LARGEST_SCALED_SCORE, abs=0.02)
+    half, single = map(lesson.overflow_limit, ("float16", "float32"))
+    assert half < lesson.LARGEST_SCALED_SCORE < single < lesson.LARGEST_RAW_SCORE
     assert min(float(trace.raw[trace.mask].min()) for trace in traces) < -200

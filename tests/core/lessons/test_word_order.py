@@ -11,30 +11,9 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from core import capture, load_model
+from core import attend, capture, load_model, softmax
 from core.attention.masks import causal, grid
-from core.attention.trace import attend, softmax
-from core.lessons.word_order import (
-    ORDER_FROM,
-    alibi_bias,
-    alibi_head,
-    alibi_slopes,
-    bands,
-    cosines,
-    diagonal_spread,
-    frequencies,
-    learned_positions,
-    relative_positions,
-    rotary_of,
-    rotary_scores,
-    rotate,
-    shift,
-    shift_map,
-    shuffle,
-    sinusoid_scores,
-    sinusoidal,
-    t5_buckets,
-)
+from core.lessons import word_order as lesson
 from tests.core.tiny_models import GROUPED, tiny
 
 WIDTHS = st.integers(1, 64).map(lambda half: 2 * half)
@@ -45,7 +24,7 @@ VECTORS = arrays(np.float64, (2, 64), elements=st.floats(-4, 4, width=32))
 
 
 def test_sinusoids_as_in_the_paper():
-    encodings = sinusoidal(50, 512)
+    encodings = lesson.sinusoidal(50, 512)
     for position, dimension in ((0, 0), (1, 0), (7, 101), (49, 510), (49, 511)):
         angle = position / 10_000 ** (2 * (dimension // 2) / 512)
         expected = np.cos(angle) if dimension % 2 else np.sin(angle)
@@ -54,32 +33,32 @@ def test_sinusoids_as_in_the_paper():
 
 @given(WIDTHS, st.integers(2, 80))
 def test_dot_products_of_sinusoids_depend_on_distance_only(width, count):
-    scores = sinusoid_scores(count, width)
-    assert diagonal_spread(scores) < 1e-12
-    closed_form = np.cos(relative_positions(count)[..., None] * frequencies(width)).sum(axis=-1)
+    scores = lesson.sinusoid_scores(count, width)
+    assert lesson.diagonal_spread(scores) < 1e-12
+    closed_form = np.cos(lesson.relative_positions(count)[..., None] * lesson.frequencies(width)).sum(axis=-1)
     np.testing.assert_allclose(scores, closed_form, atol=1e-12)
 
 
 def test_the_spread_sees_what_does_not_depend_on_distance():
-    assert diagonal_spread(np.array([[1.0, 2.0], [3.0, 1.5]])) == 0.5
-    assert diagonal_spread(sinusoidal(8, 8)) > 0.1
+    assert lesson.diagonal_spread(np.array([[1.0, 2.0], [3.0, 1.5]])) == 0.5
+    assert lesson.diagonal_spread(lesson.sinusoidal(8, 8)) > 0.1
 
 
 @given(WIDTHS, st.integers(0, 300), st.integers(0, 700))
 def test_one_matrix_moves_every_position(width, k, position):
-    moved = shift(position, k, width)
+    moved = lesson.shift(position, k, width)
     assert moved.residual < 1e-12
-    np.testing.assert_allclose(moved.moved, sinusoidal(position + k + 1, width)[-1], atol=1e-12)
-    np.testing.assert_array_equal(moved.target, sinusoidal(position + k + 1, width)[-1])
+    np.testing.assert_allclose(moved.moved, lesson.sinusoidal(position + k + 1, width)[-1], atol=1e-12)
+    np.testing.assert_array_equal(moved.target, lesson.sinusoidal(position + k + 1, width)[-1])
 
 
 def test_the_matrix_itself():
-    np.testing.assert_allclose(shift_map(3, 16) @ shift_map(4, 16), shift_map(7, 16), atol=1e-15)
-    np.testing.assert_allclose(shift_map(5, 16) @ shift_map(5, 16).T, np.eye(16), atol=1e-15)
+    np.testing.assert_allclose(lesson.shift_map(3, 16) @ lesson.shift_map(4, 16), lesson.shift_map(7, 16), atol=1e-15)
+    np.testing.assert_allclose(lesson.shift_map(5, 16) @ lesson.shift_map(5, 16).T, np.eye(16), atol=1e-15)
     # Found without knowing it, by least squares from the encodings alone:
-    encodings = sinusoidal(400, 8)
+    encodings = lesson.sinusoidal(400, 8)
     fitted, *_ = np.linalg.lstsq(encodings[:-5], encodings[5:], rcond=None)
-    np.testing.assert_allclose(fitted.T, shift_map(5, 8), atol=1e-9)
+    np.testing.assert_allclose(fitted.T, lesson.shift_map(5, 8), atol=1e-9)
 
 
 # --- rotary
@@ -88,16 +67,16 @@ def test_the_matrix_itself():
 @given(VECTORS, st.integers(-500, 500), st.integers(-500, 500), st.integers(-2000, 2000))
 def test_rotated_scores_depend_on_distance_only(vectors, query_at, key_at, later):
     query, key = vectors[:1], vectors[1:]
-    here = attend(rotate(query, [query_at]), rotate(key, [key_at]), key).raw
-    there = attend(rotate(query, [query_at + later]), rotate(key, [key_at + later]), key).raw
+    here = attend(lesson.rotate(query, [query_at]), lesson.rotate(key, [key_at]), key).raw
+    there = attend(lesson.rotate(query, [query_at + later]), lesson.rotate(key, [key_at + later]), key).raw
     np.testing.assert_allclose(here, there, atol=1e-9)
 
 
 @given(VECTORS, st.integers(-500, 500))
 def test_rotation_keeps_lengths_and_can_be_undone(vectors, position):
-    turned = rotate(vectors, [position] * 2)
+    turned = lesson.rotate(vectors, [position] * 2)
     np.testing.assert_allclose(np.linalg.norm(turned, axis=1), np.linalg.norm(vectors, axis=1), atol=1e-12)
-    np.testing.assert_allclose(rotate(turned, [-position] * 2), vectors, atol=1e-12)
+    np.testing.assert_allclose(lesson.rotate(turned, [-position] * 2), vectors, atol=1e-12)
 
 
 def test_rotation_against_llama_with_the_settings_of_smollm(smollm):
@@ -112,15 +91,13 @@ def test_rotation_against_llama_with_the_settings_of_smollm(smollm):
     theirs = apply_rotary_pos_emb(*pair, cosine, sine)
     for ours, rotated in zip((query, key), theirs, strict=True):
         # Llama keeps its angles in float32: position 199 is off by about 199 times one rounding error.
-        np.testing.assert_allclose(
-            rotate(ours, np.arange(positions), base=100_000),
-            rotated[0, 0].numpy(),
-            atol=200 * 6e-8 * np.abs(ours).max(),
-        )
+        near = 200 * 6e-8 * np.abs(ours).max()
+        turned = lesson.rotate(ours, np.arange(positions), base=100_000)
+        np.testing.assert_allclose(turned, rotated[0, 0].numpy(), atol=near)
 
 
 def test_the_rotary_experiment():
-    found = rotary_scores(width=64, count=64, shift=1000)
+    found = lesson.rotary_scores(width=64, count=64, shift=1000)
     assert 0 < found.difference < 1e-11
     assert np.ptp(found.here) > 10
     assert found.here[0] == found.here.max()
@@ -132,17 +109,17 @@ def test_the_rotary_experiment():
 @pytest.mark.parametrize("heads", [1, 2, 3, 6, 8, 12, 16, 20, 112])
 def test_alibi_slopes_against_bloom(heads):
     theirs = build_alibi_tensor(torch.ones(1, 2), heads, torch.float64)[:, 0, 1].numpy()
-    np.testing.assert_allclose(alibi_slopes(heads), theirs, rtol=1e-6)
+    np.testing.assert_allclose(lesson.alibi_slopes(heads), theirs, rtol=1e-6)
 
 
 def test_alibi_slopes_of_the_paper():
-    np.testing.assert_array_equal(alibi_slopes(8), 2.0 ** -np.arange(1, 9))
-    np.testing.assert_array_equal(alibi_slopes(16), 2.0 ** (-np.arange(1, 17) / 2))
+    np.testing.assert_array_equal(lesson.alibi_slopes(8), 2.0 ** -np.arange(1, 9))
+    np.testing.assert_array_equal(lesson.alibi_slopes(16), 2.0 ** (-np.arange(1, 17) / 2))
 
 
 def test_alibi_alone():
-    np.testing.assert_array_equal(alibi_bias(3, 0.5), [[0, -0.5, -1], [-0.5, 0, -0.5], [-1, -0.5, 0]])
-    trace = alibi_head(6, heads=8, head=1)
+    np.testing.assert_array_equal(lesson.alibi_bias(3, 0.5), [[0, -0.5, -1], [-0.5, 0, -0.5], [-1, -0.5, 0]])
+    trace = lesson.alibi_head(6, heads=8, head=1)
     np.testing.assert_array_equal(trace.mask, grid(causal, 6, 6))
     np.testing.assert_allclose(trace.weights[5], softmax(-0.25 * np.arange(5, -1, -1.0)), atol=1e-15)
 
@@ -152,7 +129,7 @@ def test_alibi_alone():
 def test_buckets_against_t5(bidirectional, buckets, farthest):
     offsets = np.arange(-2500, 2501)
     theirs = T5Attention._relative_position_bucket(torch.from_numpy(offsets), bidirectional, buckets, farthest)
-    ours = t5_buckets(offsets, bidirectional=bidirectional, buckets=buckets, farthest=farthest)
+    ours = lesson.t5_buckets(offsets, bidirectional=bidirectional, buckets=buckets, farthest=farthest)
     np.testing.assert_array_equal(ours, theirs.numpy())
 
 
@@ -161,21 +138,21 @@ def test_buckets_against_t5(bidirectional, buckets, farthest):
 
 @given(st.lists(st.sampled_from(["the", "dog", "bites", "man", "."]), min_size=1, max_size=12), st.integers(0, 9999))
 def test_without_positions_outputs_move_along(words, seed):
-    read = shuffle(" ".join(words), seed=seed)
+    read = lesson.shuffle(" ".join(words), seed=seed)
     assert read.difference < 1e-12
     assert [read.tokens[place] for place in read.order] == list(read.shuffled_tokens)
     np.testing.assert_allclose(read.after.weights, read.before.weights[np.ix_(read.order, read.order)], atol=1e-12)
 
 
-@pytest.mark.parametrize("source", [name for name in ORDER_FROM if name != "Nothing"])
+@pytest.mark.parametrize("source", [name for name in lesson.ORDER_FROM if name != "Nothing"])
 def test_each_source_of_order_is_seen(source):
-    assert shuffle("the dog bites the man", source, seed=29).difference > 0.05
+    assert lesson.shuffle("the dog bites the man", source, seed=29).difference > 0.05
     # Words that are all the same leave nothing to tell apart, whatever the order.
-    assert shuffle("dog dog dog dog", source, seed=1).difference < 1e-12
+    assert lesson.shuffle("dog dog dog dog", source, seed=1).difference < 1e-12
 
 
 def test_the_opening_shuffle():
-    assert " ".join(shuffle("the dog bites the man", seed=29).shuffled_tokens) == "the man bites the dog"
+    assert " ".join(lesson.shuffle("the dog bites the man", seed=29).shuffled_tokens) == "the man bites the dog"
 
 
 # --- rotary bands of real and tiny models, checked by what rotation promises; and learned positions
@@ -198,7 +175,7 @@ def check_on_one_token_repeated(model):
     passed = capture(model, input_ids=[7] * 24)
     rotated = 0
     for layer in range(passed.layers()):
-        rotary = rotary_of(passed, layer)
+        rotary = lesson.rotary_of(passed, layer)
         trace = passed.trace(layer, 0)
         size = np.abs(trace.query).max()
         if rotary is None:
@@ -218,8 +195,8 @@ def passed(smollm):
 
 
 def test_smollm_rotates_as_read_from_it(smollm, passed):
-    rotary = rotary_of(passed, 13)
-    np.testing.assert_allclose(rotary.frequencies, frequencies(64, base=100_000), rtol=1e-6)
+    rotary = lesson.rotary_of(passed, 13)
+    np.testing.assert_allclose(rotary.frequencies, lesson.frequencies(64, base=100_000), rtol=1e-6)
     np.testing.assert_array_equal(rotary.pairs, [(i, i + 32) for i in range(32)])
     assert rotary.wavelengths[0] == pytest.approx(2 * np.pi)
     assert check_on_one_token_repeated(smollm) == 30
@@ -235,10 +212,10 @@ def test_layers_rotate_as_read_from_them(name, rotated):
 
 def test_part_of_a_head():
     passed = capture(load_model(tiny("GPT-NeoX")), input_ids=[3, 1, 4, 1, 5])
-    rotary = rotary_of(passed, 1)
+    rotary = lesson.rotary_of(passed, 1)
     assert rotary.pairs.shape == (1, 2)
     trace = passed.trace(1, 2)
-    found = bands(trace.query[4], trace.key[1], 3, rotary)
+    found = lesson.bands(trace.query[4], trace.key[1], 3, rotary)
     assert found.unrotated != 0
     assert found.score == pytest.approx(trace.raw[4, 1], abs=1e-5)
     assert found.score_at([3])[0] == pytest.approx(found.score)
@@ -256,16 +233,16 @@ def test_layers_of_a_hybrid_with_their_own_rotation():
     model = load_model(Lfm3ForCausalLM(config))
     passed = capture(model, input_ids=[1, 2, 3])
     for layer, base in enumerate(bases.values()):
-        rotary = rotary_of(passed, layer)
+        rotary = lesson.rotary_of(passed, layer)
         assert rotary is not None
-        np.testing.assert_allclose(rotary.frequencies, frequencies(8, base=base), rtol=1e-6)
+        np.testing.assert_allclose(rotary.frequencies, lesson.frequencies(8, base=base), rtol=1e-6)
 
 
 def test_bands_add_up_to_the_raw_score(passed):
     for layer, head in ((0, 0), (13, 8), (29, 4)):
-        trace, rotary = passed.trace(layer, head), rotary_of(passed, layer)
+        trace, rotary = passed.trace(layer, head), lesson.rotary_of(passed, layer)
         for query, key in ((8, 1), (12, 0), (5, 5)):
-            found = bands(trace.query[query], trace.key[key], query - key, rotary)
+            found = lesson.bands(trace.query[query], trace.key[key], query - key, rotary)
             assert found.parts.sum() == pytest.approx(float(trace.query[query] @ trace.key[key]), abs=1e-3)
             assert found.score == pytest.approx(trace.raw[query, key], abs=1e-3)
             assert found.unrotated == 0
@@ -273,23 +250,23 @@ def test_bands_add_up_to_the_raw_score(passed):
 
 def test_a_score_at_another_distance_is_what_rotation_makes_of_the_same_vectors(passed):
     trace = passed.trace(13, 8)
-    found = bands(trace.query[8], trace.key[1], 7, rotary_of(passed, 13))
-    plain_query = rotate(trace.query[8:9], [-8], base=100_000)
-    plain_key = rotate(trace.key[1:2], [-1], base=100_000)
+    found = lesson.bands(trace.query[8], trace.key[1], 7, lesson.rotary_of(passed, 13))
+    plain_query = lesson.rotate(trace.query[8:9], [-8], base=100_000)
+    plain_key = lesson.rotate(trace.key[1:2], [-1], base=100_000)
     distances, scores = found.by_distance(40)
     for distance in distances:
-        expected = float((rotate(plain_query, [distance], base=100_000) @ plain_key.T)[0, 0])
+        expected = float((lesson.rotate(plain_query, [distance], base=100_000) @ plain_key.T)[0, 0])
         assert scores[distance] == pytest.approx(expected, abs=1e-3)
     assert found.at_distance_0.sum() == pytest.approx(scores[0])
     assert scores[7] == pytest.approx(found.score)
-    backwards, _ = bands(trace.query[1], trace.key[8], -7, rotary_of(passed, 13)).by_distance(9)
+    backwards, _ = lesson.bands(trace.query[1], trace.key[8], -7, lesson.rotary_of(passed, 13)).by_distance(9)
     assert backwards[-1] == -9
 
 
 def test_slow_bands_hardly_turn_and_fast_ones_do(passed):
     trace = passed.trace(13, 8)
-    rotary = rotary_of(passed, 13)
-    found = bands(trace.query[8], trace.key[1], 7, rotary)
+    rotary = lesson.rotary_of(passed, 13)
+    found = lesson.bands(trace.query[8], trace.key[1], 7, rotary)
     change = np.abs(found.parts - found.at_distance_0)
     lengths = [np.hypot(*vector[rotary.pairs.T]) for vector in (trace.query[8], trace.key[1])]
     # An angle of ω · 7 moves a product of these lengths by no more than its arc; slow bands get no further.
@@ -297,15 +274,11 @@ def test_slow_bands_hardly_turn_and_fast_ones_do(passed):
     assert change[found.wavelengths > 7000].max() < 0.3 < 1 < change[found.wavelengths < 20].max()
 
 
-def test_a_model_that_learned_its_positions(minilm):
-    assert rotary_of(capture(minilm, TEXT), 0) is None
-    learned = learned_positions(minilm)
+def test_positions_are_learned_or_rotary(minilm, smollm):
+    assert lesson.learned_positions(smollm) is None
+    assert lesson.rotary_of(capture(minilm, TEXT), 0) is None
+    learned = lesson.learned_positions(minilm)
     assert learned.shape == (512, 384)
-    theirs = torch.nn.functional.cosine_similarity(
-        torch.from_numpy(learned[:20, None]), torch.from_numpy(learned[None, :20]), dim=-1
-    )
-    np.testing.assert_allclose(cosines(learned[:20]), theirs.numpy(), atol=1e-12)
-
-
-def test_a_rotary_model_learned_no_position_vectors(smollm):
-    assert learned_positions(smollm) is None
+    some = torch.from_numpy(learned[:20])
+    theirs = torch.nn.functional.cosine_similarity(some[:, None], some[None], dim=-1)
+    np.testing.assert_allclose(lesson.cosines(learned[:20]), theirs.numpy(), atol=1e-12)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from core.models.adapters import CONFIG, WEIGHTS
 from core.models.loading import load_model, load_outline, model_revision, model_size
 from tests.core.models.folders import Change, edit, edit_weights, refusal, removed
-from tests.core.tiny_models import SMALL, TINY, randomised
+from tests.core.tiny_models import SMALL, TINY, number_words, randomised
 
 IDS = torch.tensor([[3, 14, 15, 9, 26, 5]])
 QUERY = "base_model.model.model.layers.1.self_attn.q_proj"
@@ -76,7 +76,8 @@ def test_the_merged_model_computes_what_the_adapter_was_trained_for(form: str, t
         )
     torch.testing.assert_close(given, expected, rtol=1e-5, atol=1e-5)
     assert (plain - expected).abs().max() > 0.01
-    assert (model.name, model.notes) == (f"{name} + adapter", ())
+    assert model.name == f"{name} + adapter"
+    assert model.notes == (f"This is {name} + adapter: the weights of the model with the adapter merged into them.",)
     assert all(weight.requires_grad for weight in model.network.parameters())
 
 
@@ -109,6 +110,16 @@ def test_an_adapter_says_what_it_is(llama: Path) -> None:
     assert model_size(folder) == model_size(llama)
 
 
+def test_the_tokenizer_is_the_adapters_or_else_its_models(llama: Path) -> None:
+    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
+    assert load_model(folder).tokenizer is None
+    for place in (llama, folder):
+        tokenizer = number_words()
+        tokenizer.add_tokens(place.name)
+        tokenizer.save_pretrained(place)
+        assert load_model(folder).tokenizer.tokenize(place.name) == [place.name]  # type: ignore[union-attr]
+
+
 def test_the_head_of_a_task_is_left_out_and_said(tmp_path: Path) -> None:
     kind = t.BertForSequenceClassification
     bert = base(tmp_path, "BERT", kind(t.BertConfig(**SMALL)))
@@ -117,7 +128,7 @@ def test_the_head_of_a_task_is_left_out_and_said(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = whole(input_ids=IDS, output_hidden_states=True).hidden_states[-1]
         torch.testing.assert_close(model.network(input_ids=IDS).last_hidden_state, expected, rtol=1e-5, atol=1e-5)
-    assert [note for note in model.notes if "adapter" in note and "classifier.weight" in note]
+    assert "The adapter's base_model.model.classifier.weight is left out: the head of a task." in model.notes
 
 
 # --- adapters that cannot be merged

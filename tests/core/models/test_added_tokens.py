@@ -105,27 +105,20 @@ def test_weights_alone_and_recorded_passes_say_it_too(tmp_path):
         assert len(taken.notes) == {"<s> $A": 1, "[CLS] $A [SEP]": 2}.get(kind.get("template"), 0)
 
 
-def test_an_image_with_a_message_begins_once():
+def test_an_image_with_a_message_begins_once(monkeypatch):
     """A template that writes the beginning itself, as Gemma 3's does, with a tokenizer that adds it."""
     model = seeing("LLaVA")
-    processor = model.processor
-    begin = processor.tokenizer.convert_tokens_to_ids("1")
-    backend, before = processor.tokenizer.backend_tokenizer, processor.chat_template
-    own = backend.post_processor
-    try:
-        backend.post_processor = TemplateProcessing(single="1 $A", special_tokens=[("1", begin)])
-        processor.chat_template = (
-            "1 {% for part in messages[0]['content'] %}{{ part['text'] or '<image>' }} {% endfor %}"
-        )
-        taken = capture(model, "5 17", image=np.zeros((24, 24, 3), np.uint8))
-        assert taken.input_ids[0] == begin != taken.input_ids[1]
-    finally:
-        backend.post_processor, processor.chat_template = own, before
+    words = model.processor.tokenizer
+    begin = words.convert_tokens_to_ids("1")
+    adding = TemplateProcessing(single="1 $A", special_tokens=[("1", begin)])
+    monkeypatch.setattr(words.backend_tokenizer, "post_processor", adding)
+    template = "1 {% for part in messages[0]['content'] %}{{ part['text'] or '<image>' }} {% endfor %}"
+    monkeypatch.setattr(model.processor, "chat_template", template)
+    taken = capture(model, "5 17", image=np.zeros((24, 24, 3), np.uint8))
+    assert taken.input_ids[0] == begin != taken.input_ids[1]
 
 
 def test_there_is_nothing_to_say_of_most_texts(minilm, smollm):
     assert capture(minilm, "The animal.").notes == capture(smollm, "<|im_start|>user\nHi<|im_end|>").notes == ()
     assert "begins with “[CLS]” twice" in capture(minilm, "[CLS] The animal. [SEP]").notes[0]
-    assert all(
-        capture(load_model(tiny(name)), input_ids=[5, 5, 7, 8]).notes == () for name in TINY if name not in ("ViT",)
-    )
+    assert all(capture(load_model(tiny(name)), input_ids=[5, 5, 7, 8]).notes == () for name in TINY if name != "ViT")

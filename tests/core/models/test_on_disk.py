@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import gguf
 import pytest
@@ -18,6 +16,7 @@ from core.models import on_disk
 from core.models.loading import load_model
 from core.models.on_disk import _Search, models_on_disk, ollama_files
 from core.models.weight_files import INDEX, SINGLE
+from tests.core.models.folders import Change, written
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
 from tests.core.tiny_models import tiny
 from tests.refusals import refused
@@ -25,11 +24,14 @@ from tests.refusals import refused
 WEIGHTS = "application/vnd.ollama.image.model"
 
 
+def snapshot_of(home: Path, name: str) -> Path:
+    return home / "hub" / f"models--org--{name}" / "snapshots" / ("0" * 40)
+
+
 def repository(home: Path, name: str) -> Path:
     """A folder of the Hugging Face cache with a tiny model."""
-    folder = home / "hub" / f"models--org--{name}" / "snapshots" / ("0" * 40)
-    tiny("Llama").save_pretrained(folder)
-    return folder
+    tiny("Llama").save_pretrained(snapshot_of(home, name))
+    return snapshot_of(home, name)
 
 
 def manifest(home: Path, name: str, content: bytes = b"{}", space: str = "registry.ollama.ai/library") -> Path:
@@ -91,7 +93,7 @@ def fill(home: Path) -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("OLLAMA_MODELS", raising=False)
@@ -101,11 +103,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_each_place_and_only_what_can_be_read(home: Path) -> None:
+def test_each_place_and_only_what_can_be_read(home):
     assert models_on_disk() == ([], "")
     fill(home)
     numbers = sum(values.size for values in tiny_tensors().values())
-    inside = home / "hub/models--org--tiny/snapshots" / ("0" * 40) / "tiny.Q8_0.gguf"
+    inside = snapshot_of(home, "tiny") / "tiny.Q8_0.gguf"
     studio = home / ".lmstudio/models/org/tiny-GGUF/tiny.gguf"
     in_folder = sum(weight.numel() for weight in tiny("Llama").parameters())
     assert [(m.place, m.label, m.name, m.architecture, m.size.numbers) for m in models_on_disk()[0]] == [
@@ -123,7 +125,7 @@ def test_each_place_and_only_what_can_be_read(home: Path) -> None:
     assert [model.place for model in models_on_disk(lambda path: ".lmstudio" in str(path))[0]] == ["LM Studio"]
 
 
-def test_a_name_that_ollama_does_not_have(home: Path) -> None:
+def test_a_name_that_ollama_does_not_have(home):
     fill(home)
     with refused("model", r"no model 'other:1b' here\. It has ann/tiny:latest, .*tiny:1b"):
         load_model("ollama:other:1b")
@@ -131,7 +133,7 @@ def test_a_name_that_ollama_does_not_have(home: Path) -> None:
         assert ollama_files(f"ollama:{name}") == (), name
 
 
-def test_ollama_with_a_folder_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ollama_with_a_folder_of_its_own(home, monkeypatch):
     fill(home)
     (home / ".ollama").rename(home / "elsewhere")
     assert not [model for model in models_on_disk()[0] if model.place == "Ollama"]
@@ -139,7 +141,7 @@ def test_ollama_with_a_folder_of_its_own(home: Path, monkeypatch: pytest.MonkeyP
     assert len([model for model in models_on_disk()[0] if model.place == "Ollama"]) == 3
 
 
-def test_a_file_that_changes_is_read_again(home: Path) -> None:
+def test_a_file_that_changes_is_read_again(home):
     fill(home)
     path = home / ".lmstudio/models/org/tiny-GGUF/tiny.gguf"
     assert len(models_on_disk()[0]) == 6
@@ -147,31 +149,28 @@ def test_a_file_that_changes_is_read_again(home: Path) -> None:
     assert len(models_on_disk()[0]) == 5
 
 
-def test_a_model_in_shards_is_listed_once_in_each_place(home: Path) -> None:
+def test_a_model_in_shards_is_listed_once_in_each_place(home):
     """Ollama names its files by their hashes, and a manifest may have them in any order."""
-    places = [
-        home / "hub/models--org--tiny/snapshots" / ("0" * 40) / "Q8_0",
-        home / ".lmstudio/models/org/tiny-GGUF",
-        home / ".ollama/models/blobs",
-    ]
+    hub, blobs = snapshot_of(home, "tiny") / "Q8_0", home / ".ollama/models/blobs"
+    places = [hub, home / ".lmstudio/models/org/tiny-GGUF", blobs]
     for place in places:
         place.mkdir(parents=True)
         write_tiny(place / "tiny.gguf", tiny_tensors(), shards=3)
     for number, digest in ((2, "bb"), (1, "cc"), (3, "aa")):
-        (places[2] / f"tiny-0000{number}-of-00003.gguf").rename(places[2] / f"sha256-{digest}")
+        (blobs / f"tiny-0000{number}-of-00003.gguf").rename(blobs / f"sha256-{digest}")
     manifest(home, "tiny", layers(*(layer(f"sha256:{digest}") for digest in ("bb", "cc", "aa"))))
-    main(places[0].parent, b"0" * 40)
+    main(hub.parent, b"0" * 40)
 
     first = "tiny-00001-of-00003.gguf"
     listed = {model.label: (model.name, model.size.numbers) for model in models_on_disk()[0]}
     numbers = sum(values.size for values in tiny_tensors().values())
     assert listed == {
-        "org/tiny/Q8_0/tiny.gguf": (str(places[0] / first), numbers),
+        "org/tiny/Q8_0/tiny.gguf": (str(hub / first), numbers),
         "org/tiny-GGUF/tiny.gguf": (str(places[1] / first), numbers),
         "tiny:1b": ("ollama:tiny:1b", numbers),
     }
     assert len({load_model(name).revision for name, _ in listed.values()}) == 1
-    (places[2] / "sha256-aa").unlink()
+    (blobs / "sha256-aa").unlink()
     assert "tiny:1b" not in {model.label for model in models_on_disk()[0]}
 
 
@@ -183,39 +182,34 @@ def replaced(path: Path) -> Path:
     return path
 
 
-def of_folder(name: str, change: Callable[[Path], Any]) -> tuple[Callable[[Path], Any], str]:
+def of_folder(name: str, change: Change) -> tuple[Change, str]:
     """A case of HOSTILE: a folder of this name, and what is done to it."""
     return lambda home: change(repository(home, name)), f"org/{name}"
 
 
-def of_config(name: str, content: bytes) -> tuple[Callable[[Path], Any], str]:
-    return of_folder(name, lambda folder: (folder / "config.json").write_bytes(content))
-
-
-def of_studio(name: str, shown: str) -> tuple[Callable[[Path], Any], str]:
+def of_studio(name: str, shown: str) -> tuple[Change, str]:
     """A file of this name in LM Studio's folder, and how its name is shown."""
     return lambda home: write_tiny(studio(home, name), tiny_tensors()), f"org/odd/{shown}"
 
 
 DEEP = b'{"layers":' + b"[" * 100_000
-MXFP4 = b'{"model_type": "llama", "quantization_config": {"quant_method": "mxfp4"}}'
+LISTS = b'{"model_type": "llama", "a": [' + b"[]," * 200_000 + b"0]}"
+AWQ = b'{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}'
 # What makes a file that cannot be listed, and its name in the sentence that says so.
-HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
+HOSTILE: dict[str, tuple[Change, str]] = {
     "a name that is not UTF-8": of_studio(os.fsdecode(b"\xff.gguf"), r"\udcff.gguf"),
     "a folder that is not UTF-8": (lambda home: repository(home, os.fsdecode(b"\xff")), r"org/\udcff"),
     "control characters": of_studio("\x1b[31m\n" + "\x01" * 240 + ".gguf", r"\x1b[31m\n\x01"),
     "another direction": of_studio("\u202e.gguf", r"\u202e.gguf"),
     "a nested manifest": (lambda home: manifest(home, "deep", DEEP), "deep:1b"),
-    "a nested config": of_config("deep", DEEP),
+    "a nested config": of_folder("deep", written("config.json", DEEP)),
     "a large config": of_folder("large", lambda folder: os.truncate(folder / "config.json", 10**9)),
-    "a config of lists": of_config("lists", b'{"model_type": "llama", "a": [' + b"[]," * 200_000 + b"0]}"),
-    "half a surrogate": of_config("half", b'{"model_type": "\\ud800"}'),
-    "a type that is a list": of_config("list", b'{"model_type": ["llama"]}'),
-    "quantised": of_config("mxfp4", MXFP4),
+    "a config of lists": of_folder("lists", written("config.json", LISTS)),
+    "half a surrogate": of_folder("half", written("config.json", b'{"model_type": "\\ud800"}')),
+    "a type that is a list": of_folder("list", written("config.json", b'{"model_type": ["llama"]}')),
+    "quantised": of_folder("awq", written("config.json", AWQ)),
     "a nested index": of_folder("index", lambda folder: replaced(folder / SINGLE).with_name(INDEX).write_bytes(DEEP)),
-    "a header of a gigabyte": of_folder(
-        "header", lambda folder: (folder / SINGLE).write_bytes(struct.pack("<Q", 10**9))
-    ),
+    "a header of a gigabyte": of_folder("header", written(SINGLE, struct.pack("<Q", 10**9))),
     "a pipe for a config": of_folder("pipe", lambda folder: os.mkfifo(replaced(folder / "config.json"))),
     "a device for weights": of_folder("device", lambda folder: replaced(folder / SINGLE).symlink_to("/dev/zero")),
     "a pipe for a manifest": (lambda home: os.mkfifo(replaced(manifest(home, "pipe"))), "pipe:1b"),
@@ -223,9 +217,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE)
-def test_what_cannot_be_listed_is_named_and_the_rest_is_listed(case: str, home: Path) -> None:
-    make, name = HOSTILE[case]
+@pytest.mark.parametrize(("make", "name"), HOSTILE.values(), ids=HOSTILE)
+def test_what_cannot_be_listed_is_named_and_the_rest_is_listed(make, name, home):
     write_tiny(studio(home, "good.gguf"), tiny_tensors())
     make(home)
     for _ in range(2):  # the second time from memory
@@ -265,9 +258,7 @@ def branches_that_lead_elsewhere(home: Path) -> None:
     [(loops, 0), (pipes_for_folders, 0), (odd_manifests, 0), (branches_that_lead_elsewhere, 2)],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_links_in_circles_pipes_and_odd_manifests_are_passed_over(
-    make: Callable[[Path], None], found: int, home: Path
-) -> None:
+def test_links_in_circles_pipes_and_odd_manifests_are_passed_over(make, found, home):
     write_tiny(studio(home, "good.gguf"), tiny_tensors())
     make(home)
     assert len(models_on_disk()[0]) == found + 1
@@ -275,7 +266,7 @@ def test_links_in_circles_pipes_and_odd_manifests_are_passed_over(
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 @pytest.mark.parametrize("folder", ["hub", ".ollama", ".lmstudio/models"])
-def test_a_folder_that_nobody_may_read_is_named(folder: str, home: Path) -> None:
+def test_a_folder_that_nobody_may_read_is_named(folder, home):
     (home / folder).mkdir(parents=True)
     (home / folder).chmod(0)
     models, left_out = models_on_disk()
@@ -284,7 +275,7 @@ def test_a_folder_that_nobody_may_read_is_named(folder: str, home: Path) -> None
     assert left_out.startswith("Not in the list of models, because they cannot be opened: ")
 
 
-def test_of_any_number_of_files_only_so_many_are_looked_at(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_any_number_of_files_only_so_many_are_looked_at(home, monkeypatch):
     monkeypatch.setattr(on_disk, "_MOST_ENTRIES", 50)
     fill(home)
     for number in range(100):
@@ -295,7 +286,7 @@ def test_of_any_number_of_files_only_so_many_are_looked_at(home: Path, monkeypat
     assert "There are more models or files on this disk than are looked at." in left_out
 
 
-def test_of_any_number_of_models_only_so_many_are_listed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_any_number_of_models_only_so_many_are_listed(home, monkeypatch):
     monkeypatch.setattr(on_disk, "_MOST_MODELS", 2)
     for number in range(3):
         write_tiny(studio(home, f"{number}.gguf"), tiny_tensors())
@@ -305,7 +296,7 @@ def test_of_any_number_of_models_only_so_many_are_listed(home: Path, monkeypatch
     assert left_out == "There are more models or files on this disk than are looked at."
 
 
-def test_a_page_does_not_wait_for_all_of_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_does_not_wait_for_all_of_them(home, monkeypatch):
     """Whoever asks gets what has been found by then, and the next one the rest. None of it leaves the list while it is looked
     for again."""
     fill(home)

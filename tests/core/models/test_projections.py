@@ -15,7 +15,6 @@ import transformers as t
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from core.errors import InputError
 from core.models import calls
 from core.models.loading import load_model
 from core.models.model import Model
@@ -208,16 +207,15 @@ def test_the_matrices_are_those_of_the_forward_pass(name):
 def test_cross_attention_of_bert(encoder_decoder):
     """A decoder with cross-attention alone, and with an encoder of another width in front."""
     config = t.BertConfig(**SMALL | {"hidden_size": 24}, is_decoder=True, add_cross_attention=True)
-    pairs = [(kind, layer) for layer in range(2) for kind in ("decoder" if encoder_decoder else "self", "cross")]
     if encoder_decoder:
-        decoder = t.BertLMHeadModel(config)
-        model = model_of(t.EncoderDecoderModel(encoder=TINY["BERT"](), decoder=decoder))
+        model = model_of(t.EncoderDecoderModel(encoder=TINY["BERT"](), decoder=t.BertLMHeadModel(config)))
         found = heard(model.network, input_ids=IDS_READ, decoder_input_ids=IDS_READ[:, :5])
-        pairs = [("encoder", 0), ("encoder", 1), *pairs]
+        pairs = places(model, 6)
     else:
         model = model_of(t.BertModel(config))
         states = torch.rand(1, 9, 24, dtype=torch.float64)
         found = heard(model.network, input_ids=IDS_READ, encoder_hidden_states=states)
+        pairs = [("self", 0), ("cross", 0), ("self", 1), ("cross", 1)]
     for one, (kind, layer) in zip(found, pairs, strict=True):
         assert max(differences(model, one, layer, kind).values()) < 1e-12
 
@@ -246,10 +244,9 @@ OWN_CODE = {
 }
 
 
-@pytest.mark.parametrize("name", OWN_CODE)
-def test_architectures_with_attention_code_of_their_own(name, monkeypatch):
+@pytest.mark.parametrize(("make", "method", "output_name"), OWN_CODE.values(), ids=OWN_CODE)
+def test_architectures_with_attention_code_of_their_own(make, method, output_name, monkeypatch):
     """These never call an attention function, but split into heads in a method of their own, before rotary embedding."""
-    make, method, output_name = OWN_CODE[name]
     model = model_of(make())
     attention_class = next(type(module) for module in model.network.modules() if hasattr(module, method))
     split = getattr(attention_class, method)
@@ -359,7 +356,7 @@ def test_kind_that_the_model_lacks(llama):
     with refused("kind", "no cross attention, only self"):
         head_weights(llama, 0, 0, "cross")
     bart = model_of(TINY["BART"]())
-    with pytest.raises(InputError, match="no self attention, only encoder, decoder, cross"):
+    with refused("kind", "no self attention, only encoder, decoder, cross"):
         head_weights(bart, 0, 0, "self")
     np.testing.assert_array_equal(head_weights(bart, 1, 2).W_Q, head_weights(bart, 1, 2, "encoder").W_Q)
 
@@ -368,7 +365,10 @@ def of(model_type: str, **config: object):
     return lambda: t.AutoModel.from_config(t.AutoConfig.for_model(model_type, **config))
 
 
-LAYERS = ["mamba", "hybrid", "hybrid"]
+QWEN_3_5 = of("qwen3_5_text", **SMALL, layer_types=["full_attention"] * 2, num_key_value_heads=2, head_dim=8)
+MOBILE_BERT = of("mobilebert", **SMALL, intra_bottleneck_size=16, true_hidden_size=16)
+LAYERS = {"num_hidden_layers": 3, "layers_block_type": ["mamba", "hybrid", "hybrid"]}
+ZAMBA = of("zamba", **SMALL | LAYERS, num_key_value_heads=4)
 # The network, and what the message has to name.
 REFUSED = {
     "DeBERTa": (WEIGHTS_BOTH_WAYS["DeBERTa"], "in_proj"),
@@ -382,18 +382,9 @@ REFUSED = {
     "Longformer": (of("longformer", **SMALL, attention_window=4), "what query_global, key_global, value_global"),
     "AFMoE, gated": (of("afmoe", **SMALL, num_key_value_heads=2, num_dense_layers=2), "what gate_proj"),
     "DiffLlama": (of("diffllama", **SMALL), "what lambda_q1"),
-    "Qwen3.5, query and gate in one": (
-        of("qwen3_5_text", **SMALL, layer_types=["full_attention"] * 2, num_key_value_heads=2, head_dim=8),
-        r"32 to 64, 32 to 16, 32 to 16, 32 to 32\) do not add up",
-    ),
-    "MobileBERT, values read from elsewhere": (
-        of("mobilebert", **SMALL, intra_bottleneck_size=16, true_hidden_size=16),
-        "do not add up",
-    ),
-    "Zamba, reads twice the width that it writes": (
-        of("zamba", **SMALL | {"num_hidden_layers": 3, "layers_block_type": LAYERS, "num_key_value_heads": 4}),
-        r"64 to 64, 64 to 64, 64 to 64, 64 to 32\) do not add up",
-    ),
+    "Qwen3.5, query and gate in one": (QWEN_3_5, r"32 to 64, 32 to 16, 32 to 16, 32 to 32\) do not add up"),
+    "MobileBERT, values read from elsewhere": (MOBILE_BERT, "do not add up"),
+    "Zamba, reads twice the width that it writes": (ZAMBA, r"64 to 64, 64 to 64, 64 to 64, 64 to 32\) do not add up"),
     "SqueezeBERT, grouped convolutions": (of("squeezebert", **SMALL, embedding_size=32), "query, key, value"),
 }
 
@@ -411,6 +402,6 @@ def test_quantised_matrices_are_refused():
     model = model_of(TINY["Mistral"]())
     projection = model.network.model.layers[0].self_attn.v_proj
     projection.weight.data = projection.weight.data.to(torch.float8_e4m3fn)
-    with pytest.raises(InputError, match=r"Linear of torch\.float8_e4m3fn is not a plain matrix"):
+    with refused("model", r"Linear of torch\.float8_e4m3fn is not a plain matrix"):
         head_weights(model, 0, 0)
     head_weights(model, 1, 0)

@@ -17,6 +17,7 @@ from tests.core.tiny_models import SMALL, number_words, randomised, tiny
 
 TEXT, OTHER = "5 17 8 9 3 4 5 6", "7 7 40 2 9 11"
 KINDS = ("Transformer", "Pooling", "Normalize")
+HOME, MEAN = "sentence_transformers.models.", {"pooling_mode": "mean"}
 FORMULAS = {
     "mean": lambda x: x.sum(0) / len(x),
     "cls": lambda x: x[0],
@@ -27,22 +28,20 @@ FORMULAS = {
 }
 
 
-def folder(path, pooling=None, network=None, kinds=KINDS, inside="", home="sentence_transformers.models.", **settings):
+def folder(path, pooling=MEAN, network=None, kinds=KINDS, inside="", **settings):
     """A folder as sentence-transformers writes it. inside: the network's own folder in it"""
     (path / inside).mkdir(parents=True, exist_ok=True)
     (network or tiny("BERT")).save_pretrained(path / inside)
     number_words().save_pretrained(path / inside)
     modules = [
-        {"idx": n, "name": str(n), "path": f"{n}_{kind}" if n else inside, "type": kind if "." in kind else home + kind}
+        {"idx": n, "name": str(n), "path": f"{n}_{kind}" if n else inside, "type": kind if "." in kind else HOME + kind}
         for n, kind in enumerate(kinds)
     ]
     (path / "modules.json").write_text(json.dumps(modules))
     for module in modules[1:]:
         (path / module["path"]).mkdir(exist_ok=True)
     if "Pooling" in kinds:
-        (path / "1_Pooling" / "config.json").write_text(
-            json.dumps({"pooling_mode": "mean"} if pooling is None else pooling)
-        )
+        (path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     (path / inside / "sentence_bert_config.json").write_text(json.dumps(settings))
     return path
 
@@ -111,21 +110,18 @@ LEFT_OUT = {
 }
 
 
-@pytest.mark.parametrize("case", READ)
-def test_settings_are_read(case, tmp_path):
-    given, expected = READ[case]
+@pytest.mark.parametrize(("given", "expected"), READ.values(), ids=READ)
+def test_settings_are_read(given, expected, tmp_path):
     model = load_model(folder(tmp_path, **given))
     assert (model.sentence, model.notes, model.trained_tokens) == (expected, (), expected.max_tokens)
     assert (tmp_path.name, len(capture(model, TEXT).input_ids)) == (model.name, 8)
 
 
-@pytest.mark.parametrize("case", LEFT_OUT)
-def test_what_is_left_out_is_said(case, tmp_path):
-    given, named = LEFT_OUT[case]
+@pytest.mark.parametrize(("given", "named"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_what_is_left_out_is_said(given, named, tmp_path):
     (note,) = load_model(folder(tmp_path, **given)).notes
-    assert (
-        f"is not that of sentence-transformers, which also uses what is left out here: {named}. Here it is the " in note
-    )
+    said = f"is not that of sentence-transformers, which also uses what is left out here: {named}. Here it is the "
+    assert said in note
 
 
 def test_a_prompt_and_another_kind_of_model_are_said(tmp_path):

@@ -36,6 +36,10 @@ def words(tokenizer, ids):
     return word_texts(token_texts(tokenizer, ids), word_starts(tokenizer, ids))
 
 
+def split(model, text):
+    return words(model.tokenizer, ids_of(model.tokenizer, text))
+
+
 def starts_by_word_ids(tokenizer, text):
     """Where the word that the fast tokenizer itself names for a token is another one than for the token before."""
     numbers = tokenizer(text).word_ids()
@@ -51,38 +55,32 @@ def test_wordpiece_words_are_those_that_the_tokenizer_cut(minilm, text):
     assert starts.tolist() == starts_by_word_ids(minilm.tokenizer, text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(READABLE)
 def test_wordpiece_words_of_any_text(minilm, text):
     test_wordpiece_words_are_those_that_the_tokenizer_cut(minilm, text)
 
 
-def test_wordpiece_words_read_as_written(minilm):
-    ids = ids_of(minilm.tokenizer, "Unbelievably tokenised, didn't 東京 €5")
-    found = words(minilm.tokenizer, ids)
-    assert found == (*["[CLS]", "unbelievably", "tokenised", ",", "didn", "'", "t", "東", "京", "€5", "[SEP]"],)
-
-
 @pytest.mark.parametrize("text", ORDINARY)
 def test_byte_level_words_are_the_text(smollm, text):
-    found = words(smollm.tokenizer, ids_of(smollm.tokenizer, text))
+    found = split(smollm, text)
     assert "".join(found) == text
     # Blanks stand before a word, or alone.
     assert not [word for word in found if re.search(r"\S\s", word)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PLAIN)
 def test_byte_level_words_without_punctuation_are_pythons(smollm, text):
-    found = words(smollm.tokenizer, ids_of(smollm.tokenizer, text))
+    found = split(smollm, text)
     assert "".join(found) == text
     assert [word.strip() for word in found if word.strip()] == text.split()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(READABLE)
 def test_byte_level_words_with_punctuation_only_break_more(smollm, text):
-    found = words(smollm.tokenizer, ids_of(smollm.tokenizer, text))
+    found = split(smollm, text)
     assert "".join(found) == text
     edges = np.cumsum([0, *map(len, found)])
     begins = [match.start() for match in re.finditer(r"(?<!\S)\S", text)]
@@ -91,19 +89,18 @@ def test_byte_level_words_with_punctuation_only_break_more(smollm, text):
     assert set(begins) <= firsts
 
 
-def test_byte_level_words_read_as_written(smollm):
-    def split(text):
-        return words(smollm.tokenizer, ids_of(smollm.tokenizer, text))
+def test_words_read_as_written(minilm, smollm):
+    in_pieces = ("[CLS]", "unbelievably", "tokenised", ",", "didn", "'", "t", "東", "京", "€5", "[SEP]")
+    assert split(minilm, "Unbelievably tokenised, didn't 東京 €5") == in_pieces
+    assert split(smollm, "The animal didn't.") == ("The", " animal", " didn't", ".")
+    assert split(smollm, "f(n):\n    x_y") == ("f", "(", "n", "):", "\n   ", " x", "_", "y")
+    assert split(smollm, "東京 😀👍 €5") == ("東", "京", " 😀👍", " €5")
+    assert split(smollm, "a  5 \nb 12 \n(") == ("a", "  ", "5", " ", "\n", "b", " 12", " ", "\n", "(")
+    assert split(smollm, "学习。好") == ("学", "习", "。", "好")
+    assert split(smollm, "a<|im_end|>b\n") == ("a", "<|im_end|>", "b", "\n")
 
-    assert split("The animal didn't.") == ("The", " animal", " didn't", ".")
-    assert split("f(n):\n    x_y") == ("f", "(", "n", "):", "\n   ", " x", "_", "y")
-    assert split("東京 😀👍 €5") == ("東", "京", " 😀👍", " €5")
-    assert split("a  5 \nb 12 \n(") == ("a", "  ", "5", " ", "\n", "b", " 12", " ", "\n", "(")
-    assert split("学习。好") == ("学", "习", "。", "好")
-    assert split("a<|im_end|>b\n") == ("a", "<|im_end|>", "b", "\n")
 
-
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 49151), max_size=40))
 def test_any_byte_level_ids_have_words(smollm, ids):
     starts = word_starts(smollm.tokenizer, ids)
@@ -154,9 +151,8 @@ def test_words_that_end_with_a_mark():
 
 
 def test_whole_words_and_numbers_stay_alone():
-    tokenizer = fast(
-        models.WordLevel({"<s>": 0, "cat": 1, "sat": 2}, unk_token="<s>"), pre_tokenizers.WhitespaceSplit()
-    )
+    whole = models.WordLevel({"<s>": 0, "cat": 1, "sat": 2}, unk_token="<s>")
+    tokenizer = fast(whole, pre_tokenizers.WhitespaceSplit())
     assert words(tokenizer, [1, 2, 2]) == ("cat", "sat", "sat")
     assert words(None, [7, 8]) == ("7", "8")
     assert word_starts(None, []).tolist() == word_starts(tokenizer, []).tolist() == []
@@ -226,9 +222,7 @@ def to_merge(draw):
 
 def membership(starts, length):
     """[words, tokens], 1 where the token belongs to the word."""
-    return (
-        np.array([np.searchsorted(starts, np.arange(length), side="right") - 1 == w for w in range(len(starts))]) + 0.0
-    )
+    return np.eye(len(starts))[:, np.searchsorted(starts, np.arange(length), side="right") - 1]
 
 
 def merge(weights, query_starts, key_starts):

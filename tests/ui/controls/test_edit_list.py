@@ -6,7 +6,7 @@ import pytest
 
 from core import Edits
 from core.capturing.calls.head_places import Place
-from tests.pages.app import part, ran
+from tests.pages.app import address, part, ran
 from ui import state
 from ui.controls.edit_list import MAX_LINES
 
@@ -43,10 +43,6 @@ def edits(page):
     return page.session_state["found"]
 
 
-def address(page):
-    return page.session_state[state.ADDRESS].get(state.EDITS, [])
-
-
 def boxes(page):
     return [(box.label.replace("\\", ""), box.value) for box in page.checkbox]
 
@@ -81,13 +77,8 @@ def test_lines_are_added_taken_away_and_all_at_once():
     page = opened()
     assert captions(page) == []
     assert not edits(page)
-    done(
-        page,
-        ("add", ["mute 1"]),
-        ("replace_token", [2, "dog"]),
-        ("hide_token", [4, ["self", "vision"]]),
-        ("add", ["mute 1.3"]),
-    )
+    done(page, ("add", ["mute 1"]), ("replace_token", [2, "dog"]))
+    done(page, ("hide_token", [4, ["self", "vision"]]), ("add", ["mute 1.3"]))
     assert address(page) == ["mute 1", 'token 2 "dog"', "block key 4", "mute 1.3"]
     assert edits(page) == Edits(mute_heads={1, (1, 3)}, block_keys={4}, replace_tokens={2: "dog"})
     done(page, ("add", ["mute 1"]))  # what is there already is not said twice
@@ -169,17 +160,6 @@ def test_a_second_text_for_the_same_thing_is_refused_and_said():
     page.checkbox[0].uncheck()
     page.checkbox[2].uncheck()
     assert edits(ran(page)) == Edits(mean_heads={(5, 2)}, mean_over="two")
-
-
-STRANGE = 'token 3 "<b>x</b> $y$ *a* :smile: `q` [l](http://example.org)"'
-
-
-def test_markup_in_a_line_is_text():
-    page = opened(STRANGE)
-    assert page.checkbox[0].label.replace("\\", "").replace(":small[]", "") == STRANGE
-    for said in (page.checkbox[0].label, page.caption[0].value, page.button[0].help):
-        for raw in ("<b>", "$y$", "*a*", ":smile:", "`q`", "[l](", "http://"):
-            assert raw not in said
 
 
 def test_an_address_has_its_bounds():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import pytest
 
 from core.heads.metrics import GROUPS, METRICS
@@ -18,9 +20,8 @@ def a_menu():
 
     links.read("a page")
     offered = {metric.name: metric for metric in METRICS}
-    st.session_state["picked"] = metric_menu(
-        "Heads by", offered, "previous", {"pair": "Your choice: From token to token"}
-    )
+    further = {"pair": "Your choice: From token to token"}
+    st.session_state["picked"] = metric_menu("Heads by", offered, "previous", further)
     links.write("a page", st.empty(), is_whole=True)
 
 
@@ -33,10 +34,7 @@ def opened(**address):
 def test_metrics_stand_in_groups():
     options = opened().get_by_key(state.METRIC).options
     groups = [option.partition(": ")[0] for option in options]
-    assert [group for place, group in enumerate(groups) if groups[place - 1 : place] != [group]] == [
-        *GROUPS,
-        "Your choice",
-    ]
+    assert [group for group, _ in groupby(groups)] == [*GROUPS, "Your choice"]
     assert {*options} == {*(f"{one.group}: {one.label}" for one in METRICS), "Your choice: From token to token"}
 
 

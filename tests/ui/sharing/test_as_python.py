@@ -18,10 +18,10 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 from numpy.typing import NDArray
-from streamlit.testing.v1 import AppTest
 
 from core import AttentionTrace
-from tests.browser.driver import Picture
+from tests.browser.driver import Picture, array
+from tests.pages import app as pages
 from tests.pages.lessons import LESSONS, parts
 from tests.source_files import ROOT
 from ui import lessons, state
@@ -51,11 +51,7 @@ class View:
 
     def __init__(self, page: str, **address: str | list[str]) -> None:
         file = ROOT / "pages" / ("learn" if page in lessons.LESSONS else "") / f"{page}.py"
-        app = AppTest.from_function(page_and_lines, args=(str(file), page))
-        for name, value in address.items():
-            app.query_params[name] = value
-        app.run()
-        assert not app.exception, app.exception
+        app = pages.part(page_and_lines, str(file), page, **address)
         self.cells: list[str] = app.session_state["notebook"]
         self.lines: str = app.session_state["lines"]
         self.charts = {chart.proto.id: json.loads(chart.proto.spec) for chart in app.get("plotly_chart")}
@@ -225,10 +221,6 @@ def arrays(value: Any) -> list[NDArray]:
         return arrays(list(value.values()))
     parts = [getattr(value, part.name) for part in fields(value)] if is_dataclass(value) else value
     return [found for part in parts for found in arrays(part)] if isinstance(parts, list | tuple) else []
-
-
-def array(drawn: Any) -> NDArray:
-    return Picture([{"type": "heatmap", "z": drawn}], {}).values
 
 
 def looks_like(computed: NDArray, drawn: NDArray) -> bool:

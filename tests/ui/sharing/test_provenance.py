@@ -6,16 +6,8 @@ from ui import links, state
 from ui.sharing.dialog import full_address
 from ui.sharing.pictures import lines
 
-ABOUT = {
-    "page": "Heads",
-    "model": "a model",
-    "revision": "sha256 53aa51172d142c89d9012cce",
-    "dtype": "float32",
-    "layer": "1",
-    "head": "10",
-    "text": "the cat",
-    "date": "today",
-}
+ABOUT = {"page": "Heads", "model": "a model", "revision": "sha256 53aa51172d142c89d9012cce", "dtype": "float32"}
+ABOUT |= {"layer": "1", "head": "10", "text": "the cat", "date": "today"}
 
 
 def test_model_and_text_and_the_hash_are_chosen_one_by_one():
@@ -25,6 +17,11 @@ def test_model_and_text_and_the_hash_are_chosen_one_by_one():
     assert lines(ABOUT, with_text=True, with_hash=True) == [f"{model} · {hash_of_model}", "Text: the cat"]
     assert lines(ABOUT, with_text=False, with_hash=True) == [hash_of_model]
     assert lines(ABOUT, with_text=False, with_hash=False) == []
+
+
+def test_two_adapters_of_one_model_have_hashes_of_their_own():
+    of = ABOUT | {"revision": f"sha256 {'a' * 64} + adapter sha256 {'b' * 64}"}
+    assert lines(of, with_text=False, with_hash=True) == [f"sha256 {'a' * 17} + adapter sha256 {'b' * 17}"]
 
 
 def test_a_page_without_a_model_has_its_name_and_no_hash():

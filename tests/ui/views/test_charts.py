@@ -23,6 +23,7 @@ from ui.views.sources import passes
 LONG = "The cat sat on the mat. " * 45
 QUERY, KEY = 150, 90
 HERE = {state.LAYER: 2, state.HEAD: 3, state.QUERY: QUERY, state.KEY: KEY}
+OF_TWO = {"view": "compare", "other_layer": 4, "other_head": 1}
 
 
 def plain(part: Any) -> Any:
@@ -76,13 +77,7 @@ def windows(app):
         ("heads", {}, "loupe", 32, lambda: trace().weights),
         ("heads", {"what": "raw"}, "loupe", 32, lambda: trace().raw),
         ("step_by_step", {"stage": "masked"}, "loupe", 32, lambda: trace().masked),
-        (
-            "what_if",
-            {"view": "compare", "other_layer": 4, "other_head": 1},
-            "compared difference near",
-            24,
-            lambda: trace(4, 1).weights - trace().weights,
-        ),
+        ("what_if", OF_TWO, "compared difference near", 24, lambda: trace(4, 1).weights - trace().weights),
     ],
 )
 def test_the_numbers_near_the_chosen_pair(page, address, name, side, numbers):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
+from core.attention.rowwise import around
 from core.corpus.opened import Example, Run, spread_over_quantiles
 from core.corpus.passages import CLASSES
 from core.corpus.tables import HeadMap
@@ -80,20 +82,14 @@ def _show_map(run: Run, drawn: HeadMap, chosen: tuple[int, int]) -> str:
     """Show the map of all heads; return the sentences that explain it."""
     x, y, cluster = (drawn.heads[name].to_numpy() for name in ("x", "y", "cluster"))
     chart = head_map(x, y, cluster, drawn.clusters, run.heads, chosen=chosen, height=HEIGHT + 140)
-    names = tuple(f"head {layer}.{head}" for layer, head in run.heads)
-    values = drawn.heads[["x", "y", "cluster"]].to_numpy(float)
-    show_chart(
-        chart,
-        PICTURE,
-        "A map of all heads, near each other where they do alike, in the colours of their clusters.",
-        title="A map of all heads",
-        numbers=of_table("map", "Map", values, ("head", names), ("number", ["x", "y", "cluster"])),
-    )
+    names, columns = [f"head {layer}.{head}" for layer, head in run.heads], ["x", "y", "cluster"]
+    numbers = of_table("map", "Map", drawn.heads[columns].to_numpy(float), ("head", names), ("number", columns))
+    alt = "A map of all heads, near each other where they do alike, in the colours of their clusters."
+    show_chart(chart, PICTURE, alt, title="A map of all heads", numbers=numbers)
     trust = "" if drawn.trustworthiness is None else f" (trustworthiness {drawn.trustworthiness:.2f} of 1)"
-    return (
-        f"Near means alike: heads that behave alike over the corpus lie together{trust}. Colours are regions, named by what "
-        "their heads do on average. How the map is turned means nothing."
-    )
+    alike = f"Near means alike: heads that behave alike over the corpus lie together{trust}."
+    colours = "Colours are regions, named by what their heads do on average."
+    return f"{alike} {colours} How the map is turned means nothing."
 
 
 def _show_alike(run: Run, drawn: HeadMap, chosen: tuple[int, int]) -> None:
@@ -126,9 +122,8 @@ def show_corpus_head(run: Run, layer: int, head: int, metric: Metric) -> None:
         else:
             _show_relations(relations)
     if not exposes_mask and by != "relation":
-        st.caption(
-            "This model exposes its weights only, not which pairs are masked: what chance would give is not known."
-        )
+        words = "This model exposes its weights only, not which pairs are masked: what chance would give is not known."
+        st.caption(words)
 
 
 def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
@@ -138,26 +133,17 @@ def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
         return
     result_of(found.quantile, 0.5)
     quartiles = [found.quantile(share) for share in QUARTERS]
-    chart = distribution_bars(
-        found.histogram,
-        found.high,
-        label=f"{metric.label} ({metric.unit})" if metric.unit else metric.label,
-        mean=found.mean,
-        quartiles=quartiles,
-        means=run.means(metric.name),
-        chosen=(layer, head),
-    )
+    label = f"{metric.label} ({metric.unit})" if metric.unit else metric.label
+    look: dict[str, Any] = {"mean": found.mean, "quartiles": quartiles, "means": run.means(metric.name)}
+    chart = distribution_bars(found.histogram, found.high, label=label, chosen=(layer, head), **look)
     counts = found.histogram[:, None].astype(float)
     ends = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(found.edges)]
-    show_chart(
-        chart,
-        "distribution",
-        f"How {metric.label} of this head is distributed over the queries of the corpus, and the mean of every head.",
-        title=f"{metric.label} of head {layer}.{head} over the corpus",
-        numbers=of_table("distribution", metric.label, counts, ("range", ends), ("number", ["queries"])),
-    )
-    numbers = (found.mean, found.spread, *quartiles)
-    mean, spread, low, median, upper = (with_unit(number, metric) for number in numbers)
+    numbers = of_table("distribution", metric.label, counts, ("range", ends), ("number", ["queries"]))
+    title = f"{metric.label} of head {layer}.{head} over the corpus"
+    alt = f"How {metric.label} of this head is distributed over the queries of the corpus, and the mean of every head."
+    show_chart(chart, "distribution", alt, title=title, numbers=numbers)
+    found_numbers = (found.mean, found.spread, *quartiles)
+    mean, spread, low, median, upper = (with_unit(number, metric) for number in found_numbers)
     presenting.tell(f"Mean **{mean}**; half of the queries lie between {low} and {upper}, the median is {median}.")
     st.caption(
         f"Over {found.count:,} queries; their standard deviation is {spread}. Bars are on a logarithmic "
@@ -174,27 +160,21 @@ def with_unit(number: float, metric: Metric) -> str:
 def _show_classes(run: Run, layer: int, head: int, is_share: bool) -> None:
     """Show the mean attention from queries of each kind to keys of each kind."""
     table, shape = result(call(run.classes, layer=layer, head=head)), (len(CLASSES), len(CLASSES))
-    attention, chance, queries = (
-        table[name].to_numpy(float).reshape(shape) for name in ("attention", "chance", "queries")
-    )
+    columns = "attention", "chance", "queries"
+    attention, chance, queries = (table[name].to_numpy(float).reshape(shape) for name in columns)
     there = np.flatnonzero(queries[:, 0] > 0)
     names = [CLASSES[place] for place in there]
-    values = (attention if is_share else attention - chance)[np.ix_(there, there)]
-    chart = heatmap(
-        values,
-        Axis("looks from", names),
-        Axis("looks to", names),
-        name="attention" if is_share else "more than chance",
-        scale="share" if is_share else "signed",
-        limit=1.0 if is_share else None,
-        height=ONE_HEIGHT,
-        width=presenting.width(620, 0.5),
-    )
-    title = "Attention by kind of token" if is_share else "Attention by kind of token, beyond chance"
+    title, beyond = "Attention by kind of token", ""
+    look: dict[str, Any] = {"name": "attention", "scale": "share", "limit": 1.0}
+    if not is_share:
+        attention, title = attention - chance, f"{title}, beyond chance"
+        look = {"name": "more than chance", "scale": "signed"}
+        beyond = " Chance: the same, had each query attended evenly to all that it may attend to."
+    values, axes = attention[np.ix_(there, there)], (Axis("looks from", names), Axis("looks to", names))
+    chart = heatmap(values, *axes, height=ONE_HEIGHT, width=presenting.width(620, 0.5), **look)
     alt = "What a query of each kind gives to keys of each kind, on average over the corpus."
     numbers = of_table("classes", title, values, ("from", names), ("to", names))
     show_chart(chart, "looks", alt, title=title, numbers=numbers)
-    beyond = "" if is_share else " Chance: the same, had each query attended evenly to all that it may attend to."
     st.caption(f"Each row: what queries of one kind give to keys of each kind, on average.{beyond}")
 
 
@@ -205,24 +185,14 @@ def _show_distances(run: Run, layer: int, head: int) -> None:
     names = [_signed(first) if first == last else f"{_signed(first)} to {_signed(last)}" for first, last in ranges]
     shares = ["attention", "chance"][: 1 + run.about.captures]
     values = table[shares].to_numpy(float)
-    chart = bars(
-        names,
-        dict(zip(shares, values.T, strict=True)),
-        y="share of attention",
-        x="tokens before (−) and after the query",
-        printed=False,
-        height=ONE_HEIGHT,
-    )
+    groups, x = dict(zip(shares, values.T, strict=True)), "tokens before (−) and after the query"
+    chart = bars(names, groups, y="share of attention", x=x, printed=False, height=ONE_HEIGHT)
     ends = [_signed(last if last > 0 else first) for first, last in ranges]
     chart.layout["xaxis"] |= {"ticktext": ends, "tickangle": 0, "tickfont": {"size": letters(12)}}
     chart.layout["yaxis"]["tickformat"] = ".0%"
-    show_chart(
-        chart,
-        "looks",
-        "How much attention goes to keys at each distance, on average over the corpus, beside what even attention would give.",
-        title="Attention by distance",
-        numbers=of_table("distances", "Distances", values, ("distance", names), ("number", shares)),
-    )
+    numbers = of_table("distances", "Distances", values, ("distance", names), ("number", shares))
+    alt = "How much attention goes to keys at each distance, on average over the corpus, beside what even attention would give."
+    show_chart(chart, "looks", alt, title="Attention by distance", numbers=numbers)
     st.caption("0 is the token itself; 8 stands for 5 to 8 tokens, 16 for 9 to 16, and so on.")
 
 
@@ -248,17 +218,21 @@ def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
     st.subheader(f"Examples by {metric.label.lower()}", anchor=False)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         kept = menu("Examples", state.KEPT, offered, look="buttons", label_visibility="collapsed")
-        low, high = _quantiles() if kept == "spread" else (0.0, 1.0)
+        low, high = 0, 100
+        if kept == "spread":
+            words = "0 to 25: the quarter of the queries that have least of it; 50 is the median."
+            low, high = part_of("Quantiles of the sample, in %", state.QUANTILES, low, high, width=360, help=words)
         pages = st.container(width="content")
     try:
         if kept == "strongest":
             count = run.count_strongest(layer, head, metric.name)
             first = _first(count, pages)
-            examples = run.strongest(layer, head, metric.name, first, first + BATCH)
-            result_of(run.strongest, layer, head, metric.name, first, first + BATCH)
+            wanted = layer, head, metric.name, first, first + BATCH
+            examples = run.strongest(*wanted)
+            result_of(run.strongest, *wanted)
         else:
             sample = call(run.sample, layer, head)
-            places = call(spread_over_quantiles, call(sample.ordered, metric.name, low, high))
+            places = call(spread_over_quantiles, call(sample.ordered, metric.name, low / 100, high / 100))
             count = len(places)
             first = _first(count, pages)
             examples = sample.examples(places[first : first + BATCH], metric.name)
@@ -270,21 +244,14 @@ def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
         words = "There are no such queries. Widen the quantiles, or choose another metric."
         st.info(words, icon=":material/filter_alt:")
         return
-    ranks = f"{first + 1} to {first + len(examples)} of"
-    words = f"{ranks} the {count} queries of the corpus with the largest values of this head."
+    words = f"{first + 1} to {first + len(examples)} of"
     if kept == "spread":
-        words = (
-            f"{ranks} {count}, most first: one from each of as many equal parts of {run.about.sample} queries drawn at "
-            "random, the same for all heads."
-        )
+        words += f" {count}, most first: one from each of as many equal parts of {run.about.sample} queries "
+        words += "drawn at random, the same for all heads."
+    else:
+        words += f" the {count} queries of the corpus with the largest values of this head."
     st.caption(words if has_strongest else f"{words} Of this metric the run kept no strongest queries.")
     _show(run, layer, head, metric, examples, first)
-
-
-def _quantiles() -> tuple[float, float]:
-    words = "0 to 25: the quarter of the queries that have least of it; 50 is the median."
-    low, high = part_of("Quantiles of the sample, in %", state.QUANTILES, 0, 100, width=360, help=words)
-    return low / 100, high / 100
 
 
 def _first(count: int, pages: DeltaGenerator) -> int:
@@ -297,7 +264,10 @@ def _first(count: int, pages: DeltaGenerator) -> int:
 
 def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Example], first: int) -> None:
     limit = max(float(np.max(example.weights, initial=0)) for example in examples)
-    about, opens, presents = run.about, _opens(run), presenting.is_on()
+    about, opens, presents = run.about, False, presenting.is_on()
+    with suppress(InputError):  # where this host does not load the model
+        places_of(about.model)
+        opens = True
     model = ModelChoice(about.model, about.dtype, about.device if about.device in devices() else "cpu")
     with presenting.told():
         shade_legend(limit, key=state.SHADES)
@@ -312,20 +282,9 @@ def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Exampl
                     cell = (example.query, int(np.argmax(example.weights)))
                     link_to_heads(of, cell, "Open live", ":material/open_in_new:")
             # The part of a long passage that is around the query.
-            most = TOLD[1] if presents else TOKENS
-            start = max(0, min(example.query - most // 2, len(example.tokens) - most))
-            tokens, weights = example.tokens[start : start + most], example.weights[start : start + most]
-            shaded_text(
-                tokens, weights, example.query - start, start=start, limit=limit, key=state.one_of(state.SHADED, number)
-            )
+            part = around(example.query, len(example.tokens), TOLD[1] if presents else TOKENS)
+            tokens, weights = example.tokens[part.start : part.stop], example.weights[part.start : part.stop]
+            key = state.one_of(state.SHADED, number)
+            shaded_text(tokens, weights, example.query - part.start, start=part.start, limit=limit, key=key)
     if not opens:
         st.caption(f"This host does not load {plain(about.model)}: examples cannot be opened live.")
-
-
-def _opens(run: Run) -> bool:
-    """Return whether this host loads the model of a run."""
-    try:
-        places_of(run.about.model)
-    except InputError:
-        return False
-    return True

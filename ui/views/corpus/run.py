@@ -55,7 +55,8 @@ def show_corpus() -> None:
 def _choose_run(listed: list[ListedRun]) -> Path | RunRequest | None:
     """Show the menu of all runs. Returns the folder of the chosen one, or what was asked for with a text of one's own; None if
     that text was given in an earlier visit."""
-    folder, request = results.corpora() or Path(), _held()
+    folder = results.corpora() or Path()
+    request: RunRequest | None = st.session_state.get(state.OWN_RUN)  # the last one of this session
     there: dict[str, Path | RunRequest | None] = {
         run.name: folder / run.name for run in listed if run.about is not None
     }
@@ -70,10 +71,9 @@ def _choose_run(listed: list[ListedRun]) -> Path | RunRequest | None:
 
 def _show_reading(run: Run, place: DeltaGenerator) -> None:
     about, unread = run.about, run.about.unread
-    place.markdown(
-        f"**{plain(about.model)}** has read **{about.tokens:,} tokens** in {_counted(about.passages, 'passage')} of "
-        f"{_counted(about.files, 'file')}: {plain(PurePath(about.data).name)}"
-    )
+    texts = f"{_counted(about.passages, 'passage')} of {_counted(about.files, 'file')}"
+    read = f"**{about.tokens:,} tokens** in {texts}: {plain(PurePath(about.data).name)}"
+    place.markdown(f"**{plain(about.model)}** has read {read}")
     if unread:
         with st.expander(f"{_counted(unread, 'text')} could not be read"):
             st.dataframe(run.problems, hide_index=True)
@@ -146,11 +146,6 @@ def _describe(run: Run, layer: int, head: int, metric: Metric) -> None:
     }
 
 
-def _held() -> RunRequest | None:
-    """The run over a text of one's own that was last asked for in this session."""
-    return st.session_state.get(state.OWN_RUN)
-
-
 def offer_own_text(*, opened: bool) -> None:
     """Show the popover with the fields for a text and a model, and the button that begins the run.
 
@@ -176,9 +171,8 @@ def _begin() -> None:
     if file is None:
         request = RunRequest(model, PASTED, st.session_state[state.OWN_TEXT].encode("utf-8", "surrogatepass"))
     else:
-        name = file.name.encode(
-            "utf-8", "replace"
-        ).decode()  # with characters that every system takes in the name of a file
+        # With characters that every system takes in the name of a file.
+        name = file.name.encode("utf-8", "replace").decode()
         request = RunRequest(model, re.sub(r'[\x00-\x1f/\\<>:"|?*]', "_", name)[-60:], file.getvalue())
     st.session_state[state.OWN_RUN] = request
     links.put(state.RUN, state.RUN_OWN)
@@ -189,14 +183,13 @@ def _begin() -> None:
 def run_own_text(request: RunRequest) -> Run | None:
     """The finished run; None as long as it is at work or stopped, after saying so. Raises InputError as `own_run` does."""
     place, problem = st.empty(), st.container()
-    model = read_model(request.model, place, problem, problem)
-    if model is None:
+    if read_model(request.model, place, problem, problem) is None:
         return None
     counted = results.own_run.task(request)
     run = progress.run(counted, "Counting the tokens", len(request.contents), unit="character")
     if run is None:
         return None
     name = plain(request.name)
-    words = {"unit": "passage", "done": f"passages of {name} read"}
-    progress.fill(run, request, f"Reading {name}", lambda _last: None, **words)
+    done = f"passages of {name} read"
+    progress.fill(run, request, f"Reading {name}", lambda _last: None, unit="passage", done=done)
     return None if run.about is None else results.corpus_run(run.folder)

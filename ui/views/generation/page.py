@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
 from core import Generation, Model, generate
+from core.attention.trace import Array
 from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side
@@ -30,13 +32,13 @@ from ui import presenting, shown, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.keys import arrow_keys
-from ui.components.token_view import IN_TEXT, part_in_text, token_view
+from ui.components.token_view import IN_TEXT, part_in_text
 from ui.controls.fields import menu, number, switch, token_picker, whole_number
 from ui.markdown import quoted, show_error
 from ui.progress import fill, run
 from ui.requests import TextRequest, WritingRequest
 from ui.views.certificates import show_certificate
-from ui.views.charts import show_chart
+from ui.views.charts import show_as_text, show_chart
 from ui.views.generation import results
 from ui.views.grid_of_heads import choose_clicked, show_grid_of_heads
 from ui.views.head_links import link_to_why_word
@@ -116,10 +118,11 @@ def _show_step(
     large, small = st.columns([7, 5], gap="medium")
     with large:
         shows = menu("Shown", state.STEP_SHOWS, SHOWS, look="buttons", label_visibility="collapsed")
-        {"text": show_text, "steps": show_every_step, "layer": show_heads_of_layer, "heads": show_all_heads}[shows](
-            step
-        )
-        _walk(step)
+        views = {"text": show_text, "steps": show_every_step, "layer": show_heads_of_layer, "heads": show_all_heads}
+        views[shows](step)
+        places, words = ((0, step.number), (1, len(generation.steps))), "← → walk through the steps"
+        label = f"Walk through the steps with the arrow keys. Chosen: {step.number + 1} of {len(generation.steps)}."
+        arrow_keys(state.picture("row"), label, *places, lambda _, column: step.go_to(column), words=words)
     with small:
         tells = menu("Told", state.STEP_TELLS, TELLS, look="buttons", label_visibility="collapsed")
         {"next": show_candidates, "heat": show_temperature, "cache": show_cache}[tells](generation, step.number)
@@ -146,18 +149,6 @@ def _record(request: WritingRequest, model: Model, step: ShownStep) -> None:
     result_of(stage_figure, trace, "weights", tokens=passed.method("tokens", head.kind), cell=cell)
 
 
-def _walk(step: ShownStep) -> None:
-    count = len(step.generation.steps)
-    arrow_keys(
-        state.picture("row"),
-        f"Walk through the steps with the arrow keys. Chosen: {step.number + 1} of {count}.",
-        (0, step.number),
-        (1, count),
-        lambda _, column: go_to_step(column),
-        words="← → walk through the steps",
-    )
-
-
 def _say_where_it_looks(step: ShownStep) -> None:
     queries, keys = step.head.tokens
     token, share = quoted(step.generation.tokens[step.number]), step.weights[step.head.place][step.key]
@@ -169,17 +160,12 @@ def _say_where_it_looks(step: ShownStep) -> None:
 
 def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> None:
     """Say how far the rows of all steps are from those of one pass over the whole text."""
-    count, model = len(generation.steps), models.load(request.text.model)
-    difference = run(
-        results.full_pass_difference.task(request, count, generation=generation),
-        "Comparing with one full pass",
-        model.attention_calls or 1,
-    )
-    if difference is not None:
-        st.caption(
-            f"Compared with one pass over the whole text without a cache, no weight of the {count} steps differs by more than "
-            f"{small_number(difference)} in any head."
-        )
+    count, calls = len(generation.steps), models.load(request.text.model).attention_calls or 1
+    task = results.full_pass_difference.task(request, count, generation=generation)
+    if (difference := run(task, "Comparing with one full pass", calls)) is not None:
+        compared = "Compared with one pass over the whole text without a cache"
+        differs = f"no weight of the {count} steps differs by more than {small_number(difference)} in any head"
+        st.caption(f"{compared}, {differs}.")
 
 
 def _clicked(step: ShownStep, cell: pin.Cell) -> None:
@@ -190,7 +176,7 @@ def _clicked(step: ShownStep, cell: pin.Cell) -> None:
     if "head" in single:
         st.session_state[state.HEAD] = min(single["head"], step.whole.grid[1] - 1)
     if "step" in single:
-        go_to_step(max(0, min(single["step"] - 1, len(step.generation.steps) - 1)))
+        step.go_to(single["step"] - 1)
     if "key" in single:
         st.session_state[state.KEY] = min(single["key"], step.whole.shape[1] - 1)
 
@@ -220,6 +206,10 @@ class ShownStep:
     def query(self) -> int:
         return self.head.shape[0] - 1
 
+    def go_to(self, step: int) -> None:
+        """Choose a step of the text, from 0, or the nearest one, before the page runs."""
+        st.session_state[state.STEP] = str(max(0, min(step, len(self.generation.steps) - 1)) + 1)
+
 
 def choose_step(
     request: WritingRequest, generation: Generation, fields: InputFields, line: DeltaGenerator
@@ -240,11 +230,6 @@ def choose_step(
     with line, st.container(width=150):
         key = token_picker("Key", state.KEY, head.tokens[1], int(row.argmax()))
     return ShownStep(generation, number, whole, head, weights, key)
-
-
-def go_to_step(step: int) -> None:
-    """Choose a step, from 0, before the page runs."""
-    st.session_state[state.STEP] = str(step + 1)
 
 
 # --- the large picture
@@ -269,18 +254,10 @@ def show_text(step: ShownStep) -> None:
     weights[: trace.shape[0], : trace.shape[1]] = np.where(trace.mask, trace.weights, np.nan)
     begun, ids = len(generation.begun), (*generation.begun, *generation.token_ids)
     special = special_ids(whole.capture.model.tokenizer) - {image_token(whole.capture.model)}
-    token_view(
-        queries[rows.start : rows.stop],
-        keys[columns.start : columns.stop],
-        weights[:, columns.start : columns.stop],
-        rows_from=rows.start,
-        columns_from=columns.start,
-        pinned=[step.query],
-        written_from=begun,
-        special=[position for position in rows if ids[position] in special],
-        on_token=lambda position: go_to_step(max(0, min(position - begun + 1, len(generation.steps) - 1))),
-        key=state.TOKEN_VIEW,
-    )
+    boxed = [position for position in rows if ids[position] in special]
+    look: dict[str, Any] = {"pinned": [step.query], "written_from": begun, "special": boxed}
+    look["on_token"] = lambda position: step.go_to(position - begun + 1)
+    show_as_text((queries, keys), rows, columns, weights[:, columns.start : columns.stop], **look)
     longest = max(len(queries), len(keys))
     shortened = f" At most {IN_TEXT} of {longest:,} tokens are shown, around those chosen." if longest > IN_TEXT else ""
     ended = ENDED.get(generation.ended or "", "")
@@ -312,9 +289,7 @@ def show_heads_of_layer(step: ShownStep) -> None:
     show_chart(chart, "row", alt, title="This step in every head")
 
 
-def _picture(
-    weights: NDArray[np.floating], rows: Axis, keys: Axis, forbidden: NDArray[np.bool_] | None = None
-) -> Chart:
+def _picture(weights: Array, rows: Axis, keys: Axis, forbidden: NDArray[np.bool_] | None = None) -> Chart:
     height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(weights) + AXIS, HEIGHT)), 0.66)
     width = presenting.width(WIDTH, 0.52)
     return heatmap(weights, rows, keys, name="weight", scale="share", forbidden=forbidden, height=height, width=width)
@@ -323,17 +298,9 @@ def _picture(
 def show_all_heads(step: ShownStep) -> None:
     """How much of the step's attention every head gives to the chosen key."""
     key = step.head.tokens[1][step.key]
-    show_grid_of_heads(
-        step.weights[:, :, step.key],
-        "weight",
-        step.head.place,
-        name="row",
-        title=f"Weight on “{visible(key)}” in every head",
-        alt="Every head's weight on the chosen key",
-        numbers="weight on the chosen key",
-        height=460,
-        on_stage=(0.55, 0.7),
-    )
+    named = {"name": "row", "title": f"Weight on “{visible(key)}” in every head", "numbers": "weight on the chosen key"}
+    look: dict[str, Any] = {"alt": "Every head's weight on the chosen key", "height": 460, "on_stage": (0.55, 0.7)}
+    show_grid_of_heads(step.weights[:, :, step.key], "weight", step.head.place, **named, **look)
     st.caption(f"The share that each head gives to {quoted(key)} in this step.")
 
 
@@ -341,7 +308,7 @@ def show_all_heads(step: ShownStep) -> None:
 
 
 def show_candidates(generation: Generation, step: int) -> None:
-    candidates = generation.candidates(step, CANDIDATES)
+    candidates, written = generation.candidates(step, CANDIDATES), quoted(generation.tokens[step])
     groups = {"probability": np.array([candidate.probability for candidate in candidates])}
     if not generation.sampling.is_greedy:
         groups["as drawn"] = np.array([candidate.chance for candidate in candidates])
@@ -350,23 +317,19 @@ def show_candidates(generation: Generation, step: int) -> None:
     numbers = of_tokens(tokens, {"logit": [candidate.logit for candidate in candidates], **groups})
     show_chart(share_bars(tokens, groups), "candidates", alt, title=title, numbers=numbers)
     if generation.sampling.is_greedy:
-        st.caption(f"{quoted(generation.tokens[step])} is the most probable one, and so it is written.")
-    else:
-        left = sum(candidate.chance > 0 for candidate in candidates)
-        st.caption(
-            f"{quoted(generation.tokens[step])} was drawn. “As drawn”: after temperature, top-k and top-p, which leave "
-            f"{left if left < len(candidates) else 'all'} of these."
-        )
+        st.caption(f"{written} is the most probable one, and so it is written.")
+        return
+    left = sum(candidate.chance > 0 for candidate in candidates)
+    leave = f"which leave {left if left < len(candidates) else 'all'} of these"
+    st.caption(f"{written} was drawn. “As drawn”: after temperature, top-k and top-p, {leave}.")
 
 
 def show_temperature(generation: Generation, step: int) -> None:
     candidates = generation.candidates(step, CURVES)[:CURVES]
-    scores = generation.steps[step].scores
-    curves = at_temperatures(scores, [candidate.token_id for candidate in candidates], TEMPERATURES)
-    series = [
-        Series(f"{rank}. {visible(candidate.token)}", TEMPERATURES, curve)
-        for rank, (candidate, curve) in enumerate(zip(candidates, curves.T, strict=True), start=1)
-    ]
+    names = [f"{rank}. {visible(candidate.token)}" for rank, candidate in enumerate(candidates, start=1)]
+    scores, numbers = generation.steps[step].scores, [candidate.token_id for candidate in candidates]
+    curves = at_temperatures(scores, numbers, TEMPERATURES).T
+    series = [Series(name, TEMPERATURES, curve) for name, curve in zip(names, curves, strict=True)]
     chart = lines(series, x="temperature", y="probability", height=presenting.height(340, 0.6))
     alt = "Curves: how probable the best candidates are at each temperature."
     show_chart(chart, "temperature", alt, title=f"Temperature in step {step + 1}")
@@ -377,10 +340,8 @@ def show_cache(generation: Generation, step: int) -> None:
     """What came from the key/value cache and what was computed, its bytes, and the multiplications that it saves."""
     pass_ = generation.steps[step]
     tokens = "1 token was" if pass_.computed == 1 else f"{pass_.computed:,} tokens were"
-    st.markdown(
-        f"Step {step + 1}: {tokens} computed, **{pass_.cached:,}** came from the cache, which then holds "
-        f"**{pass_.cache_bytes / 1e6:,.2f} MB** of keys and values."
-    )
+    holds = f"which then holds **{pass_.cache_bytes / 1e6:,.2f} MB** of keys and values"
+    st.markdown(f"Step {step + 1}: {tokens} computed, **{pass_.cached:,}** came from the cache, {holds}.")
     if generation.tiles is not None:
         st.caption("Multiplications are counted for texts alone.")
         return

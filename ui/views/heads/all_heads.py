@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,8 @@ from core import Capture
 from core.attention.masks import Predicate
 from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import all_placed, visible
+from core.heads import patterns
 from core.heads.metrics import METRICS, Metric, largest, most_telling, standing_out
-from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
 from core.heads.quantities import text_of
 from core.notebook.figures import heads_figure
@@ -24,16 +25,8 @@ from ui.controls.fields import menu
 from ui.controls.heads_by import PAIR, By, ByMetric, ByPattern, HeadsBy, heads_by
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
+from ui.views import grid_of_heads
 from ui.views.charts import show_chart
-from ui.views.grid_of_heads import (
-    HEIGHT,
-    NAME,
-    choose,
-    contributions_of,
-    show_grid_of_heads,
-    show_list_of_heads,
-    walk_through_heads,
-)
 from ui.views.heads import results
 from ui.views.numbers import of_heads
 from ui.views.sources import passes
@@ -71,17 +64,14 @@ def measure(head: AnyHead) -> pd.DataFrame | None:
 
 def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
     """Show the heading of the grid and its menu; return what they choose."""
-    model = head.capture.model
+    model, writes_next = head.capture.model, head.kind not in ("encoder", "vision") and not head.request.reads_both
     with st.container(gap="xsmall"):
         with st.container(horizontal=True):  # as the heading beside it, at one height
             st.subheader("All heads by", anchor=False, width="content")
         return heads_by(
             _offered(head, measured),
             most_telling(measured, known_probe(head)),
-            predicts=missing(model, QUERIES_AND_KEYS, NEXT_TOKENS) is None
-            and head.kind != "encoder"
-            and head.kind != "vision"
-            and not head.request.reads_both,
+            predicts=missing(model, QUERIES_AND_KEYS, NEXT_TOKENS) is None and writes_next,
             patterns=QUERIES_AND_KEYS.is_met(model),  # a match is corrected for chance, which depends on the mask
             one_text=text_of(head.capture, head.kind).same,
             probes=missing(model, QUERIES_AND_KEYS, TEXTS) is None and head.kind == "self",
@@ -95,7 +85,10 @@ def show_findings(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: 
     cell  the chosen (query, key) of tokens, if there is one; ranked by it, the head that gives most to the key is named
     """
     if wanted.by == PAIR:
-        _show_strongest_of_pair(head, cell)
+        weights = None if cell is None else results.of_pair(head.of_kind, *cell)
+        if cell is not None and weights is not None and (place := largest(weights)) is not None:
+            label = f"**{place[0]}.{place[1]}** gives most {plain(_from_to(head, cell))} ({weights[place]:.1%})"
+            _offer(0, label, place[0], place[1], PAIR)
         return
     offered = _offered(head, measured)
     best = [(offered[name], row) for name, row in standing_out(measured).items() if name in offered][:FINDINGS]
@@ -103,18 +96,8 @@ def show_findings(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: 
         st.markdown("Largest mean attention on", width="content")
     for at, (metric, row) in enumerate(best):
         layer, number = divmod(row, head.grid[1])
-        share = measured[metric.name].iloc[row]
-        label = f"{metric.label.lower()}: **{layer}.{number}** ({share:.0%})"
-        opening = {"on_click": _open, "args": (layer, number, metric.name)}
-        st.button(label, key=state.one_of(state.FINDING, at), type="tertiary", **opening)
-
-
-def _show_strongest_of_pair(head: AnyHead, cell: tuple[int, int] | None) -> None:
-    weights = np.full(head.grid, np.nan) if cell is None else results.of_pair(head.of_kind, *cell)
-    if cell is None or (place := largest(weights)) is None:
-        return
-    label = f"**{place[0]}.{place[1]}** gives most {plain(_from_to(head, cell))} ({weights[place]:.1%})"
-    st.button(label, key=state.one_of(state.FINDING, 0), type="tertiary", on_click=_open, args=(*place, PAIR))
+        label = f"{metric.label.lower()}: **{layer}.{number}** ({measured[metric.name].iloc[row]:.0%})"
+        _offer(at, label, layer, number, metric.name)
 
 
 def _from_to(head: AnyHead, cell: tuple[int, int]) -> str:
@@ -122,9 +105,14 @@ def _from_to(head: AnyHead, cell: tuple[int, int]) -> str:
     return f"from “{visible(queries[cell[0]])}” to “{visible(keys[cell[1]])}”"
 
 
-def _open(layer: int, head: int, metric: str) -> None:
-    choose(layer, head)
-    st.session_state[state.METRIC] = metric
+def _offer(finding: int, label: str, layer: int, head: int, metric: str) -> None:
+    """Show a button that opens a head in the grid of a metric."""
+
+    def open_it() -> None:
+        grid_of_heads.choose(layer, head)
+        st.session_state[state.METRIC] = metric
+
+    st.button(label, key=state.one_of(state.FINDING, finding), type="tertiary", on_click=open_it)
 
 
 def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tuple[int, int] | None) -> None:
@@ -151,7 +139,7 @@ def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tupl
         else:
             _show_numbers(head, ranking, left_out)
     with st.container(key=state.BELOW_THE_GRID):
-        walk_through_heads(head.place, head.grid)
+        grid_of_heads.walk_through_heads(head.place, head.grid)
         if wanted.remarks:
             st.caption(f":material/tune: Shown here: {plain(', '.join(wanted.remarks))}.")
         st.caption(ranking.caption)
@@ -163,16 +151,9 @@ def _show_numbers(head: AnyHead, ranking: Ranking, left_out: NDArray[np.bool_] |
     names = ["filtered out"] * (left_out is not None)
     if ranking.pair and (may_not := np.isnan(ranking.values)).any():
         left_out, names = (may_not if left_out is None else left_out | may_not), ["masked", *names]
-    show_grid_of_heads(
-        ranking.values,
-        ranking.label,
-        head.place,
-        title=f"All heads: weight {ranking.pair}" if ranking.pair else "",
-        signed=ranking.signed,
-        left_out=left_out,
-        left_out_name=" or ".join(names),
-        on_stage=(0.36, 0.75),
-    )
+    grey = {"left_out": left_out, "left_out_name": " or ".join(names)}
+    look = {"title": f"All heads: weight {ranking.pair}" if ranking.pair else "", "on_stage": (0.36, 0.75)}
+    grid_of_heads.show_grid_of_heads(ranking.values, ranking.label, head.place, signed=ranking.signed, **look, **grey)
 
 
 def _offered(head: AnyHead, measured: pd.DataFrame) -> dict[str, Metric]:
@@ -218,34 +199,31 @@ def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking |
             caption += " Its tokens stand in the order of its patches, row by row: so do “previous”, “next” and “near”."
         notes = {"spread": _grid(head, measured, f"{metric.name}_spread")}
         return Ranking(metric.label, _grid(head, measured, metric.name), caption, notes, (measured, metric.name))
-    probed = _probe(head)
-    if probed is None:
+    if (probed := _probe(head)) is None:
         return None
     notes = {"±": _grid(head, probed, f"{metric.name}_error")}
-    caption = (
-        f"{metric.words} Measured on {passes.probe_length(head.request.model)} random tokens read twice, with seeds "
-        f"{', '.join(map(str, passes.PROBE_SEEDS))}; ± is the standard error of the mean over these seeds."
-    )
+    count, seeds = passes.probe_length(head.request.model), ", ".join(map(str, passes.PROBE_SEEDS))
+    caption = f"{metric.words} Measured on {count} random tokens read twice, with seeds {seeds}; "
+    caption += "± is the standard error of the mean over these seeds."
     if metric.name in SCORES:
         clear = _grid(head, probed, f"is_{metric.name}")
         notes |= {"null": _grid(head, probed, f"{metric.name}_null"), "clear": clear}
-        caption += (
-            " Null: the same places after the second half is shuffled. Only a head that stands clear of its null is called "
-            f"{'an induction' if metric.name == 'induction' else 'a duplicate-token'} head: "
-            f"{np.count_nonzero(clear)} of {len(probed)} do."
-        )
+        named = "an induction" if metric.name == "induction" else "a duplicate-token"
+        caption += " Null: the same places after the second half is shuffled. Only a head that stands clear of its "
+        caption += f"null is called {named} head: {np.count_nonzero(clear)} of {len(probed)} do."
     return Ranking(metric.label, _grid(head, probed, metric.name), caption, notes, (probed, metric.name))
 
 
 def _by_contribution(head: AnyHead) -> Ranking | None:
     pass_ = head.capture
-    if not isinstance(pass_, Capture) or (table := contributions_of(head.of_kind, pass_)) is None:
+    if not isinstance(pass_, Capture):
+        return None
+    if (table := grid_of_heads.contributions_of(head.of_kind, pass_)) is None:
         return None
     ((token, share),) = passes.next_tokens(head.request, 1, capture=pass_)
-    caption = (
-        f"What each head itself adds to the logit of {quoted(token)}, the most probable next token ({share:.1%}), less what it "
-        "adds to all logits on average. What later layers make of it is not in it: *Which heads matter* on What if counts both."
-    )
+    logit = f"the logit of {quoted(token)}, the most probable next token ({share:.1%})"
+    later = "What later layers make of it is not in it: *Which heads matter* on What if counts both."
+    caption = f"What each head itself adds to {logit}, less what it adds to all logits on average. {later}"
     values = _grid(head, table, "contribution")
     return Ranking("Direct contribution", values, caption, {}, (table, "contribution"), signed=True)
 
@@ -272,9 +250,8 @@ def known_probe(head: AnyHead) -> pd.DataFrame | None:
 
 def looks_like(head: AnyHead, measured: pd.DataFrame) -> tuple[str, ...]:
     """Describe every head in words. Tokens in them are as others wrote them: data, not markup."""
-    probed = known_probe(head)
-    of = {"capture": head.capture, "measured": measured, "probed": probed}
-    return results.descriptions(head.of_kind, probed is not None, **of)
+    known = known_probe(head)
+    return results.descriptions(head.of_kind, known is not None, capture=head.capture, measured=measured, probed=known)
 
 
 def _by_pattern(head: AnyHead, by: ByPattern) -> Ranking | None:
@@ -283,10 +260,8 @@ def _by_pattern(head: AnyHead, by: ByPattern) -> Ranking | None:
         details, pattern = _read_pattern(by)
         matches = results.matches.task(head.of_kind, by.pattern, details, predicate=pattern)
         values = run(matches, "Comparing every head", head.grid[0])
-    caption = (
-        "Match: the share of each query's attention that lies in the pattern, corrected for chance. 1: all of it; 0: as much "
-        "as even attention would put there."
-    )
+    caption = "Match: the share of each query's attention that lies in the pattern, corrected for chance. "
+    caption += "1: all of it; 0: as much as even attention would put there."
     return None if values is None else Ranking("Match", values, caption, {}, (values, "Match"), signed=True)
 
 
@@ -294,27 +269,26 @@ def _read_pattern(by: ByPattern) -> tuple[str, Predicate]:
     """The detail that distinguishes this pattern from others of its kind, and the pattern. Raises InputError."""
     match by.pattern:
         case "diagonal":
-            return by.detail, call(diagonal, int(by.detail))
+            return by.detail, call(patterns.diagonal, int(by.detail))
         case "stripes":
-            keys = read_keys(by.detail)
-            return str(keys), call(columns, keys)
+            keys = patterns.read_keys(by.detail)
+            return str(keys), call(patterns.columns, keys)
         case "blocks":
-            return by.detail, call(blocks, int(by.detail))
+            return by.detail, call(patterns.blocks, int(by.detail))
         case "pairs":
-            cells = read_pairs(by.detail)
-            return str(sorted(set(cells))), call(pairs, cells)
-    return "", call(columns, [0])
+            cells = patterns.read_pairs(by.detail)
+            return str(sorted(set(cells))), call(patterns.pairs, cells)
+    return "", call(patterns.columns, [0])
 
 
 def _show_pictures(head: AnyHead, left_out: NDArray[np.bool_] | None) -> None:
-    small = run(results.small_pictures.task(head.of_kind), "Drawing every head", head.grid[0])
-    if small is None:
+    if (small := run(results.small_pictures.task(head.of_kind), "Drawing every head", head.grid[0])) is None:
         return
     result(small)
-    height = max(HEIGHT, min(30 * len(small.values), 1000))
+    height = max(grid_of_heads.HEIGHT, min(30 * len(small.values), 1000))
     chart = small_pictures(small.values, chosen=head.place, left_out=left_out, height=height)
     alt = "A small picture of the weights of every head, in a grid of layers by heads."
-    show_chart(chart, NAME, alt, title="Small pictures of all heads")
+    show_chart(chart, grid_of_heads.NAME, alt, title="Small pictures of all heads")
     if not small.exact:
         st.caption(f"Each cell is the strongest of {small.row_block} × {small.column_block} weights.")
 
@@ -331,21 +305,15 @@ def _show_list(head: AnyHead, ranking: Ranking, measured: pd.DataFrame, left_out
         return
     layers, numbers = at = tuple(heads.T)
     words = looks_like(head, measured)
-    listed = pd.DataFrame(
-        {
-            # Each in a column of its own: to a spreadsheet heads 1.1 and 1.10 would be the same number.
-            "layer": layers,
-            "head": numbers,
-            ranking.label: ranking.values[at],
-            **{name: note[at] for name, note in ranking.notes.items()},
-            "looks like": [words[row] for row in layers * head.grid[1] + numbers],
-        }
-    )
+    # Each in a column of its own: to a spreadsheet heads 1.1 and 1.10 would be the same number.
+    columns: dict[str, Any] = {"layer": layers, "head": numbers, ranking.label: ranking.values[at]}
+    columns |= {name: note[at] for name, note in ranking.notes.items()}
+    listed = pd.DataFrame(columns | {"looks like": [words[row] for row in layers * head.grid[1] + numbers]})
     labels = passes.labels(head.of_kind, capture=head.capture)
     if any(label.number != layer for layer, label in enumerate(labels)):
         listed["layer of the model"] = [labels[layer].number for layer in layers]
     if any(label.words for label in labels):
         listed["layer is"] = [labels[layer].words for layer in layers]
-    show_list_of_heads(listed, (ranking.label, "spread", "±", "null"), height=300)
+    grid_of_heads.show_list_of_heads(listed, (ranking.label, "spread", "±", "null"), height=300)
     count = f"{len(heads)} of {ranking.values.size} heads" if left_out is not None else f"{len(heads)} heads"
     st.caption(f"{count}. Mark a row to open its head; a click on a heading sorts by it.")

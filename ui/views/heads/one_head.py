@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
 from core.attention.rowwise import Numbers, Overview, strongest_cell
-from core.capturing.weights_only import WeightsOnly
 from core.figures.chart import Chart
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH
@@ -26,23 +25,23 @@ from core.notebook.figures import stage_figure
 from ui import links, presenting, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
-from ui.components.token_view import IN_TEXT, part_in_text, token_view
+from ui.components.token_view import IN_TEXT, part_in_text
 from ui.controls.fields import label_again, menu, menu_of_several, numbered, switch
 from ui.controls.heads_by import PATTERN
 from ui.controls.pinned import Tokens, exact_in, from_to, pinned_among
 from ui.links import ChoiceForm
-from ui.markdown import plain, quoted, show_error
+from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
 from ui.requests import HeadRequest
 from ui.views.certificates import check_head
-from ui.views.charts import show_chart, show_magnified
+from ui.views.charts import part_of_tokens, show_as_text, show_chart, show_magnified
 from ui.views.grid_of_heads import choose_clicked
 from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
 from ui.views.heads.all_heads import looks_like
 from ui.views.numbers import of_view
 from ui.views.patches import choose_clicked_patch, noun, show_patches
 from ui.views.sources import passes
-from ui.views.sources.heads import AnyHead, ChosenHead, RealHead, say_what_is_missing, show_key_sharing, show_weights
+from ui.views.sources.heads import AnyHead, ExposedHead, RealHead, say_what_is_missing, show_key_sharing, show_weights
 
 LOOKS = {"heatmap": "Heatmap", "text": "Text", "lines": "Lines", "picture": "On the picture"}
 OF_TEXTS, OF_IMAGES = ("heatmap", "text", "lines"), ("heatmap", "picture")
@@ -75,9 +74,7 @@ CONTROLS = 40  # the height of a row of them
 Place = TypeVar("Place", int, tuple[int, int])
 
 
-def show_head(
-    real: RealHead, measured: pd.DataFrame | None, boxes: DeltaGenerator | None = None
-) -> tuple[int, int] | None:
+def show_head(real: RealHead, measured: pd.DataFrame | None, boxes: DeltaGenerator | None) -> tuple[int, int] | None:
     """Show a head whose queries and keys are known. Return the chosen (query, key); None if it is not one of tokens.
 
     measured  the metrics of all heads, if they are known
@@ -99,7 +96,7 @@ def show_head(
 
 
 def show_exposed_head(
-    head: ChosenHead[WeightsOnly], measured: pd.DataFrame | None, boxes: DeltaGenerator | None = None
+    head: ExposedHead, measured: pd.DataFrame | None, boxes: DeltaGenerator | None
 ) -> tuple[int, int]:
     """Show a head of which only the weights are known; otherwise like `show_head`."""
     pin.listen(lambda cell: choose_clicked(cell, head.grid) or pin.pin(cell))
@@ -118,15 +115,12 @@ def show_exposed_head(
 
 def _show_view(real: RealHead, shown_as: str, view: HeadView, boxes: DeltaGenerator | None) -> tuple[int, int] | None:
     """Show the head as the view says. Return the chosen (query, key); None if it is not one of tokens."""
-    try:
+    whole = None
+    with errors_shown():
         matrix = call(ViewMatrix, real.capture, real.kind, view)
         whole = _overview(real, matrix)
-    except InputError as error:
-        show_error(error)
-        return None
     if whole is None:
         return None
-
     labels, size, exact = matrix.labels, matrix.shape, matrix.exact
     picture = st.container()
     with st.container():
@@ -134,11 +128,9 @@ def _show_view(real: RealHead, shown_as: str, view: HeadView, boxes: DeltaGenera
         cell = query, key = _choose_cell(tokens, matrix.strongest(whole), exact, of_tokens)
         # Before what shows the pins, or those of an address would be missing from the first run.
         if shown_as != "picture":
-            placeholder = "none: click one in the text"
             label_again(state.PINNED_TOKENS)
-            menu_of_several(
-                f"Pinned {labels.unit}s", state.PINNED_TOKENS, _places(labels), look="box", placeholder=placeholder
-            )
+            look: dict[str, Any] = {"look": "box", "placeholder": "none: click one in the text"}
+            menu_of_several(f"Pinned {labels.unit}s", state.PINNED_TOKENS, _places(labels), **look)
         _record(real, matrix, cell)
         row = exact(range(query, query + 1), range(size[1]))[0]
         _say_cell(float(row[key]), matrix, cell)
@@ -234,12 +226,9 @@ def _choose_numbers(real: RealHead) -> HeadView:
     offered: dict[LeftOut, str] = {word: name for word, name in LEFT_OUT.items() if is_there[word]}
     left_out = menu_of_several("Leave out as keys", state.LEAVE_OUT, offered, disabled=is_score)
     renormalise = switch("What remains of a row sums to 1", state.RENORMALISE, disabled=not left_out or is_score)
-    by_word = reads_texts and switch(
-        "Words instead of tokens",
-        state.BY_WORD,
-        help="Summed over the tokens of a word as key, averaged over the tokens of a word as query: no attention is lost.",
-        disabled=is_score,
-    )
+    words = "Summed over the tokens of a word as key, averaged over the tokens of a word as query: "
+    words += "no attention is lost."
+    by_word = reads_texts and switch("Words instead of tokens", state.BY_WORD, help=words, disabled=is_score)
     every = {f"{layer}.{head}": (layer, head) for layer, head in np.ndindex(real.grid)}
     names, placeholder = {name: name for name in every}, "only the chosen head"
     several = menu_of_several("Mean of these heads", state.MEAN_OF, names, look="box", placeholder=placeholder)
@@ -258,18 +247,12 @@ def _chart(
     """The view or a window of it, with the chosen (query, key) framed if it lies in there; marked: further queries."""
     quantity, labels, cells = matrix.view.quantity, matrix.labels, overview.matrices["view"]
     rows, columns = (range(first, first + length) for first, length in zip(cells.start, cells.shape, strict=True))
-    return view_heatmap(
-        cells,
-        labels.queries[rows.start : rows.stop],
-        labels.keys[columns.start : columns.stop],
-        removed=overview.row_numbers["removed"] if matrix.hidden.any() else None,
-        name=noun(quantity),
-        signed=quantity in SCORES,
-        pin=_inside(cell, overview),
-        marked=[query - rows.start for query in marked if query in rows],
-        height=height,
-        width=presenting.width(WIDTH, 0.52),
-    )
+    tokens = part_of_tokens((labels.queries, labels.keys), rows, columns)
+    removed = overview.row_numbers["removed"] if matrix.hidden.any() else None
+    look: dict[str, Any] = {"name": noun(quantity), "signed": quantity in SCORES, "pin": _inside(cell, overview)}
+    look["marked"] = [query - rows.start for query in marked if query in rows]
+    width = presenting.width(WIDTH, 0.52)
+    return view_heatmap(cells, *tokens, removed=removed, height=height, width=width, **look)
 
 
 def _inside(cell: tuple[int, int], overview: Overview) -> tuple[int, int] | None:
@@ -280,15 +263,14 @@ def _inside(cell: tuple[int, int], overview: Overview) -> tuple[int, int] | None
 
 
 def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None:
-    labels = matrix.labels
-    marked = [query for query in _pinned_tokens(len(labels.queries)) if query != cell[0]]
+    marked = [query for query in _pinned_tokens(len(matrix.labels.queries)) if query != cell[0]]
     height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(matrix.rows) + AXIS, HEIGHT)), 0.8)
     chart = _chart(matrix, whole, cell, marked, height=height)
     if matrix.texts is not None and matrix.view.part == "all":
         border = [matrix.texts[1].start]
         with_borders(chart, rows=border, columns=border)
     presenting.lit(chart, *(_inside(cell, whole) or (None, None)))
-    alt = f"Heatmap of queries by keys, a {labels.unit} each."
+    alt = f"Heatmap of queries by keys, a {matrix.labels.unit} each."
     show_chart(chart, "head", alt, title=NAMES_OF[matrix.view.quantity], numbers=of_view(matrix))
 
 
@@ -305,24 +287,12 @@ def _text(matrix: ViewMatrix, cell: tuple[int, int], *, lines: bool) -> None:
     rows = _in_text(matrix.rows, cell[0])
     one_text = labels.queries == labels.keys and matrix.view.part == "all"
     columns = rows if one_text else _in_text(matrix.columns, cell[1])
-    token_view(
-        labels.queries[rows.start : rows.stop],
-        labels.keys[columns.start : columns.stop],
-        matrix.exact(rows, columns),
-        rows_from=rows.start,
-        columns_from=columns.start,
-        direction=direction,
-        lines=lines,
-        pinned=_pinned_tokens(len(shaded_by)),
-        percent=matrix.view.quantity == "weights",
-        on_token=_toggle_pin,
-        key=state.TOKEN_VIEW,
-    )
+    look = {"direction": direction, "lines": lines, "percent": matrix.view.quantity == "weights"}
+    pins = {"pinned": _pinned_tokens(len(shaded_by)), "on_token": _toggle_pin}
+    show_as_text((labels.queries, labels.keys), rows, columns, matrix.exact(rows, columns), **look, **pins)
     if len(matrix.rows) > IN_TEXT or len(matrix.columns) > IN_TEXT:
-        st.caption(
-            f"{labels.unit.capitalize()}s {rows.start} to {rows.stop - 1} of {len(labels.queries):,}, around the chosen pair. "
-            f"Choose another query to move on."
-        )
+        part = f"{labels.unit.capitalize()}s {rows.start} to {rows.stop - 1} of {len(labels.queries):,}"
+        st.caption(f"{part}, around the chosen pair. Choose another query to move on.")
 
 
 def _in_text(seen: range, place: int) -> range:
@@ -350,16 +320,14 @@ def _remarks(matrix: ViewMatrix, whole: Overview) -> None:
     if hidden.any():
         removed = whole.row_numbers["removed"]
         rest = "what remains of each row is scaled to sum to 1" if view.renormalise else "the rest is as it was"
-        st.caption(
-            f":material/visibility_off: {int(hidden.sum())} of {len(hidden)} tokens are left out as keys; {rest}. "
-            f"Left out of a row: {removed.mean():.1%} on average, {removed.min():.1%} to {removed.max():.1%}."
-        )
+        of_row = f"Left out of a row: {removed.mean():.1%} on average, {removed.min():.1%} to {removed.max():.1%}."
+        words = f"{int(hidden.sum())} of {len(hidden)} tokens are left out as keys; {rest}. {of_row}"
+        st.caption(f":material/visibility_off: {words}")
     if view.part != "all":
         inside = matrix.inside()
-        st.caption(
-            f"Only what goes from the {view.part.replace(' to ', ' text to the ')}: {inside.mean():.1%} of the attention of "
-            f"these {matrix.labels.unit}s on average, {inside.min():.1%} to {inside.max():.1%}. The rest goes elsewhere."
-        )
+        part, units = view.part.replace(" to ", " text to the "), f"these {matrix.labels.unit}s"
+        share = f"{inside.mean():.1%} of the attention of {units} on average, {inside.min():.1%} to {inside.max():.1%}"
+        st.caption(f"Only what goes from the {part}: {share}. The rest goes elsewhere.")
     if view.by_word:
         st.caption("Words: summed over a word's tokens as keys, averaged over them as queries.")
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
+from numpy.typing import ArrayLike
 from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, InputError
 from core.attention.sources import Matrices, toy_sentence
 from core.figures.chart import Chart
 from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.lines import Series
 from ui import links, presenting, shown, state
 from ui.calls import call
 from ui.controls.fields import menu, text_line
@@ -88,13 +90,17 @@ class Lesson:
 
         return declare
 
-    def in_a_model(self, words: str) -> Callable[[Callable[[Experiment, TracedHead], None]], Free]:
-        """Declare the experiment on a head of a real model, which a visitor chooses first."""
+    def in_a_model(self, words: str) -> Callable[[Callable[[Experiment, RealHead, AttentionTrace], None]], Free]:
+        """Declare the experiment on a head of a real model, which a visitor chooses first, and on its whole trace.
 
-        def declare(show: Callable[[Experiment, TracedHead], None]) -> Free:
+        Text, model, layer and head are shared with the other pages.
+        """
+
+        def declare(show: Callable[[Experiment, RealHead, AttentionTrace], None]) -> Free:
             def show_chosen(experiment: Experiment) -> None:
-                if (scene := _choose_traced()) is not None:
-                    show(experiment, scene)
+                if (passed := choose_text()) is not None:
+                    real = choose_head(*passed)
+                    show(experiment, real, results.trace(real.of))
 
             return self.free_experiment("model", IN_A_MODEL, words)(show_chosen)
 
@@ -114,9 +120,8 @@ class Lesson:
         st.html(f"<style>{STYLE}</style>")
         show_heading(self._title, self._sentence)
         names = {word: experiment.name for word, experiment in self._experiments.items()}
-        with st.container(
-            horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key=state.WAY_ON
-        ):
+        line: dict[str, Any] = {"vertical_alignment": "center", "horizontal_alignment": "distribute"}
+        with st.container(horizontal=True, key=state.WAY_ON, **line):
             look: dict[str, Any] = {"look": "buttons", "wrap": True, "label_visibility": "collapsed"}
             word = menu("Experiment", state.PART, names, formerly=self._formerly, **look)
             _lead_on(self._title, names, word)
@@ -180,34 +185,18 @@ def show_beside(*pictures: tuple[str, Chart, str, str], **look: Any) -> None:
             show_chart(chart, name, alt, **look)
 
 
+def two_curves(
+    x: ArrayLike,
+    named: Mapping[str, ArrayLike],
+    kinds: Sequence[Literal["measured", "line", "theory"]] = ("line", "line"),
+) -> list[Series]:
+    """Return two curves over the same places: name -> its numbers there. kinds: as in `Series`, of each"""
+    return [Series(name, x, y, kind=kind) for (name, y), kind in zip(named.items(), kinds, strict=True)]
+
+
 def weights_chart(trace: AttentionTrace, queries: Axis, keys: Axis, **look: Any) -> Chart:
     """Return the weights of a trace as a heatmap; masked pairs are grey."""
     return heatmap(trace.weights, queries, keys, name="weight", scale="share", forbidden=~trace.mask, **look)
-
-
-@dataclass(frozen=True, eq=False)
-class TracedHead:
-    """A head of a pretrained model with its whole trace."""
-
-    real: RealHead
-    trace: AttentionTrace
-
-    @property
-    def tokens(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Those of its rows, and those of its columns."""
-        return self.real.tokens
-
-
-def _choose_traced() -> TracedHead | None:
-    """Let the visitor choose a head of a pretrained model; text, model, layer and head are shared with the other pages.
-
-    Returns None after showing what is wrong.
-    """
-    passed = choose_text()
-    if passed is None:
-        return None
-    chosen = choose_head(*passed)
-    return TracedHead(chosen, results.trace(chosen.of))
 
 
 def sentence_knob(default: str, *, d_head: int = 8) -> Matrices:
@@ -216,8 +205,6 @@ def sentence_knob(default: str, *, d_head: int = 8) -> Matrices:
     matrices = call(toy_sentence, text, d_head=d_head)
     words = len(matrices.key_tokens)
     if words > MAX_WORDS:
-        raise InputError(
-            f"The sentence has {words} words and punctuation marks; the maximum here is {MAX_WORDS}. Shorten it.",
-            field="text",
-        )
+        has = f"The sentence has {words} words and punctuation marks"
+        raise InputError(f"{has}; the maximum here is {MAX_WORDS}. Shorten it.", field="text")
     return matrices

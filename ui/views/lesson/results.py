@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from core import AttentionTrace
 from core.attention.rowwise import Pooled
+from core.attention.trace import Array
 from core.figures.heatmaps.side_by_side import small
 from core.heads.views import HeadContributions, add_up, head_contributions
-from core.lessons.long_range import Reach, compare_reach
-from core.lessons.long_range import mean_distances as distances_of_heads
-from core.lessons.scaling import (
-    Around,
-    GradientSweep,
-    ModelScores,
-    StackGradients,
-    Sweep,
-    head_gradients,
-    model_scores,
-    stack_gradients,
-    sweep,
-)
+from core.lessons import long_range, scaling
+from core.lessons.scaling import Around, GradientSweep, ModelScores, StackGradients, Sweep, sweep
 from core.models.modules import Kind
 from core.models.projections import head_weights
 from ui.cache import OnProgress, Store, cached
@@ -32,8 +19,7 @@ from ui.views.sources.passes import captured
 
 @cached(Store(3, waits=True))
 def trace(request: HeadRequest) -> AttentionTrace:
-    passed = captured(request.text)
-    return call(passed.trace, layer=request.layer, head=request.head, kind=request.kind)
+    return call(captured(request.text).trace, layer=request.layer, head=request.head, kind=request.kind)
 
 
 @cached(Store(4))
@@ -54,22 +40,20 @@ def layer_heads(
 
 
 @cached(Store(8))
-def mean_distances(
-    request: KindRequest, without_first: bool, *, on_progress: OnProgress | None = None
-) -> NDArray[np.floating]:
+def mean_distances(request: KindRequest, without_first: bool, *, on_progress: OnProgress | None = None) -> Array:
     """[layers, heads] the mean number of tokens between a query and its keys."""
     pass_ = captured(request.text)
-    return call(distances_of_heads, pass_, request.kind, without_first=without_first, on_progress=on_progress)
+    return call(long_range.mean_distances, pass_, request.kind, without_first=without_first, on_progress=on_progress)
 
 
 @cached(Store(4))
 def scores_of_all_heads(request: KindRequest, *, on_progress: OnProgress | None = None) -> ModelScores:
-    return call(model_scores, captured(request.text), request.kind, on_progress=on_progress)
+    return call(scaling.model_scores, captured(request.text), request.kind, on_progress=on_progress)
 
 
 @cached(Store(32, waits=True), spinner="Measuring gradients")
-def gradient_reach(length: int, gain: float, forget_bias: float) -> dict[str, Reach]:
-    return call(compare_reach, length, gain=gain, forget_bias=forget_bias)
+def gradient_reach(length: int, gain: float, forget_bias: float) -> dict[str, long_range.Reach]:
+    return call(long_range.compare_reach, length, gain=gain, forget_bias=forget_bias)
 
 
 @cached(Store(12, waits=True), spinner="Measuring random heads")
@@ -79,13 +63,12 @@ def scaling_sweep(keys: int, distribution: str, deviation: float) -> Sweep:
 
 @cached(Store(1, waits=True), spinner="Following gradients through random heads")
 def gradient_sweep() -> GradientSweep:
-    return call(head_gradients)
+    return call(scaling.head_gradients)
 
 
 @cached(Store(64, waits=True), spinner="Following gradients through the stack")
 def gradients_in_stack(layers: int, width: int, around: Around) -> tuple[StackGradients, StackGradients]:
     """Without and with the scale."""
-    unscaled, scaled = (
-        call(stack_gradients, layers, width=width, around=around, scaled=scaled) for scaled in (False, True)
-    )
-    return unscaled, scaled
+    given = {"width": width, "around": around}
+    unscaled = call(scaling.stack_gradients, layers, **given, scaled=False)
+    return unscaled, call(scaling.stack_gradients, layers, **given, scaled=True)

@@ -80,6 +80,7 @@ class ChosenHead(Generic[Pass_co]):
 
 AnyHead = ChosenHead[Capture | WeightsOnly]
 RealHead = ChosenHead[Capture]  # its queries and keys are known
+ExposedHead = ChosenHead[WeightsOnly]  # only its weights are
 
 # The head with which a model opens: one that looks from "it" back to "animal" in the sentence that a page opens with; for
 # written-dates, the head whose cross-attention looks most at the characters that a digit comes from.
@@ -118,10 +119,9 @@ def show_key_sharing(real: RealHead) -> None:
         return
     group = heads // key_heads
     others = [str(other) for other in range(key_head * group, (key_head + 1) * group) if other != real.head]
-    st.caption(
-        f"Grouped-query attention: {heads} query heads share {key_heads} key/value heads. Head {real.head} reads key/value "
-        f"head {key_head}, together with {'heads' if len(others) > 1 else 'head'} {' and '.join(others)}."
-    )
+    together = f"together with {'heads' if len(others) > 1 else 'head'} {' and '.join(others)}"
+    share = f"Grouped-query attention: {heads} query heads share {key_heads} key/value heads."
+    st.caption(f"{share} Head {real.head} reads key/value head {key_head}, {together}.")
 
 
 # --- only weights
@@ -135,7 +135,7 @@ def say_what_is_missing(exposed: WeightsOnly) -> None:
         st.warning(plain(" ".join(notes)), icon=":material/functions:")
 
 
-def show_one_head(head: ChosenHead[WeightsOnly]) -> None:
+def show_one_head(head: ExposedHead) -> None:
     """Show the weights of a head, where no stage can be shown."""
     say_what_is_missing(head.capture)
     pin.listen()
@@ -147,7 +147,7 @@ def show_one_head(head: ChosenHead[WeightsOnly]) -> None:
 
 
 def show_weights(
-    head: ChosenHead[WeightsOnly], cell: tuple[int, int], picture: DeltaGenerator, beside: DeltaGenerator, height: int
+    head: ExposedHead, cell: tuple[int, int], picture: DeltaGenerator, beside: DeltaGenerator, height: int
 ) -> None:
     """Show the weights of one head, and `beside` them what is said of the chosen (query, key)."""
     weights, (query_tokens, key_tokens) = result(call(head.capture.weights, *head.place)), head.tokens
@@ -156,9 +156,8 @@ def show_weights(
         share = f"**{weights[query, key]:.1%}** of its attention"
         st.markdown(f"{quoted(query_tokens[query])} gives {share} to {quoted(key_tokens[key])}.")
         if len(weights) > 1 and query_tokens == key_tokens and not np.triu(weights, 1).any():
-            st.caption(
-                "Nothing goes to later tokens. Which pairs are masked is not exposed: such a weight is drawn as 0, not grey."
-            )
+            words = "Nothing goes to later tokens. Which pairs are masked is not exposed: such a weight is drawn as 0"
+            st.caption(f"{words}, not grey.")
         sums = head.capture.row_sums.get(head.place)
         if sums is not None and sums.is_off:
             st.caption(f"The rows of this head sum to {sums.in_words}, not 1.")

@@ -54,11 +54,9 @@ def opened(choice: ModelChoice) -> Capture | WeightsOnly:
     try:
         name = choice.name.strip()
         if choice.contents is None and not (may_read(name) and os.path.isfile(name)):
-            raise InputError(
-                f"{shortened(name)} is not a file that can be opened here. If you uploaded it in an earlier visit, upload it "
-                "again: uploaded files stay on the server only while their page is open.",
-                field="file",
-            )
+            words = f"{shortened(name)} is not a file that can be opened here. If you uploaded it in an earlier visit, "
+            words += "upload it again: uploaded files stay on the server only while their page is open."
+            raise InputError(words, field="file")
         file = name if choice.contents is None else uploaded(name, choice.contents)
         if name.lower().endswith(".npz"):
             passed = call(open_weights, file, Path(name).name, max_bytes=int(MEMORY.most) // 8)
@@ -91,20 +89,16 @@ def check_characters(*texts: str | None) -> None:
     longest = settings.current().tokens
     characters = max(len(text or "") for text in texts)
     if longest is not None and characters > longest * _CHARACTERS:
-        raise InputError(
-            f"The text has {characters:,} characters; this host reads at most {longest:,} tokens. Shorten it.",
-            field="text",
-        )
+        words = f"The text has {characters:,} characters; this host reads at most {longest:,} tokens. Shorten it."
+        raise InputError(words, field="text")
 
 
 def check_length(queries: int, keys: int, advice: str, field: str) -> None:
     """Raise InputError for a head from a file, or of matrices, with more queries or keys than this host reads tokens."""
     longest = settings.current().tokens
     if longest is not None and max(queries, keys) > longest:
-        raise InputError(
-            f"There are {queries:,} queries and {keys:,} keys; this host takes at most {longest:,} of each. {advice}",
-            field=field,
-        )
+        there = f"There are {queries:,} queries and {keys:,} keys"
+        raise InputError(f"{there}; this host takes at most {longest:,} of each. {advice}", field=field)
 
 
 def needed_bytes(choice: ModelChoice, tokens: int, target_tokens: int = 1, *, components: bool = False) -> int:

@@ -76,11 +76,9 @@ def size_with_image(request: TextRequest) -> tuple[int, int]:
     inputs, _ = all_inputs_of(request)
     tokens, needs = inputs["input_ids"].shape[1], sum(image_bytes(network, inputs))
     if needs > MEMORY.most:
-        raise InputError(
-            f"The image and the text have {tokens:,} tokens together, and reading them needs about {bytes_in_words(needs)}; "
-            f"this host allows {bytes_in_words(MEMORY.most)}. Give a smaller image.",
-            field="image",
-        )
+        words = f"The image and the text have {tokens:,} tokens together, and reading them needs about "
+        words += f"{bytes_in_words(needs)}; this host allows {bytes_in_words(MEMORY.most)}. Give a smaller image."
+        raise InputError(words, field="image")
     return tokens, needs
 
 

@@ -53,8 +53,7 @@ def read_or_say(
             trained = _exceeded(fields)
             # A note explains the box that is ticked, so it stands above it.
             above = nullcontext() if trained is None else st.container(gap=None)
-            result = _read_or_cut(fields, read, trained)
-            if result is not None:
+            if (result := _read_or_cut(fields, read, trained)) is not None:
                 texts = {state.TEXT: fields.request.text, state.PAIR: fields.request.pair or ""}
                 with above:
                     show_notes(fields.model, notes_of(result), texts)
@@ -108,12 +107,8 @@ def show_notes(model: Model, notes: Sequence[str], texts: Mapping[str, str]) -> 
     without = {key: without_added(model.tokenizer, text) for key, text in texts.items() if text.strip()}
     changed = {key: text for key, text in without.items() if text.strip() and text != texts[key]}
     if changed:
-        st.button(
-            "Take it out of the text",
-            key=state.one_of(state.TAKE_OUT, next(iter(changed))),
-            on_click=links.put_all,
-            args=(changed,),
-        )
+        key = state.one_of(state.TAKE_OUT, next(iter(changed)))
+        st.button("Take it out of the text", key=key, on_click=links.put_all, args=(changed,))
 
 
 def run_pass(

@@ -37,7 +37,7 @@ from ui.markdown import errors_shown, plain, quoted, show_error
 from ui.progress import following, run
 from ui.requests import GeneratedTarget, ModelChoice, Target, TextRequest
 from ui.views.sources import models, passes
-from ui.views.sources.heads import choose_head, show_one_head
+from ui.views.sources.heads import ExposedHead, choose_head, show_one_head
 from ui.views.sources.models import QUERIES_AND_KEYS
 from ui.views.sources.reading import WRITTEN, InputFields, read_or_say, run_pass
 
@@ -82,36 +82,38 @@ def choose_request(
         with further:
             say_size(model)
     with text_place:
-        if model is not None and chosen.is_recorded:
-            request = _recorded_text(chosen)
-        elif model is not None and model.reads_images:
-            request = _image(chosen)
-        else:
+        if model is None or not (chosen.is_recorded or model.reads_images):
             request = TextRequest(chosen, _text_field(chosen.name))
             st.button("Apply", key=state.APPLY, help="Read the text. Ctrl+Enter does the same.")
-    if chosen.is_recorded and model is not None and not recorded:
+        elif chosen.is_recorded:
+            request = _recorded_text(chosen)
+        else:
+            image = _image_file("This model reads images.")
+            request = None if image is None else TextRequest(chosen, "", image=image)
+    if model is None:
+        _say_what_for(chosen.name, problem)
+        return None
+    if chosen.is_recorded and not recorded:
         with problem:
             show_error(InputError(f"{model.name} {RECORDED_ONLY}", field="model"))
         return None
-    if images and request is not None and model is not None and model.takes_images:
+    if images and request is not None and model.takes_images:
         with text_place, st.popover("Image", icon=":material/image:"):
             request = replace(request, image=_image_file("This model also reads a text alone."))
             if request.image is not None:
                 st.button("Without the image", key=state.FORGET_IMAGE, on_click=_forget_image)
-    if model is not None and not chosen.is_recorded and (model.reads_images or (images and model.takes_images)):
+    if not chosen.is_recorded and (model.reads_images or (images and model.takes_images)):
         with problem:
             kept = st.session_state.get(state.SHOWN_IMAGE)
             name_uploads([] if kept is None else [kept[0]])
-    reads_more = model is not None and not (chosen.is_recorded or model.reads_images) and QUERIES_AND_KEYS.is_met(model)
-    if more and request is not None and model is not None and reads_more:
+    reads_more = not (chosen.is_recorded or model.reads_images) and QUERIES_AND_KEYS.is_met(model)
+    if more and request is not None and reads_more:
         with further:
             request = _with_second_text(request, model, problem)
     _say_what_for(chosen.name, problem)
-    if model is not None and model.tower_of is not None:
+    if model.tower_of is not None:
         problem.caption("This model compares texts with images or sounds. Shown is the part that reads texts.")
-    if model is None or request is None:
-        return None
-    return InputFields(request, model, model_place, problem, head_place)
+    return None if request is None else InputFields(request, model, model_place, problem, head_place)
 
 
 def choose_text(
@@ -119,7 +121,7 @@ def choose_text(
     more: bool = False,
     max_tokens: int | None = models.MAX_TOKENS,
     recorded: bool = False,
-    on_weights: Callable[[TextRequest, WeightsOnly, DeltaGenerator], None] | None = None,
+    on_weights: Callable[[ExposedHead], None] = show_one_head,
 ) -> tuple[TextRequest, Capture, DeltaGenerator] | None:
     """Return the pass of the chosen model over the text, and the container for the choice of a head.
 
@@ -128,16 +130,15 @@ def choose_text(
     more        also ask for the second text that some models read, and name the layers that cannot be shown
     max_tokens  the most tokens that the page can show; None: as many as the model reads
     recorded    as in `choose_request`
-    on_weights  shows a model that exposes only its weights; None: show one of its heads, chosen here
+    on_weights  shows the chosen head of a model that exposes only its weights
     """
-    fields = choose_request(more=more, images=True, recorded=recorded)
-    if fields is None:
+    if (fields := choose_request(more=more, images=True, recorded=recorded)) is None:
         return None
     model = fields.model
     if not QUERIES_AND_KEYS.is_met(model):
         exposed = read_or_say(fields, _exposed, lambda read: read[1].notes)
         if exposed is not None:
-            (on_weights or _show_exposed)(*exposed, fields.head_place)
+            on_weights(choose_head(*exposed, fields.head_place))
         return None
 
     def read(request: TextRequest) -> tuple[TextRequest, Capture | None]:
@@ -179,14 +180,7 @@ def _text_field(model: str) -> str:
     of_another_kind = {SENTENCE, FRANCE} if model in OPENING_TEXTS else {*OPENING_TEXTS.values()}
     if st.session_state.get(state.TEXT) in of_another_kind:
         st.session_state[state.TEXT] = opening
-    return text_area(
-        "Text",
-        state.TEXT,
-        opening,
-        height=68,
-        label_visibility="collapsed",
-        placeholder="Text",
-    )
+    return text_area("Text", state.TEXT, opening, height=68, label_visibility="collapsed", placeholder="Text")
 
 
 def _name_missing(chosen: ModelChoice) -> None:
@@ -213,16 +207,9 @@ def _recorded_text(chosen: ModelChoice) -> TextRequest:
     text = ("" if any(token.startswith(" ") for token in tokens) else " ").join(tokens)
     shortened = text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…"
     of_image = "" if is_text.all() else "The file also holds an image. "
-    st.caption(
-        f"Text of the file: {quoted(shortened)}. {of_image}To read another text or change a head, load the model itself. "
-        f"{unchecked(capture)}"
-    )
+    more = f"To read another text or change a head, load the model itself. {unchecked(capture)}"
+    st.caption(f"Text of the file: {quoted(shortened)}. {of_image}{more}")
     return TextRequest(chosen, "")
-
-
-def _image(chosen: ModelChoice) -> TextRequest | None:
-    image = _image_file("This model reads images.")
-    return None if image is None else TextRequest(chosen, "", image=image)
 
 
 def _image_file(what_for: str) -> bytes | None:
@@ -262,10 +249,6 @@ def _exposed(request: TextRequest) -> tuple[TextRequest, WeightsOnly]:
         return request, passes.weights_only(request)
 
 
-def _show_exposed(request: TextRequest, exposed: WeightsOnly, place: DeltaGenerator) -> None:
-    show_one_head(choose_head(request, exposed, place))
-
-
 # --- the model
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU", "mps": "Apple GPU"}
@@ -292,8 +275,7 @@ def choice_of(name: str, dtype: str, device: str) -> ModelChoice:
 
 
 def _keep_recorded() -> None:
-    file = uploaded_file(state.RECORDED)
-    if file is not None:
+    if (file := uploaded_file(state.RECORDED)) is not None:
         keep_recorded(file)
 
 
@@ -369,10 +351,9 @@ def say_size(model: Model) -> None:
     if model.size is None:
         return
     whole, half = (bytes_in_words(model.size.needed(dtype)) for dtype in ("float32", "bfloat16"))
-    st.caption(
-        plain(f"{model.name} needs {whole} of memory in float32, {half} in bfloat16 or float16.")
-        + " In half precision the model rounds its numbers, so its results differ. Headlight traces heads in float32."
-    )
+    needs = plain(f"{model.name} needs {whole} of memory in float32, {half} in bfloat16 or float16.")
+    rounds = "In half precision the model rounds its numbers, so its results differ. Headlight traces heads in float32."
+    st.caption(f"{needs} {rounds}")
 
 
 # --- the target of an encoder-decoder

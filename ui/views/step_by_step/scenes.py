@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 
 import numpy as np
 import streamlit as st
@@ -33,6 +32,7 @@ from ui.views.sources.text_fields import SENTENCE, choose_text
 
 # Small enough to follow by hand: three queries, four keys, two dimensions.
 EXAMPLE = {"query": "1, 0\n0, 1\n1, 1", "key": "1, 0\n0, 1\n1, 1\n-1, 1", "value": "1, 0\n0, 1\n2, 2\n0, 3", "mask": ""}
+SEED = "Seed", state.SEED, 0, 0, 9999
 HINTS = {
     "query": "One row for each query.",
     "key": "One row for each key; as many columns as Query.",
@@ -78,21 +78,18 @@ class Scene:
         head = self.head
         shapes = {"query": head.query.shape, "key": head.key.shape, "value": head.value.shape}
         shapes |= {"output": (head.shape[0], head.value.shape[1])}
-        return shown.ShownNumbers(
-            sum(int(np.prod(shapes.get(key, head.shape))) for key in stages),
-            lambda: tuple(stage_table(head, key, self.query_tokens, self.key_tokens) for key in stages),
-            {"stage": ", ".join(BY_KEY[key].name for key in stages), "scale": repr(head.scale)},
-        )
+        cells = sum(int(np.prod(shapes.get(key, head.shape))) for key in stages)
+        about = {"stage": ", ".join(BY_KEY[key].name for key in stages), "scale": repr(head.scale)}
+        tokens = self.query_tokens, self.key_tokens
+        return shown.ShownNumbers(cells, lambda: tuple(stage_table(head, key, *tokens) for key in stages), about)
 
 
 def real_head() -> Scene | None:
     """A head of a pretrained model, with the fields that choose it; None after showing what is wrong."""
-    passed = choose_text(more=True, recorded=True)
-    if passed is None:
+    if (passed := choose_text(more=True, recorded=True)) is None:
         return None
     real = choose_head(*passed)
-    computed = run(passes.head_overview.task(real.of), "Computing the head", 1)
-    if computed is None:
+    if (computed := run(passes.head_overview.task(real.of), "Computing the head", 1)) is None:
         return None
     overview, certificate = computed
     origin = f"Layer {real.layer}, head {real.head} of {real.request.model}."
@@ -100,15 +97,15 @@ def real_head() -> Scene | None:
 
 
 def toy() -> Scene | None:
-    words, width, seed = st.columns([6, 2, 2])
+    words, width, last = st.columns([6, 2, 2])
     with words:
         text = text_line("Sentence", state.TOY_TEXT, SENTENCE)
     with width:
         d_head = whole_number("Dimensions (d_k)", state.TOY_SIZE, 8, 1, 256)
-    with seed:
-        seed_number = _seed()
+    with last:
+        seed = whole_number(*SEED)
     with words:
-        return _scene(lambda: call(toy_sentence, text, d_head=d_head, seed=seed_number))
+        return _scene(lambda: call(toy_sentence, text, d_head=d_head, seed=seed))
 
 
 def random() -> Scene | None:
@@ -121,12 +118,8 @@ def random() -> Scene | None:
     with columns[4]:
         distribution = menu("Numbers", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
     with columns[5]:
-        seed_number = _seed()
-    return _scene(lambda: call(random_matrices, *picked, seed=seed_number, distribution=distribution))
-
-
-def _seed() -> int:
-    return whole_number("Seed", state.SEED, 0, 0, 9999)
+        seed = whole_number(*SEED)
+    return _scene(lambda: call(random_matrices, *picked, seed=seed, distribution=distribution))
 
 
 def _scene(make: Callable[[], Matrices]) -> Scene | None:
@@ -143,11 +136,9 @@ def _of_trace(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: 
 
 
 def own() -> Scene | None:
-    trace = own_matrices()
-    if trace is None:
+    if (trace := own_matrices()) is None:
         return None
-    queries = tuple(f"q{row}" for row in range(trace.shape[0]))
-    keys = tuple(f"k{row}" for row in range(trace.shape[1]))
+    queries, keys = (tuple(f"{side}{at}" for at in range(n)) for side, n in zip("qk", trace.shape, strict=True))
     return _of_trace(trace, queries, keys, "The matrices entered here.")
 
 
@@ -163,13 +154,12 @@ def from_file() -> Scene | None:
                 st.rerun()
         return None
     kept = next(iter(exhibit.heads.values()))
-    computed = run(passes.kept_overview.task(kept), "Computing the head", 1)
-    if computed is None:
+    if (computed := run(passes.kept_overview.task(kept), "Computing the head", 1)) is None:
         return None
     overview, certificate = computed
     shown.now().about = exhibit.about
-    told = [kept.says, *(exhibit.about[name] for name in ("date",) if name in exhibit.about)]
-    st.caption(plain("From an exhibit, and computed again from what it holds: " + " · ".join(told)))
+    told = " · ".join([kept.says, *([exhibit.about["date"]] if "date" in exhibit.about else [])])
+    st.caption(plain(f"From an exhibit, and computed again from what it holds: {told}"))
     return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)
 
 
@@ -194,9 +184,8 @@ def pick_source() -> Callable[[], Scene | None]:
 def own_matrices() -> AttentionTrace | None:
     """Return the trace of the matrices that are entered; None after showing beside a field what is wrong with it."""
     columns, missing = dict(zip(EXAMPLE, st.columns(4), strict=True)), st.container()
-    with st.expander(
-        "Upload files instead (CSV, NPY, or one NPZ with query, key and value, and optionally mask and bias)"
-    ):
+    words = "Upload files instead (CSV, NPY, or one NPZ with query, key and value, and optionally mask and bias)"
+    with st.expander(words):
         st.caption("A link does not include uploaded files: it shows the typed matrices.")
         archive = upload("NPZ", state.ARCHIVE, "npz", on_change=forget_uploads)
         archive_problem = st.container()
@@ -206,14 +195,9 @@ def own_matrices() -> AttentionTrace | None:
         with uploads[name]:
             file = upload(name.capitalize(), state.FILES[name], ["csv", "txt", "npy"], on_change=forget_uploads)
         with column:
-            text = text_area(
-                f"{name.capitalize()} (file in use)" if file or archive else name.capitalize(),
-                state.OWN[name],
-                EXAMPLE[name],
-                height=122,
-                help=HINTS[name],
-                disabled=bool(file or archive),
-            )
+            label, has_file = name.capitalize(), bool(file or archive)
+            look = {"height": 122, "help": HINTS[name], "disabled": has_file}
+            text = text_area(f"{label} (file in use)" if has_file else label, state.OWN[name], EXAMPLE[name], **look)
             problems[name] = st.container()
         sources[name] = file or text
     with missing:
@@ -222,20 +206,16 @@ def own_matrices() -> AttentionTrace | None:
     try:
         if archive:
             return _trace(**call(read_npz, uploaded(archive.name, archive.getvalue())))
-        return _from_fields(sources)
+        contents = {
+            name: source if isinstance(source, str) else uploaded(source.name, source.getvalue())
+            for name, source in sources.items()
+        }
+        query, key, value = (call(read_matrix, contents[name], field=name) for name in ("query", "key", "value"))
+        return _trace(query, key, value, call(read_mask, contents["mask"]) if contents["mask"].strip() else None)
     except InputError as error:
         with archive_problem if archive else problems.get(error.field, archive_problem):
             show_error(error)
         return None
-
-
-def _from_fields(sources: dict[str, BytesIO | str]) -> AttentionTrace:
-    contents = {
-        name: source if isinstance(source, str) else uploaded(source.name, source.getvalue())
-        for name, source in sources.items()
-    }
-    query, key, value = (call(read_matrix, contents[name], field=name) for name in ("query", "key", "value"))
-    return _trace(query, key, value, mask=call(read_mask, contents["mask"]) if contents["mask"].strip() else None)
 
 
 def _trace(

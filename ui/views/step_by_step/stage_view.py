@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from core import HeadWeights, Ledger, head_weights
+from core import Ledger, head_weights
 from core.attention.formulas import added, formula
 from core.attention.ledger import OutputSum, lines
 from core.attention.rowwise import Overview
@@ -68,8 +68,7 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     with answer:
         presenting.title(plain(scene.origin.removesuffix(".")))
     shown.now().fields[state.STAGE] = stage.key
-    shares = SHARES[presenting.is_on(), changed is not None]
-    picture, explanation = st.columns(shares, gap="medium")
+    picture, explanation = st.columns(SHARES[presenting.is_on(), changed is not None], gap="medium")
     sentence = picture.container() if presenting.is_on() else explanation.container()
     with explanation:
         weights, tokens = current.head.stages("weights"), (scene.query_tokens, scene.key_tokens)
@@ -98,11 +97,9 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         _say_pair(current, ledger)
     is_short = max(current.head.shape) <= MOST_PLAYED
     if is_short:
-        shown.now().knobs[state.STAGE] = Knob(
-            {place: {state.STAGE: key} for place, key in enumerate(PLAYED)},
-            "Stage",
-            {place: NAMES[key] for place, key in enumerate(PLAYED)},
-        )
+        holds: dict[float, dict[str, str]] = {place: {state.STAGE: key} for place, key in enumerate(PLAYED)}
+        names: dict[float, str] = {place: NAMES[key] for place, key in enumerate(PLAYED)}
+        shown.now().knobs[state.STAGE] = Knob(holds, "Stage", names)
     with answer:
         if is_short:
             player(state.STAGE, SECONDS_A_STAGE, "Play the equation")
@@ -174,20 +171,14 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
     limit = colour_limit(stage, *(version.overview.matrices[stage.key] for version in versions.values()))
     texts = None if scene.real is None else pair_ranges(scene.real.capture)
     row = cell[0] if stage.rows == "query" else cell[1]
+    tokens = scene.query_tokens, scene.key_tokens
+    width = presenting.width(WIDTH, 0.7) if changed is None else presenting.width(ONE_OF_TWO, 0.38)
+    size = {"height": presenting.height(HEIGHT, 0.64), "width": width}
     for column, (name, version) in zip(shown.columns(len(versions)), versions.items(), strict=True):
         with column:
             if changed is not None:
                 presenting.tell(f"**{name}**: scale {number(version.head.scale)}")
-            chart = stage_heatmap(
-                stage,
-                version.overview.matrices,
-                scene.query_tokens,
-                scene.key_tokens,
-                pin=cell,
-                limit=limit,
-                height=presenting.height(HEIGHT, 0.64),
-                width=presenting.width(WIDTH, 0.7) if changed is None else presenting.width(ONE_OF_TWO, 0.38),
-            )
+            chart = stage_heatmap(stage, version.overview.matrices, *tokens, pin=cell, limit=limit, **size)
             if texts is not None:
                 border = [texts[1].start]  # where the second text begins
                 with_borders(chart, rows=border, columns=border if stage.columns == "key" else [])
@@ -268,15 +259,10 @@ def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
 
 def show_ways_on(scene: Scene, cell: tuple[int, int], opened: str) -> None:
     """Show the line whose arrow keys walk through the equation, and a link to all heads of the model."""
-    arrow_keys(
-        state.picture("equation"),
-        f"Open a stage with the arrow keys. Open: {NAMES[opened]}, {BY_KEY[opened].sentence}",
-        (0, ORDER.index(opened)),
-        (1, len(ORDER)),
-        lambda _, place: _open(place),
-        words="← → or a click opens a matrix",
-        line=(state.EQUATION, middle_of(opened)),
-    )
+    label = f"Open a stage with the arrow keys. Open: {NAMES[opened]}, {BY_KEY[opened].sentence}"
+    look = {"words": "← → or a click opens a matrix", "line": (state.EQUATION, middle_of(opened))}
+    places = (0, ORDER.index(opened)), (1, len(ORDER))
+    arrow_keys(state.picture("equation"), label, *places, lambda _, place: _open(place), **look)
     if scene.real is not None:
         link_to_heads(scene.real.of, cell)
 
@@ -308,9 +294,8 @@ def show_next_tokens(real: RealHead, *, of_original: bool) -> None:
     """Show the most probable next tokens. of_original: the page changes something that the model knows nothing of"""
     st.subheader("What the model would write next", anchor=False)
     likely = passes.next_tokens(real.request, EXPORTED, capture=real.capture)
-    shown.now().lists["Next tokens"] = of_tokens(
-        [token for token, _ in likely], {"probability": [probability for _, probability in likely]}
-    )
+    tokens, probabilities = zip(*likely, strict=True)
+    shown.now().lists["Next tokens"] = of_tokens(tokens, {"probability": probabilities})
     for column, (token, probability) in zip(st.columns(5, wrap=False), likely, strict=False):
         column.markdown(f"{quoted(token)}  \n**{probability:.1%}**")
     if not real.request.reads_both:
@@ -326,22 +311,17 @@ def show_head_weights(real: RealHead) -> None:
     opened = st.expander(words, key=state.WEIGHTS, icon=":material/grid_view:", on_change="rerun")
     if not opened.open:
         return
-    with opened, errors_shown():
-        _show_matrices(head_weights(real.capture.model, *real.place, real.kind))
-
-
-def _show_matrices(weights: HeadWeights) -> None:
-    d_model, d_head = weights.W_Q.shape
-    st.caption(
-        f"A position's {d_model} numbers times W_Q (plus its bias) are its query of {d_head}. W_O turns what the head found "
-        f"back into {d_model} numbers."
-    )
     into_head = Axis("input dimension"), Axis("head dimension")
     axes = dict.fromkeys(("W_Q", "W_K", "W_V"), into_head) | {"W_O": (into_head[1], Axis("output dimension"))}
-    for column, (name, sides) in zip(st.columns(4), axes.items(), strict=True):
-        matrix = getattr(weights, name)
-        rows, columns = matrix.shape
-        with column:
-            st.markdown(f"**${name}$**  {rows} × {columns}")
-            picture = heatmap(matrix, *sides, name="weight", height=360, width=ONE_OF_FOUR, compact=True)
-            show_chart(picture, name, f"{name}: heatmap of {rows} by {columns} weights.", tools=False)
+    with opened, errors_shown():
+        weights = head_weights(real.capture.model, *real.place, real.kind)
+        d_model, d_head = weights.W_Q.shape
+        of_query = f"A position's {d_model} numbers times W_Q (plus its bias) are its query of {d_head}."
+        st.caption(f"{of_query} W_O turns what the head found back into {d_model} numbers.")
+        for column, (name, sides) in zip(st.columns(4), axes.items(), strict=True):
+            matrix = getattr(weights, name)
+            rows, columns = matrix.shape
+            with column:
+                st.markdown(f"**${name}$**  {rows} × {columns}")
+                picture = heatmap(matrix, *sides, name="weight", height=360, width=ONE_OF_FOUR, compact=True)
+                show_chart(picture, name, f"{name}: heatmap of {rows} by {columns} weights.", tools=False)

@@ -37,29 +37,15 @@ class TourStop:
     def choices(self) -> dict[str, object]:
         layer, head = opening_head(self.model)
         query, key = self.pair or (None, None)
-        return {
-            state.SOURCE: "real",
-            state.TEXT: SENTENCE,
-            state.PAIR: "",
-            state.MODEL: self.model,
-            state.DTYPE: "float32",
-            state.DEVICE: "cpu",
-            state.LAYER: layer,
-            state.HEAD: head,
-            state.STAGE: self.stage,
-            state.QUERY: query,
-            state.KEY: key,
-            state.SCALING: True,
-            state.MASK: AS_GIVEN,
-        }
+        choices: dict[str, object] = {state.SOURCE: "real", state.TEXT: SENTENCE, state.PAIR: ""}
+        choices |= {state.MODEL: self.model, state.DTYPE: "float32", state.DEVICE: "cpu"}
+        choices |= {state.LAYER: layer, state.HEAD: head, state.STAGE: self.stage, state.QUERY: query, state.KEY: key}
+        return choices | {state.SCALING: True, state.MASK: AS_GIVEN}
 
     def is_shown(self) -> bool:
         """Whether all that is still chosen; whichever pair is, the words are about that."""
-        return all(
-            (st.session_state.get(key) or None) == (value or None)
-            for key, value in self.choices().items()
-            if key not in (state.QUERY, state.KEY)
-        )
+        choices = {key: value for key, value in self.choices().items() if key not in (state.QUERY, state.KEY)}
+        return all((st.session_state.get(key) or None) == (value or None) for key, value in choices.items())
 
     def words(self, scene: Scene, cell: Ledger) -> str:
         """The sentences with the numbers of the head that is shown and its chosen pair."""
@@ -68,13 +54,10 @@ class TourStop:
             query=f"“{visible(scene.query_tokens[cell.query])}”",
             looked_at=f"“{visible(scene.key_tokens[cell.key])}”",
             size=len(cell.products),
-            raw=number(cell.raw),
-            scaled=number(cell.scaled),
-            masked=number(cell.masked),
             share=cell.weight,
-            weight=number(cell.weight),
             forbidden=scene.overview.row_numbers["forbidden"].sum(),
             pairs=queries * keys,
+            **{name: number(getattr(cell, name)) for name in ("raw", "scaled", "masked", "weight")},
         )
 
 
@@ -131,8 +114,7 @@ def show_tour(scene: Scene | None, cell: Ledger | None) -> None:
 
     A stop's words describe what it shows. They would be wrong if the page shows something else by now.
     """
-    at = st.session_state.get(state.TOUR)
-    if at is None:
+    if (at := st.session_state.get(state.TOUR)) is None:
         return
     stop = STOPS[at]
     if not stop.is_shown():

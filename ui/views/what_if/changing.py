@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -131,8 +132,7 @@ def _suggest(real: RealHead, *, predicts: bool) -> None:
     if place is None:
         return
     (line,) = lines_of(Edits(mute_heads={Place(*place, real.named_kind)}))
-    muted = _changed(real, edits_of(line))
-    if muted is not None:
+    if (muted := _changed(real, edits_of(line))) is not None:
         label = f"Try: {line} ({plain(_in_short(real, muted, predicts=predicts))})"
         named = {"key": state.button("try", hash(line)), "on_click": edit_list.add, "args": (line,)}
         st.button(label, icon=":material/lightbulb:", help=OFFERED, **named)
@@ -186,17 +186,15 @@ def _show_tokens(real: RealHead) -> None:
             return
         instead = f"instead of {visible(tokens[at])} ({at})"
         word = st.text_input("Another token", key=state.NEW_TOKEN, placeholder=instead, label_visibility="collapsed")
-        named = {"key": state.button("replace", 0), "on_click": _replace_token, "args": (at,)}
-        st.button("Replace", disabled=not word.strip(), **named)
-        mask = getattr(real.capture.model.tokenizer, "mask_token", None)
-        if mask:
+
+        def replace_it() -> None:
+            edit_list.replace_token(at, st.session_state[state.NEW_TOKEN].strip())
+
+        st.button("Replace", key=state.button("replace", 0), disabled=not word.strip(), on_click=replace_it)
+        if mask := getattr(real.capture.model.tokenizer, "mask_token", None):
             st.button("Mask", key=state.button("mask", 0), on_click=edit_list.replace_token, args=(at, mask))
         hiding = {"key": state.button("hide", 0), "on_click": edit_list.hide_token, "args": (at, real.capture.kinds)}
         st.button("Hide", help=edit_list.HIDDEN, **hiding)
-
-
-def _replace_token(position: int) -> None:
-    edit_list.replace_token(position, st.session_state[state.NEW_TOKEN].strip())
 
 
 # --- before and after
@@ -204,13 +202,12 @@ def _replace_token(position: int) -> None:
 
 def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]:
     """Show the head's weights before and after, their difference, and the certificate; return the chosen (query, key)."""
-    axes = [Alignment.same(length) for length in real.shape]  # a replaced token has the same position as the original
-    two = TwoHeads(real, changed, axes[0], axes[1], NAMES, "Changed − as it is")
-    shown.now().beside |= {} if changed is real else {NAMES[1]: changed.of}
+    queries, keys = map(Alignment.same, real.shape)  # a replaced token has the same position as the original
+    two = TwoHeads(real, changed, queries, keys, NAMES, "Changed − as it is")
     if changed is not real:
+        shown.now().beside[NAMES[1]] = changed.of
         two.record()
-    overview = two.overview()
-    if overview is None:
+    if (overview := two.overview()) is None:
         return 0, 0
     # An audience sees what comes of the changes, in full size.
     says_nothing = changed is not real and two.is_same(overview)
@@ -233,18 +230,12 @@ def _outcome(real: RealHead, changed: RealHead, *, predicts: bool) -> tuple[str,
     """Say what comes of the changes, and give more about it; "" where nothing can be said."""
     if not predicts:
         return _turned(real, changed)
-    written = _written(real, changed)
-    return (written, None) if written else _next_token(real, changed)
-
-
-def _written(real: RealHead, changed: RealHead) -> str:
-    """Say what the model writes by itself, and with the changes; "" as in `_texts`."""
     before, after = _texts(real, changed)
     if not after:
-        return ""
+        return _next_token(real, changed)
     if changed is real or before == after:
-        return f"The model {'writes' if changed is real else 'still writes'} **{quoted(before)}**"
-    return f"The model writes {quoted(before)} → **{quoted(after)}**"
+        return f"The model {'writes' if changed is real else 'still writes'} **{quoted(before)}**", None
+    return f"The model writes {quoted(before)} → **{quoted(after)}**", None
 
 
 def _texts(real: RealHead, changed: RealHead) -> tuple[str, str]:
@@ -254,9 +245,8 @@ def _texts(real: RealHead, changed: RealHead) -> tuple[str, str]:
     if isinstance(real.request.target, GeneratedTarget):
         for place, head in enumerate((real, changed)):
             with suppress(InputError):
-                written = run(
-                    passes.generated.task(head.request), "Writing", GeneratedTarget().max_tokens, unit="token"
-                )
+                task = passes.generated.task(head.request)
+                written = run(task, "Writing", GeneratedTarget().max_tokens, unit="token")
                 texts[place] = "" if written is None else real.capture.model.text_of(written.ids)
     return texts[0], texts[1]
 
@@ -284,9 +274,8 @@ def _turned(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
     if real.capture.vectors is None or changed is real:
         return "", None
     moved = vectors(real.capture, changed.capture)
-    of_tokens = distance_in_words(float(moved.tokens.max()))
-    words = f"The sentence vector turns by **{distance_in_words(moved.sentence)}** (1 − cosine)"
-    words += f", single tokens by up to **{of_tokens}**"
+    of_sentence, of_tokens = distance_in_words(moved.sentence), distance_in_words(float(moved.tokens.max()))
+    words = f"The sentence vector turns by **{of_sentence}** (1 − cosine), single tokens by up to **{of_tokens}**"
     return words, "0 for the same direction, 2 for the opposite one."
 
 
@@ -334,18 +323,11 @@ def _show_turns(real: RealHead, changed: RealHead) -> None:
 def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
     st.markdown("**Heads whose attention changed**", help=DIVERGENCE)
     task = results.head_changes.task(real.of_kind, changed.of_kind)
-    values = run(task, "Comparing every head", real.grid[0])
-    if values is None:
+    if (values := run(task, "Comparing every head", real.grid[0])) is None:
         return
-    show_grid_of_heads(
-        values,
-        "divergence",
-        real.place,
-        title="How much each head changed",
-        alt="How much each head's attention changed",
-        numbers="mean Jensen-Shannon divergence",
-        height=HEIGHT,
-    )
+    named: dict[str, Any] = {"title": "How much each head changed", "numbers": "mean Jensen-Shannon divergence"}
+    alt = "How much each head's attention changed"
+    show_grid_of_heads(values, "divergence", real.place, alt=alt, height=HEIGHT, **named)
     walk_through_heads(real.place, real.grid)
 
 

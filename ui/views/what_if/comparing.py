@@ -39,10 +39,8 @@ OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
 WIDTH, HEIGHT = 290, 380  # pixels of one of three pictures in a window 1024 wide
 MAGNIFIED = 24  # tokens a side of the exact part of a long text
 LISTED = 10  # heads like this one
-DIVERGENCE = (
-    "The Jensen-Shannon divergence of rows of weights, in nats (Lin 1991): 0 for the same, ln 2 = 0.693 for no key in "
-    "common."
-)
+DIVERGENCE = "The Jensen-Shannon divergence of rows of weights, in nats (Lin 1991): 0 for the same, "
+DIVERGENCE += "ln 2 = 0.693 for no key in common."
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +138,7 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     others = [name for name in offered() if name != real.request.model.name]
     name = suggested("Other model", state.OTHER_MODEL, others, others[0], width=240, help=model_help())
     chosen = replace(real.request.model, name=name)
-    model = read_model(chosen, problem.empty(), problem, problem)
-    if model is None:
+    if (model := read_model(chosen, problem.empty(), problem, problem)) is None:
         return None
     if (words := missing(model, QUERIES_AND_KEYS, TEXTS)) is not None:
         raise InputError(words, field="model")
@@ -218,14 +215,9 @@ def _draw(two: TwoHeads, drawn: Overview, cell: tuple[int, int], limits: tuple[f
     cells = drawn.matrices["difference"]
     places = [range(start, start + length) for start, length in zip(cells.start, cells.shape, strict=True)]
     sides = [_side(*axis) for axis in zip((two.queries, two.keys), two.labels, cell, places, strict=True)]
-    charts = compared_heatmaps(
-        _parts(drawn),
-        *sides,
-        divergence=drawn.row_numbers["divergence"],
-        limits=limits,
-        height=presenting.height(HEIGHT, 0.7),
-        width=presenting.width(WIDTH, 0.3),
-    )
+    size = {"height": presenting.height(HEIGHT, 0.7), "width": presenting.width(WIDTH, 0.3)}
+    divergence = drawn.row_numbers["divergence"]
+    charts = compared_heatmaps(_parts(drawn), *sides, divergence=divergence, limits=limits, **size)
     titles = (*two.names, two.difference)
     labels = zip(*two.labels, strict=True)  # of each text its own in its picture, of both beside their difference
     columns = st.columns(1 if two.is_same(drawn) and not where else 3)
@@ -302,19 +294,14 @@ def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
     """List the other heads of the model, most alike first; on the other text as well if there is one."""
     texts = (real.request,) if other is None or other.request == real.request else (real.request, other.request)
     st.markdown(f"**Heads like {real}**")
-    table = run(
-        results.heads_like.task(real.of, texts),
-        "Comparing every head",
-        len(texts) * real.grid[0],
-    )
+    table = run(results.heads_like.task(real.of, texts), "Comparing every head", len(texts) * real.grid[0])
     if table is None:
         return
     listed = table.head(LISTED)
     show_list_of_heads(listed, ("divergence",), state.HEADS_LIKE, _compare_with, width="content")
-    over = "this text" if len(texts) == 1 else "both texts"
-    st.caption(
-        f"The {len(listed)} of {len(table)} heads nearest to it on {over}. Mark a row to compare.", help=DIVERGENCE
-    )
+    on = "this text" if len(texts) == 1 else "both texts"
+    nearest = f"The {len(listed)} of {len(table)} heads nearest to it on {on}."
+    st.caption(f"{nearest} Mark a row to compare.", help=DIVERGENCE)
 
 
 def _compare_with(layer: int, head: int) -> None:

@@ -44,20 +44,12 @@ WORDS = {
     "tokens": f"Each token is hidden in turn. {HIDDEN}",
 }
 # The label of an effect, and what it is: of the next token, and of the sentence vector.
-OF_TOKEN = (
-    "Change of log probability",
-    "The change is in nats, of the next token: below 0, it helped the token; above 0, it worked against it.",
-)
-OF_VECTOR = (
-    "1 − cosine",
-    "1 − cosine of the sentence vectors ({}): 0 where nothing changes.",
-)
-
+IN_NATS = "The change is in nats, of the next token: below 0, it helped the token; above 0, it worked against it."
+OF_TOKEN = ("Change of log probability", IN_NATS)
+OF_VECTOR = ("1 − cosine", "1 − cosine of the sentence vectors ({}): 0 where nothing changes.")
 DIRECT = "Direct contribution"
-OF_LOGIT = (
-    "Direct contribution: what a head itself adds to the token's logit, less what it adds to all logits on average."
-)
-OF_COSINE = "Direct contribution: what a head itself adds to the cosine of the sentence vector with itself, which is 1."
+OF_LOGIT = f"{DIRECT}: what a head itself adds to the token's logit, less what it adds to all logits on average."
+OF_COSINE = f"{DIRECT}: what a head itself adds to the cosine of the sentence vector with itself, which is 1."
 BY_ITSELF = "What later layers make of it is not in it; muting measures both."
 LABEL = "Share of the way"
 EXAMPLES = {TIRED: WIDE, FRANCE: ITALY}  # a text -> another one with as many tokens
@@ -84,8 +76,7 @@ def show_effects(real: RealHead) -> None:
         token = _choose_token(real.capture) if NEXT_TOKENS.is_met(real.capture.model) else None
     label, unit = OF_VECTOR if token is None else OF_TOKEN
     request = EffectRequest(real.of_kind, taken_away, None if token is None else token.number)
-    finding = st.empty()
-    finding.markdown("#### Measuring", anchors=False)  # keeps the place of what will be found
+    finding = _place_of_finding()
     with errors_shown():
         if taken_away == "heads":
             _show_heads(real, request, label, token, finding)
@@ -109,8 +100,13 @@ def _show_heads(
     presenting.title(f"Which heads of {plain(str(real.request.model))} matter: {plain(label)}")
     growing, signed = results.effects(request), token is not None
     values = fill_grid(growing, request, "Muting every head", label, real, signed=signed)
+    direct, table = None, None
     # The heads of an encoder write nothing that the answer is read from: only other heads read it.
-    direct = _direct_of(real, request.token) if growing.done and real.kind != "encoder" else None
+    if growing.done and real.kind != "encoder":
+        table = contributions_of(real.of_kind, real.capture, request.token)
+    if table is not None:
+        result_of(heads_figure, table, "contribution", head=real.place)
+        direct = table["contribution"].to_numpy().reshape(real.grid)
     result_of(heads_figure, growing, "effect", head=real.place)
     with finding.container(gap=None):
         _say_largest(growing, [f"Head {layer}.{head}" for layer, head in np.ndindex(values.shape)], "head", token)
@@ -128,9 +124,19 @@ def _say_largest(growing: Growing, names: Sequence[str], unit: str, token: Offer
     if (place := largest(np.abs(growing.values))) is None:
         return
     name = names[int(np.ravel_multi_index(place, growing.values.shape))]
-    among = "" if growing.done == growing.total else f" of {growing.done} measured {unit}s"
     without = _after(float(growing.values[place]), token)
-    presenting.finding(f"{name} matters most{among}: without it {without}.", level=4)
+    presenting.finding(f"{name} matters most{_among(growing, unit)}: without it {without}.", level=4)
+
+
+def _among(growing: Growing, unit: str) -> str:
+    return "" if growing.done == growing.total else f" of {growing.done} measured {unit}s"
+
+
+def _place_of_finding() -> DeltaGenerator:
+    """Return the place of what will be found, which these words keep until then."""
+    place = st.empty()
+    place.markdown("#### Measuring", anchors=False)
+    return place
 
 
 def _after(effect: float, token: OfferedToken | None) -> str:
@@ -181,15 +187,6 @@ def _show_bars(
 # --- what heads contribute by themselves, beside what muting them does
 
 
-def _direct_of(real: RealHead, token: int | None) -> Grid | None:
-    """Return the direct contribution of every head; None as in `contributions_of`."""
-    table = contributions_of(real.of_kind, real.capture, token)
-    if table is None:
-        return None
-    result_of(heads_figure, table, "contribution", head=real.place)
-    return table["contribution"].to_numpy().reshape(real.grid)
-
-
 def _show_direct(real: RealHead, direct: Grid, effects: Grid, label: str, what: str) -> None:
     """Draw each head by its direct contribution and by the effect of muting it.
 
@@ -221,15 +218,10 @@ def show_patching(real: RealHead) -> None:
         if (example := EXAMPLES.get(real.request.text)) is not None:
             st.button(f"“{example}”", key=state.USE_EXAMPLE, on_click=links.put, args=(state.SOURCE_TEXT, example))
         return
-    both = None
+    both, task = None, results.patching.task(real.of_kind, source)
+    needs = 4 * real.capture.nbytes  # of both, what a continued pass keeps beside
     with problem, errors_shown():
-        both = run(
-            results.patching.task(real.of_kind, source),
-            "Reading both texts",
-            2,
-            unit="text",
-            needs=4 * real.capture.nbytes,  # of both, what a continued pass keeps beside
-        )
+        both = run(task, "Reading both texts", 2, unit="text", needs=needs)
     if both is not None:
         with errors_shown():
             _show_effects(real, source, both)
@@ -237,39 +229,29 @@ def show_patching(real: RealHead) -> None:
 
 def _show_effects(real: RealHead, source: str, both: Patching) -> None:
     _show_answers(real, both)
-    only = switch(
-        f"Only through the chosen head, {real}",
-        state.THROUGH_HEAD,
-        disabled=real.layer == 0,
-        help="Path patching. The chosen head needs layers below it.",
-    )
+    look = {"disabled": real.layer == 0, "help": "Path patching. The chosen head needs layers below it."}
+    only = switch(f"Only through the chosen head, {real}", state.THROUGH_HEAD, **look)
     through = real.place if only and real.layer > 0 else None
     request = PatchRequest(real.of_kind, source, through)
     growing = results.patch_effects(request)
     result_of(heads_figure, growing, "moved", head=real.place)
-    finding = st.empty()
-    finding.markdown("#### Measuring", anchors=False)  # keeps the place of what will be found
+    finding = _place_of_finding()
     values = fill_grid(growing, request, "Patching every head", LABEL, real, signed=True)
+    what, caption = ("the sentence vector", OF_VECTORS) if both.answers is None else ("the answer", OF_ANSWERS)
+    most = largest(values)
     with finding.container(gap=None):
-        _say_most_moving(real, growing, values, "the answer" if both.answers is not None else "the sentence vector")
-    st.caption(OF_ANSWERS if both.answers is not None else OF_VECTORS)
+        if most is not None:
+            share = f"**{values[most]:.1%}** of the way".replace("-", "−")
+            moves = f"Head {most[0]}.{most[1]} moves {what} most{_among(growing, 'head')}"
+            presenting.finding(f"{moves}: {share}.", level=4)
+        if most != real.place and np.isfinite(values[real.place]):
+            moved = f"{values[real.place]:z.1%}".replace("-", "−")
+            presenting.tell(f"Head {real} moves it {moved} of the way.")
+    st.caption(caption)
     if through is not None:
-        st.caption(
-            f"Only the path through head {real} is measured: all other heads keep their outputs for this text, and only the "
-            f"output of {real} changes. No path leads to it from its own layer or from later ones."
-        )
+        keep = f"Only the path through head {real} is measured: all other heads keep their outputs for this text, and only "
+        st.caption(f"{keep}the output of {real} changes. No path leads to it from its own layer or from later ones.")
     show_strongest(values, LABEL)
-
-
-def _say_most_moving(real: RealHead, growing: Growing, values: Grid, what: str) -> None:
-    """Say which head of those measured so far moves the answer most, and what the chosen one does."""
-    most, among = largest(values), "" if growing.done == growing.total else f" of {growing.done} measured heads"
-    if most is not None:
-        share = f"**{values[most]:.1%}** of the way".replace("-", "−")
-        presenting.finding(f"Head {most[0]}.{most[1]} moves {what} most{among}: {share}.", level=4)
-    if most != real.place and np.isfinite(values[real.place]):
-        moved = f"{values[real.place]:z.1%}".replace("-", "−")
-        presenting.tell(f"Head {real} moves it {moved} of the way.")
 
 
 def _show_answers(real: RealHead, both: Patching) -> None:

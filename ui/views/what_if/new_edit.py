@@ -25,36 +25,30 @@ TYPED = 330  # pixels of a field for a text
 # By the word that the address says: the last word of the verb.
 OFFERED = {kind.verb.split()[-1]: kind for kind in EDIT_KINDS if kind.label}
 HIDDEN = "No query of any head may attend to what shows a part of it, neither in the text nor in the vision tower."
+PAINTS = "A click on a cell of the pictures gives the query's attention to that key; several keys of a row share it. "
+PAINTS += "A second click takes a key away."
 KEYS = (state.REGION_ROWS, state.REGION_COLUMNS)
 
 
 def choose_new_edit(real: RealHead, cell: tuple[int, int]) -> None:
     """The fields of a new change, and the button that adds it. cell: the chosen (query, key)."""
     labels = {word: kind.label for word, kind in OFFERED.items()}
-    places = {
-        "head": (f"head {real}", Place(*real.place, real.named_kind)),
-        "layer": (f"layer {real.layer}", Place(real.layer, None, real.named_kind)),
-        "all": ("all heads", EVERYWHERE),
-    }
-    names = {word: name for word, (name, _) in places.items()}
+    names = {"head": f"head {real}", "layer": f"layer {real.layer}", "all": "all heads"}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         kind = OFFERED[menu("Change", state.NEW_EDIT, labels, width=205, label_visibility="collapsed")]
         words = [_show(field, real, cell) for field in kind.fields]
+        where = "head"
         if kind.of_one_head:
-            st.markdown(f"of {places['head'][0]}", width="content")
-            place = places["head"][1]
+            st.markdown(f"of {names[where]}", width="content")
         else:
-            _, place = places[menu("In", state.NEW_PLACE, names, width=125, label_visibility="collapsed")]
+            where = menu("In", state.NEW_PLACE, names, width=125, label_visibility="collapsed")
+        head = real.head if where == "head" else None
+        place = EVERYWHERE if where == "all" else Place(real.layer, head, real.named_kind)
         is_whole = all(words)
         line = kind.line_of_form(words, place) if is_whole else ""
         adding = {"key": state.button("add", 0), "on_click": edit_list.add, "args": (line,), "disabled": not is_whole}
         st.button("Add", icon=":material/add:", **adding)
-        switch(
-            "Paint",
-            state.PAINTING,
-            help="A click on a cell of the pictures gives the query's attention to that key; several keys of a row share it. A "
-            "second click takes a key away.",
-        )
+        switch("Paint", state.PAINTING, help=PAINTS)
 
 
 def _show(field: forms.Field, real: RealHead, cell: tuple[int, int]) -> str:

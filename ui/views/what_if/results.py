@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from core import Capture
+from core.attention.trace import Array
 from core.capturing.answers import NextToken, next_token
 from core.capturing.generation.generating import Generating
+from core.heads import examples, likeness
 from core.heads.effects import SUSPECTS, Effects, Patching, Piece, head_effects
 from core.heads.effects import patch_effects as measure_patching
-from core.heads.examples import (
-    INDUCTION_STEPS,
-    LANGUAGE_MODEL,
-    SENTENCE_MODEL,
-    Induction,
-    NextWord,
-    Pronoun,
-    knows_paris,
-    needs_previous,
-    patch_pronoun,
-)
-from core.heads.likeness import RandomPairs, random_pairs_divergence
-from core.heads.likeness import head_changes as changes_of_heads
-from core.heads.likeness import heads_like as heads_most_like
+from core.heads.examples import INDUCTION_STEPS, LANGUAGE_MODEL, SENTENCE_MODEL, needs_previous
 from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import call, expression, made_by
 from ui.progress import Growing
@@ -49,21 +37,19 @@ def heads_like(
 ) -> pd.DataFrame:
     """All other heads of the model over some texts, most alike first."""
     read = [captured(text) for text in texts]
-    return heads_most_like(read, of.layer, of.head, of.kind, on_progress=on_progress)
+    return likeness.heads_like(read, of.layer, of.head, of.kind, on_progress=on_progress)
 
 
 @cached(Store(16))
-def random_pairs(request: KindRequest, *, on_progress: OnProgress | None = None) -> RandomPairs:
+def random_pairs(request: KindRequest, *, on_progress: OnProgress | None = None) -> likeness.RandomPairs:
     """How far apart random pairs of heads are. Raises InputError for a model with a single head."""
-    return random_pairs_divergence(captured(request.text), request.kind, on_progress=on_progress)
+    return likeness.random_pairs_divergence(captured(request.text), request.kind, on_progress=on_progress)
 
 
 @cached(Store(16))
-def head_changes(
-    before: KindRequest, after: KindRequest, *, on_progress: OnProgress | None = None
-) -> NDArray[np.floating]:
+def head_changes(before: KindRequest, after: KindRequest, *, on_progress: OnProgress | None = None) -> Array:
     """[layers, heads] how much the weights of every head differ between two passes."""
-    return changes_of_heads(captured(before.text), captured(after.text), before.kind, on_progress=on_progress)
+    return likeness.head_changes(captured(before.text), captured(after.text), before.kind, on_progress=on_progress)
 
 
 NEW_TOKENS = 20
@@ -127,12 +113,8 @@ def patch_effects(request: PatchRequest) -> Growing:
     """[layers that can act, heads] how far each head moves the answer: see `core.heads.effects.Patching`."""
     both = patching(request.of, request.source)
     layers = both.layers if request.through is None else request.through[0]
-    growing = Growing(
-        (layers, max(both.heads)),
-        lambda: both.heads_in_pieces(request.through),
-        nbytes=both.nbytes,
-        cost=lambda layer: both.layers - layer,
-    )
+    pieces = partial(both.heads_in_pieces, request.through)
+    growing = Growing((layers, max(both.heads)), pieces, nbytes=both.nbytes, cost=lambda layer: both.layers - layer)
     text = request.of.text
     if text.keep is not None:
         return growing
@@ -146,12 +128,12 @@ INDUCTION_PASSES = 2 * len(PROBE_SEEDS) + INDUCTION_STEPS  # the probe's, which 
 
 
 @cached(Store(1))
-def paris(*, on_progress: OnProgress | None = None) -> tuple[NextWord, ...]:
-    return call(knows_paris, load(LANGUAGE_MODEL), on_progress=on_progress)
+def paris(*, on_progress: OnProgress | None = None) -> tuple[examples.NextWord, ...]:
+    return call(examples.knows_paris, load(LANGUAGE_MODEL), on_progress=on_progress)
 
 
 @cached(Store(1))
-def induction(*, on_progress: OnProgress | None = None) -> Induction:
+def induction(*, on_progress: OnProgress | None = None) -> examples.Induction:
     def further(done: int) -> None:
         if on_progress is not None:
             on_progress(INDUCTION_PASSES - INDUCTION_STEPS + done)
@@ -161,5 +143,5 @@ def induction(*, on_progress: OnProgress | None = None) -> Induction:
 
 
 @cached(Store(1))
-def pronoun(*, on_progress: OnProgress | None = None) -> Pronoun:
-    return call(patch_pronoun, load(SENTENCE_MODEL), on_progress=on_progress)
+def pronoun(*, on_progress: OnProgress | None = None) -> examples.Pronoun:
+    return call(examples.patch_pronoun, load(SENTENCE_MODEL), on_progress=on_progress)

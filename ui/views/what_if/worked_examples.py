@@ -9,22 +9,8 @@ from typing import Generic, TypeVar
 import streamlit as st
 
 from core.capturing.edits.lines import lines_of
-from core.heads.examples import (
-    FRANCE,
-    KNOWS_PARIS,
-    LANGUAGE_MODEL,
-    LENGTH,
-    PARIS_STEPS,
-    PRONOUN_HEAD,
-    SENTENCE_MODEL,
-    TIRED,
-    Induction,
-    NextWord,
-    OneHead,
-    Pronoun,
-    Repetition,
-    pronoun_steps,
-)
+from core.heads import examples
+from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, LENGTH, PRONOUN_HEAD, SENTENCE_MODEL
 from ui import links, presenting, state
 from ui.cache import Cached
 from ui.calls import result
@@ -64,8 +50,7 @@ def show_examples() -> None:
     titles = {name: example.title for name, example in EXAMPLES.items()}
     chosen = menu("Worked example", state.EXAMPLE, titles, look="buttons", label_visibility="collapsed")
     example = EXAMPLES[chosen]
-    measured = run(example.measure.task(), "Measuring", example.passes(), unit="pass")
-    if measured is not None:
+    if (measured := run(example.measure.task(), "Measuring", example.passes(), unit="pass")) is not None:
         result(measured)
         with presenting.told():
             say(example.words(measured))
@@ -74,7 +59,7 @@ def show_examples() -> None:
         st.button("Change it yourself", key=state.button("example", hash(chosen)), icon=":material/tune:", **opening)
 
 
-def _at(head: OneHead, text: str, model: str, changes: Sequence[str]) -> dict[str, object]:
+def _at(head: examples.OneHead, text: str, model: str, changes: Sequence[str]) -> dict[str, object]:
     """What the page holds: a head, and changes as lines."""
     place: dict[str, object] = {state.LAYER: head.layer, state.HEAD: head.head}
     place |= {state.MODEL: model, state.DTYPE: "float32", state.DEVICE: "cpu"}  # as they were measured
@@ -84,7 +69,7 @@ def _at(head: OneHead, text: str, model: str, changes: Sequence[str]) -> dict[st
 # --- the head that knows Paris
 
 
-def paris_words(found: tuple[NextWord, ...]) -> str:
+def paris_words(found: tuple[examples.NextWord, ...]) -> str:
     plain, muted, patched, doubled = found
     return (
         f"“{FRANCE}”: {LANGUAGE_MODEL} continues with {quoted(plain.says)}, probability **{plain.paris:.3f}**. Without "
@@ -94,7 +79,7 @@ def paris_words(found: tuple[NextWord, ...]) -> str:
     )
 
 
-def paris_table(found: tuple[NextWord, ...]) -> Table:
+def paris_table(found: tuple[examples.NextWord, ...]) -> Table:
     rows = [[said.name, *numbers(said.paris), quoted(said.says), *numbers(said.share)] for said in found]
     return ["", "Paris", "most probable", "its probability"], rows
 
@@ -102,22 +87,19 @@ def paris_table(found: tuple[NextWord, ...]) -> Table:
 # --- what an induction head needs
 
 
-def induction_words(found: Induction) -> str:
+def induction_words(found: examples.Induction) -> str:
     head, cut = found.heads[0], found.rivals[0]
+    cost, of_controls = (f"{found.costs(one):.2f}".replace("-", "−") for one in (found.cut, found.all_controls))
     return (
         f"{LENGTH} random tokens, twice. Head {head} looks at the token after the earlier copy. It needs head {cut}, which "
         f"looks at the previous token: if that head is muted, the stripe falls from **{found.plain.scores[0]:.2f}** to "
-        f"**{found.cut.scores[0]:.2f}**, and the loss rises by **{nats(found.costs(found.cut))}** nats. Five other heads of "
-        f"that layer together cost **{nats(found.costs(found.all_controls))}**."
+        f"**{found.cut.scores[0]:.2f}**, and the loss rises by **{cost}** nats. Five other heads of that layer together cost "
+        f"**{of_controls}**."
     )
 
 
-def nats(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
-
-
-def induction_table(found: Induction) -> Table:
-    def row(one: Repetition, name: str | None = None) -> list[str]:
+def induction_table(found: examples.Induction) -> Table:
+    def row(one: examples.Repetition, name: str | None = None) -> list[str]:
         return [name or one.name, *(f"{score:.2f}" for score in one.scores), *numbers([one.loss, found.costs(one)])]
 
     unseen = ["–"] * len(found.heads)
@@ -138,7 +120,7 @@ def induction_table(found: Induction) -> Table:
 # --- a pronoun between two sentences
 
 
-def pronoun_words(found: Pronoun) -> str:
+def pronoun_words(found: examples.Pronoun) -> str:
     return (
         f"In one sentence “it” is the animal, in the other the street. Head {PRONOUN_HEAD} looks at “animal” in both. Its "
         f"output in the other sentence moves the vector of “it” **{found.known.word:.0%}** of the way there, rank "
@@ -147,7 +129,7 @@ def pronoun_words(found: Pronoun) -> str:
     )
 
 
-def pronoun_table(found: Pronoun) -> Table:
+def pronoun_table(found: examples.Pronoun) -> Table:
     patched = (found.known, found.strongest, found.one_layer, found.every_head)
     shown = [(found.tired.name, found.tired), (found.wide.name, found.wide)]
     shown += [(f"“… tired”, {one.name} from “… wide”", one) for one in patched]
@@ -160,7 +142,7 @@ EXAMPLES: dict[str, WorkedExample] = {
     "paris": WorkedExample(
         "The head that knows Paris",
         results.paris,
-        lambda: PARIS_STEPS,
+        lambda: examples.PARIS_STEPS,
         paris_words,
         paris_table,
         lambda found: _at(KNOWS_PARIS, FRANCE, LANGUAGE_MODEL, lines_of(found[1].edits)),  # the head is muted
@@ -176,9 +158,9 @@ EXAMPLES: dict[str, WorkedExample] = {
     "pronoun": WorkedExample(
         "A pronoun in two sentences",
         results.pronoun,
-        lambda: pronoun_steps(models.load(SENTENCE_MODEL)),
+        lambda: examples.pronoun_steps(models.load(SENTENCE_MODEL)),
         pronoun_words,
         pronoun_table,
-        lambda found: _at(PRONOUN_HEAD, TIRED, SENTENCE_MODEL, lines_of(found.strongest.edits)),
+        lambda found: _at(PRONOUN_HEAD, examples.TIRED, SENTENCE_MODEL, lines_of(found.strongest.edits)),
     ),
 }

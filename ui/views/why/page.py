@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 import streamlit as st
-from numpy.typing import NDArray
 
 from core import Capture
+from core.attention.trace import Array
 from core.capturing.edits.edits import every
 from core.capturing.sampling import most_probable, next_probabilities
 from core.figures.chart import Chart
@@ -19,7 +19,7 @@ from core.figures.labels import escaped, visible
 from core.figures.palette import ABOVE, BELOW
 from core.figures.plots.bars import bars
 from core.figures.plots.diagrams import Node, path_chart
-from core.heads.attribution import Attribution, Grid, as_grid, main_pair, main_reason, strongest, strongest_pairs
+from core.heads.attribution import Attribution, as_grid, main_pair, main_reason, strongest, strongest_pairs
 from core.heads.examples import WIDE
 from core.heads.lens import POSITIONS, ranks_first_after
 from core.heads.paths import MOST_HOPS, CutEffect, Path, Stop, cut_effect
@@ -62,8 +62,7 @@ def show_path(fields: InputFields) -> None:
     line = st.container(horizontal=True, vertical_alignment="top", gap="small")
 
     def follow(request: TextRequest) -> tuple[Capture, AnswerRequest, Path] | None:
-        capture = run_pass(request, fields.model, MAX_TOKENS, components=True)
-        if capture is None:
+        if (capture := run_pass(request, fields.model, MAX_TOKENS, components=True)) is None:
             return None
         hops = links.field(state.PATH, TextForm(LONGEST_PATH), "", "Path")
         if hops.startswith("score "):
@@ -83,8 +82,10 @@ def show_path(fields: InputFields) -> None:
     capture, of, path = followed
     if path.answer is not None:
         result(path.answer)
+    names = {} if path.answer is None else {"0": "Answer"}
+    names |= {str(number): stop.hop.component for number, stop in enumerate(path.stops, start=1)}
     with line:
-        at = _choose_stop(path)
+        at = int(menu("Path", state.STOP, names, look="buttons"))
         choose_cuts(path)
     side = links.field(state.SIDE, ChoiceForm(SIDES), opening_side(path, at), "Side") if at else ""
     view = ShownPath(capture, of, path, at, side, text_of(capture, of))
@@ -92,12 +93,6 @@ def show_path(fields: InputFields) -> None:
         pin.listen(lambda cell: _clicked(view, cell))
         say(view)
     draw(view)
-
-
-def _choose_stop(path: Path) -> int:
-    names = {} if path.answer is None else {"0": "Answer"}
-    names |= {str(number): stop.hop.component for number, stop in enumerate(path.stops, start=1)}
-    return int(menu("Path", state.STOP, names, look="buttons"))
 
 
 def _clicked(view: ShownPath, cell: pin.Cell) -> None:
@@ -190,9 +185,8 @@ def choose_answer(request: TextRequest, capture: Capture) -> AnswerRequest:
     offered = dict(zip(token_texts(capture.model.tokenizer, numbers), numbers, strict=True))
     answer = _token(capture, "Answer", state.ANSWER, offered)
     others = {text: number for text, number in offered.items() if number != answer}
-    return AnswerRequest(
-        request, answer, _token(capture, "Rather than", state.RATHER_THAN, others | {MEAN_OF_ALL: "mean"})
-    )
+    than = _token(capture, "Rather than", state.RATHER_THAN, others | {MEAN_OF_ALL: "mean"})
+    return AnswerRequest(request, answer, than)
 
 
 def _token(capture: Capture, label: str, key: str, offered: dict) -> int:
@@ -240,7 +234,8 @@ def _of_answer(view: ShownPath, answer: str, than: str) -> str:
     if (reason := main_reason(table)) is None:
         return told
     head, stop = main_reason(table, "head"), view.after
-    told += f" {_capital(_in_words(reason.component))} {_most(table.number)}: {signed(reason.gave)}"
+    words = _in_words(reason.component)
+    told += f" {words[0].upper()}{words[1:]} {_most(table.number)}: {signed(reason.gave)}"
     if stop is None:
         return f"{told}. No head adds a tenth of {what}."
     read = f"{'looking most at' if stop.is_weights else 'read from'} {quoted(view.looked_at(stop))}"
@@ -282,27 +277,20 @@ def _in_words(component: str) -> str:
     return component.replace("mlp", "MLP") if component[-1].isdecimal() else f"the {component}"
 
 
-def _capital(words: str) -> str:
-    return words[0].upper() + words[1:]
-
-
 # --- cuts
 
 
 def choose_cuts(path: Path) -> None:
-    names = {
-        str(number): _cut_in_words(path, number) for number, stop in enumerate(path.stops) if stop.hop.side != "score"
-    }
+    names = {}
+    for number, stop in enumerate(path.stops):
+        if stop.hop.side == "answer":
+            names[str(number)] = f"mute {stop.hop.component}"
+        elif stop.hop.side != "score":
+            of = path.stops[number - 1].hop.component
+            names[str(number)] = f"{stop.hop.component} from the {stop.hop.side} of {of}"
     if names and menu_of_several("Cut", state.CUTS, names, width="content"):
-        label = "As in another text"
-        text_line(label, state.CUT_TO, width=230, placeholder="Nothing, or a text of as many tokens")
-
-
-def _cut_in_words(path: Path, number: int) -> str:
-    hop = path.stops[number].hop
-    if hop.side == "answer":
-        return f"mute {hop.component}"
-    return f"{hop.component} from the {hop.side} of {path.stops[number - 1].hop.component}"
+        placeholder = "Nothing, or a text of as many tokens"
+        text_line("As in another text", state.CUT_TO, width=230, placeholder=placeholder)
 
 
 def say_cuts(view: ShownPath) -> None:
@@ -320,10 +308,9 @@ def say_cuts(view: ShownPath) -> None:
     answer_after = 0.0 if view.path.answer is None else results.number_after(view.of, edited)
     told = [_cut_in_numbers(view, number, cut_effect(view.path, number, after, answer_after), other) for number in cuts]
     if view.of.token is not None:
-        shares = [
-            next_probabilities(one.logits)[view.of.token] for one in (view.capture, after) if one.logits is not None
-        ]
-        told.append(f"{quoted(view.texts[0])} comes next: {' → '.join(f'{share:.1%}' for share in shares)}.")
+        both = [one.logits for one in (view.capture, after) if one.logits is not None]
+        shares = " → ".join(f"{next_probabilities(logits)[view.of.token]:.1%}" for logits in both)
+        told.append(f"{quoted(view.texts[0])} comes next: {shares}.")
     presenting.tell(" ".join(told))
 
 
@@ -356,9 +343,7 @@ def draw(view: ShownPath) -> None:
         _draw_bars(view)
 
 
-def _chart(
-    values: NDArray[np.floating], rows: Axis, columns: Axis, name: str = "contribution", scale: Scale = "signed"
-) -> Chart:
+def _chart(values: Array, rows: Axis, columns: Axis, name: str = "contribution", scale: Scale = "signed") -> Chart:
     height, width = presenting.height(HEIGHT, 0.7), presenting.width(WIDTH, 0.4)
     return heatmap(values, rows, columns, name=name, scale=scale, height=height, width=width, printed=0)
 
@@ -367,23 +352,18 @@ def _draw_grid(view: ShownPath) -> None:
     """The contribution of every head, and of every feed-forward layer in the last column."""
     table, grid = attribution_of(view), as_grid(attribution_of(view))
     rows, columns = grid.names
-    pinned = (None, None) if view.after is None else _place(grid, view.after)
-    chart = _chart(grid.values, Axis("layer", rows, pinned[0]), Axis("component", columns, pinned[1]))
+    hop = None if view.after is None else view.after.hop
+    row, head = (None, None) if hop is None else (grid.row_of(hop.kind, hop.layer), hop.head)
+    chart = _chart(grid.values, Axis("layer", rows, row), Axis("component", columns, head))
     alt = "What every head and every feed-forward layer contributed: a grid of layers by heads."
     names, numbers = zip(*strongest(table, len(table)), strict=True)
     values = np.array(numbers, dtype=np.float64)[:, None]
     exact = of_table("components", "Contributions", values, ("component", names), ("number", ["contribution"]))
     show_chart(chart, "components", alt, title="Contributions of all components", numbers=exact)
     label = f"Walk along the path with the arrow keys. Chosen: stop {view.at} of {len(view.path.stops)}."
-    first = view.path.answer is None
-    arrow_keys(
-        state.picture("components"),
-        label,
-        (0, view.at - first),
-        (1, len(view.path.stops) + 1 - first),
-        lambda _, place: go_to(place + first),
-        words="← → walk along the path",
-    )
+    first, words = view.path.answer is None, "← → walk along the path"
+    places = (0, view.at - first), (1, len(view.path.stops) + 1 - first)
+    arrow_keys(state.picture("components"), label, *places, lambda _, place: go_to(place + first), words=words)
 
 
 def _draw_pairs(view: ShownPath) -> None:
@@ -394,9 +374,8 @@ def _draw_pairs(view: ShownPath) -> None:
     chart = _chart(table.to_numpy(), Axis("of the query", rows), Axis("of the keys", columns))
     alt = "The score by pairs of components, one of the query and one of the keys."
     show_chart(chart, "pairs", alt, title="Contributions of pairs of components")
-    st.caption(
-        "The strongest components of either side; “rest” is what all others add. Bars name that of the query first."
-    )
+    words = "The strongest components of either side; “rest” is what all others add."
+    st.caption(f"{words} Bars name that of the query first.")
 
 
 def _draw_lens(view: ShownPath) -> None:
@@ -411,10 +390,8 @@ def _draw_lens(view: ShownPath) -> None:
         return
     chosen = lens.chosen.pivot(index="layer", columns="position", values="probability")
     last = lens[(lens["position"] == lens["position"].max()).to_numpy()]
-    best = [
-        f"<br>first at the end: {escaped(text)} {share:.1%}"
-        for text, share in zip(last["text"], last["probability"], strict=True)
-    ]
+    firsts = zip(last["text"], last["probability"], strict=True)
+    best = [f"<br>first at the end: {escaped(text)} {share:.1%}" for text, share in firsts]
     tokens = passed.tokens("decoder" if passed.target_ids else None)[0][int(chosen.columns[0]) :]
     names = ("input", *map(str, range(len(best) - 1)))
     chart = _chart(chosen.to_numpy(), Axis("layer", names, notes=best), Axis("after", tokens), "probability", "share")
@@ -433,35 +410,26 @@ def _ranks_first(rows: list[int], names: Sequence[str]) -> str:
     return f"ranks first in {len(rows)} of {len(names)} rows, {'also' if last in rows else 'not'} in the last one"
 
 
-def _place(grid: Grid, stop: Stop) -> tuple[int, int]:
-    return grid.row_of(stop.hop.kind, stop.hop.layer), stop.hop.head
-
-
 def _draw_path(view: ShownPath) -> None:
     """The whole path: the answer, every head with the token at which it looked, and the component at its end."""
     stops = view.path.stops
     looked = [visible(view.looked_at(stop)) for stop in stops]
     answer = view.path.answer
-    before = [0.0 if answer is None else answer.number, *(stop.score for stop in stops)]
-    nodes = [
-        Node(stop.hop.component, f"→ {at}", stop.gave, stop.gave / number if number else 0.0)
-        for stop, at, number in zip(stops, looked, before[:-1], strict=True)
-    ]
-    if answer is not None:
-        nodes.insert(0, Node(visible(view.texts[0])))
+    nodes = [] if answer is None else [Node(visible(view.texts[0]))]
+    number = 0.0 if answer is None else answer.number  # of the stop before
+    for stop, at in zip(stops, looked, strict=True):
+        nodes.append(Node(stop.hop.component, f"→ {at}", stop.gave, stop.gave / number if number else 0.0))
+        number = stop.score
     if stops and (reason := main_reason(stops[-1].of_key)) is not None:
-        share = reason.gave / before[-1] if before[-1] else 0.0
+        share = reason.gave / number if number else 0.0
         nodes.append(Node(reason.component.replace("mlp", "MLP"), f"at {looked[-1]}", reason.gave, share))
-    title = "The path from the answer to the text"
-    show_chart(
-        path_chart(nodes, view.at - (answer is None)), "path", f"{title}, from left to right.", title=title, fills=False
-    )
+    chart, title = path_chart(nodes, view.at - (answer is None)), "The path from the answer to the text"
+    show_chart(chart, "path", f"{title}, from left to right.", title=title, fills=False)
 
 
 def _draw_text(view: ShownPath) -> None:
     """The text, shaded by what the head of this stop passed on from each token; at the answer, that of the next one."""
-    stop = view.stop or view.after
-    if stop is None:
+    if (stop := view.stop or view.after) is None:
         return
     queries, tokens = view.capture.tokens(stop.hop.kind)
     part = part_in_text(stop.key, len(tokens))

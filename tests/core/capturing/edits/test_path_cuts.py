@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,16 +50,14 @@ class Seen:
         self.read: dict[str, Tensor] = {}
         self.gave: dict[str, Tensor] = {}
         hooks = [
-            module.register_forward_hook(
-                lambda _, given, options, gave, at=at: self._keep(at, given, options, gave), with_kwargs=True
-            )
+            module.register_forward_hook(partial(self._keep, at), with_kwargs=True)
             for at, module in self.network.named_modules()
         ]
         naive(name, *what)
         for hook in hooks:
             hook.remove()
 
-    def _keep(self, name: str, given: tuple, options: dict, gave: object) -> None:
+    def _keep(self, name: str, _module: object, given: tuple, options: dict, gave: object) -> None:
         tensors = [part for part in (*given, *options.values()) if isinstance(part, Tensor)]
         if tensors:
             self.read[name] = tensors[0]
@@ -102,26 +101,28 @@ def heads_of(projected: Tensor) -> Tensor:
     return projected[0].unflatten(-1, (-1, SIZE)).transpose(0, 1)
 
 
-def rotated(network, attention) -> Callable[[Tensor, str], Tensor]:
+def rotating(seen: Seen, wrote: dict[str, Tensor]) -> Hand:
+    """Of a decoder that rotates its queries and keys."""
+    at, attention = "model.layers.1.input_layernorm", seen.network.model.layers[1].self_attn
+
     def made(given: Tensor, side: str) -> Tensor:
         heads = heads_of(getattr(attention, f"{side[0]}_proj")(given))
         if side == "value":
             return heads
-        angles = network.model.rotary_emb(given, torch.arange(given.shape[1])[None])
+        angles = seen.network.model.rotary_emb(given, torch.arange(given.shape[1])[None])
         return apply_rotary_pos_emb(heads[None], heads[None], *angles)[0][0]
 
-    return made
+    return Hand(seen.read[at], wrote, seen.network.get_submodule(at), made)
 
 
 def llama(text: str = TEXT, changes: Callable = lambda *_: {}) -> Hand:
-    seen, at = Seen("Llama", text, changes), "model.layers.1.input_layernorm"
+    seen, first = Seen("Llama", text, changes), "model.layers.0"
     wrote = {
-        "embedding": seen.read["model.layers.0.input_layernorm"],
-        "0.1": seen.by_head("model.layers.0.self_attn.o_proj", 1),
-        "mlp 0": seen.gave["model.layers.0.mlp"],
+        "embedding": seen.read[f"{first}.input_layernorm"],
+        "0.1": seen.by_head(f"{first}.self_attn.o_proj", 1),
+        "mlp 0": seen.gave[f"{first}.mlp"],
     }
-    norm, attention = seen.network.get_submodule(at), seen.network.model.layers[1].self_attn
-    return Hand(seen.read[at], wrote, norm, rotated(seen.network, attention))
+    return rotating(seen, wrote)
 
 
 def gemma(text: str = TEXT) -> Hand:
@@ -135,9 +136,7 @@ def gemma(text: str = TEXT) -> Hand:
         "0.1": seen.by_head(f"{first}.self_attn.o_proj", 1) * scale,
         "mlp 0": seen.gave[f"{first}.post_feedforward_layernorm"],
     }
-    at = "model.layers.1.input_layernorm"
-    norm, attention = seen.network.get_submodule(at), seen.network.model.layers[1].self_attn
-    return Hand(seen.read[at], wrote, norm, rotated(seen.network, attention))
+    return rotating(seen, wrote)
 
 
 def bert(text: str = TEXT) -> Hand:
@@ -156,64 +155,38 @@ def bert(text: str = TEXT) -> Hand:
         "0.1": past(seen.by_head(f"{first}.attention.output.dense", 1)),
         "mlp 0": seen.read[dense] @ seen.network.get_submodule(dense).weight.T,
     }
-    attention = seen.network.encoder.layer[1].attention.self
-    return Hand(
-        seen.read[end],
-        wrote,
-        seen.network.get_submodule(end),
-        lambda given, side: heads_of(getattr(attention, side)(given)),
-    )
+    norm, attention = seen.network.get_submodule(end), seen.network.encoder.layer[1].attention.self
+    return Hand(seen.read[end], wrote, norm, lambda given, side: heads_of(getattr(attention, side)(given)))
 
 
-def t5(text: str, part: str, at: str, wrote: Callable[[Seen], dict[str, Tensor]]) -> Hand:
+def t5(side: str, text: str = TEXT) -> Hand:
+    """Of cross-attention: queries from the decoder's stream, keys and values from what the encoder gives in the end."""
     seen = Seen("T5", text)
     attention = seen.network.decoder.block[1].layer[1].EncDecAttention
-    return Hand(
-        seen.read[f"{part}.{at}"],
-        wrote(seen),
-        seen.network.get_submodule(f"{part}.{at}"),
-        lambda given, side: heads_of(getattr(attention, side[0])(given)),
-    )
-
-
-def t5_queries(text: str = TEXT) -> Hand:
-    """Of cross-attention: from the decoder's stream."""
-    return t5(
-        text,
-        "decoder",
-        "block.1.layer.1.layer_norm",
-        lambda seen: {
+    if side == "query":
+        at = "decoder.block.1.layer.1.layer_norm"
+        wrote = {
             "decoder embedding": seen.read["decoder.block.0.layer.0.layer_norm"],
             "cross 0.1": seen.by_head("decoder.block.0.layer.1.EncDecAttention.o", 1),
             "decoder 1.3": seen.by_head("decoder.block.1.layer.0.SelfAttention.o", 3),
             "decoder mlp 0": seen.gave["decoder.block.0.layer.2.DenseReluDense"],
-        },
-    )
-
-
-def t5_keys(text: str = TEXT) -> Hand:
-    """Of cross-attention: from what the encoder gives in the end."""
-    return t5(
-        text,
-        "encoder",
-        "final_layer_norm",
-        lambda seen: {
+        }
+    else:
+        at = "encoder.final_layer_norm"
+        wrote = {
             "encoder embedding": seen.read["encoder.block.0.layer.0.layer_norm"],
             "encoder 1.2": seen.by_head("encoder.block.1.layer.0.SelfAttention.o", 2),
             "encoder mlp 1": seen.gave["encoder.block.1.layer.1.DenseReluDense"],
-        },
-    )
+        }
+    norm = seen.network.get_submodule(at)
+    return Hand(seen.read[at], wrote, norm, lambda given, side: heads_of(getattr(attention, side[0])(given)))
 
 
 HEAD = 1  # of layer 1, which shares a key head with head 0 in the grouped models
+SIDES = ("query", "key", "value")
 BY_HAND = {
-    **{
-        (name, side): make
-        for name, make in (("Llama", llama), ("Gemma 2", gemma), ("BERT", bert))
-        for side in ("query", "key", "value")
-    },
-    ("T5", "query"): t5_queries,
-    **{("T5", side): t5_keys for side in ("key", "value")},
+    **{(name, side): make for name, make in (("Llama", llama), ("Gemma 2", gemma), ("BERT", bert)) for side in SIDES},
+    **{("T5", side): partial(t5, side) for side in SIDES},
 }
 
 
@@ -285,12 +258,8 @@ def test_generation_and_losses_have_the_cut_in_every_pass():
         np.testing.assert_allclose(last(written.capture_of(step)), logits, atol=1e-5)
         text.append(int(logits.argmax()))
     assert text != [*ids, *generate(model, input_ids=ids, new_tokens=3).token_ids]
-    patched = generate(
-        model,
-        input_ids=ids,
-        new_tokens=3,
-        edits=Edits(cut_paths={("mlp 0", (1, HEAD, "value")): "patch"}, patch_from=OTHER),
-    )
+    patching = Edits(cut_paths={("mlp 0", (1, HEAD, "value")): "patch"}, patch_from=OTHER)
+    patched = generate(model, input_ids=ids, new_tokens=3, edits=patching)
     read = [*ids, *patched.token_ids[:2]]
     value, own = (taken.trace(1, HEAD).value for taken in (patched.capture_of(2), capture(model, input_ids=read)))
     np.testing.assert_allclose(value[len(ids) :], own[len(ids) :], atol=1e-6)  # the other text has no such tokens
@@ -338,7 +307,7 @@ def passed(name: str, seed: int, **options):
 
 
 def assert_same_inputs(one: AttentionTrace, other: AttentionTrace) -> None:
-    for side in ("query", "key", "value"):
+    for side in SIDES:
         np.testing.assert_allclose(getattr(one, side), getattr(other, side), atol=1e-5)
 
 
@@ -350,7 +319,7 @@ def test_with_everything_cut_nothing_of_the_text_is_left(name):
     for kind in taken.kinds:
         cuts = {
             (component, (1, HEAD, side, kind)): "zero"
-            for side in ("query", "key", "value")
+            for side in SIDES
             for component in read_by(taken, kind, 1, "query" if side == "query" else "key")
         }
         texts = [passed(name, seed, edits=Edits(cut_paths=cuts)) for seed in (1, 2)]
@@ -366,27 +335,25 @@ def test_with_everything_cut_nothing_of_the_text_is_left(name):
             assert_same_inputs(patched.trace(1, HEAD, kind), other.trace(1, HEAD, kind))
 
 
-@pytest.mark.parametrize(
-    ("name", "norm", "linear"),
-    [
-        ("GPT-2", "transformer.h.1.ln_1", "transformer.h.1.attn.c_attn"),
-        ("BERT", "encoder.layer.0.output.LayerNorm", "encoder.layer.1.attention.self.query"),
-        ("Llama", None, None),
-        ("OLMo 2", None, None),
-        ("T5", None, None),
-    ],
-)
-def test_with_everything_cut_a_query_is_made_from_biases(name, norm, linear):
+# The norm that a head of layer 1 reads, and the map to its queries.
+WITH_BIASES = {
+    "GPT-2": ("transformer.h.1.ln_1", "transformer.h.1.attn.c_attn"),
+    "BERT": ("encoder.layer.0.output.LayerNorm", "encoder.layer.1.attention.self.query"),
+}
+
+
+@pytest.mark.parametrize("name", [*WITH_BIASES, "Llama", "OLMo 2", "T5"])
+def test_with_everything_cut_a_query_is_made_from_biases(name):
     taken = passed(name, 1, components=True)
     kind = taken.kinds[0]
     cuts = {(component, (1, HEAD, "query", kind)): "zero" for component in read_by(taken, kind, 1, "query")}
     query = passed(name, 1, edits=Edits(cut_paths=cuts)).trace(1, HEAD, kind).query
-    if norm is None:  # without biases
+    if name not in WITH_BIASES:
         assert not query.any()
         return
-    network = taken.model.network
+    norm, linear = map(taken.model.network.get_submodule, WITH_BIASES[name])
     with torch.inference_mode():
-        expected = network.get_submodule(linear)(network.get_submodule(norm).bias)[HEAD * SIZE : (HEAD + 1) * SIZE]
+        expected = linear(norm.bias)[HEAD * SIZE : (HEAD + 1) * SIZE]
     np.testing.assert_allclose(query, np.broadcast_to(expected.numpy(), query.shape), atol=1e-6)
 
 

@@ -75,9 +75,8 @@ def test_rows_of_all_steps_are_those_of_one_pass_in_eager_code(name):
 
 
 def test_a_model_that_refuses_a_cache_reads_everything_anew():
-    sizes = {name: size for name, size in T5.items() if name != "num_layers"}
-    experts = {"num_experts": 2, "num_layers": 2, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
-    config = t.SwitchTransformersConfig(**sizes, **experts, decoder_start_token_id=0, eos_token_id=None)
+    experts = {"num_experts": 2, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
+    config = t.SwitchTransformersConfig(**T5, **experts, decoder_start_token_id=0, eos_token_id=None)
     model = load_model(randomised(t.SwitchTransformersForConditionalGeneration(config)), tokenizer=number_words())
     written = generate(model, numbers(6), 4)
     assert [(step.cached, step.cache_bytes) for step in written.steps] == [(0, 0)] * 4
@@ -104,9 +103,8 @@ def test_as_transformers_generates(smollm):
     ids = torch.tensor([all_inputs(smollm, FRANCE)["input_ids"][0].tolist()])
     network = copy.deepcopy(smollm.network)
     network.set_attn_implementation("eager")
-    theirs = network.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW, pad_token_id=0
-    )
+    options = {"do_sample": False, "max_new_tokens": NEW, "pad_token_id": 0}
+    theirs = network.generate(ids, attention_mask=torch.ones_like(ids), **options)
     written = generate(smollm, FRANCE, NEW)
     assert list(written.token_ids) == theirs[0, ids.shape[1] :].tolist()
     assert written.text.startswith(" Paris")
@@ -314,19 +312,14 @@ def test_candidates_are_the_most_probable(smollm):
 @pytest.mark.parametrize("name", SEEING)
 def test_what_is_written_about_an_image_is_what_transformers_writes(name):
     """Another text and another image are read by the same network in between, which remembers the positions of the latest."""
-    model, images = (
-        seeing(name),
-        [np.random.default_rng(seed).integers(0, 256, (60, 40 + 60 * seed, 3), dtype=np.uint8) for seed in (0, 1)],
-    )
-    never = model.network.config.image_token_id
-    expected = []
+    model, expected = seeing(name), []
+    images = [np.random.default_rng(seed).integers(0, 256, (60, 40 + 60 * seed, 3), dtype=np.uint8) for seed in (0, 1)]
+    options = {"max_new_tokens": 6, "do_sample": False, "suppress_tokens": [model.network.config.image_token_id]}
     for image in images:
         inputs = model.processor(images=image, text=[PLACES[name]], return_tensors="pt")
         inputs.pop("labels", None)
-        new = {"max_new_tokens": 6, "do_sample": False, "suppress_tokens": [never]}
-        expected.append(
-            copy.deepcopy(model.network).generate(**inputs, **new)[0, inputs["input_ids"].shape[1] :].tolist()
-        )
+        theirs = copy.deepcopy(model.network).generate(**inputs, **options)
+        expected.append(theirs[0, inputs["input_ids"].shape[1] :].tolist())
     begun = [image_text_inputs(model, PLACES[name], image) for image in images]
     both = [Generating(model, inputs, tiles=tiles) for inputs, tiles in begun]
     for _ in range(6):
@@ -344,9 +337,8 @@ def test_what_is_written_about_an_image_is_what_transformers_writes(name):
     plain = capture(model, PLACES[name], image=images[1])
     for kind in ("self", "vision"):
         for layer in range(steps.layers(kind)):
-            np.testing.assert_allclose(
-                steps.trace(layer, 1, kind).weights, whole.trace(layer, 1, kind).weights, rtol=0, atol=2e-5
-            )
+            weights = [taken.trace(layer, 1, kind).weights for taken in (steps, whole)]
+            np.testing.assert_allclose(*weights, rtol=0, atol=2e-5)
         for one, other in zip(steps.image_grids(kind), plain.image_grids(kind), strict=True):
             np.testing.assert_array_equal(one.tokens, other.tokens)
     first = written.capture_of(0)

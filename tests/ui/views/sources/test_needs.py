@@ -25,7 +25,5 @@ def test_needs_are_met_by_the_right_models(minilm, smollm):
     found = {need: [need.is_met(model) for model in (minilm, smollm, exposed)] for need in (QUERIES_AND_KEYS, TEXTS)}
     assert found == {QUERIES_AND_KEYS: [True, True, False], TEXTS: [True, True, True]}
     assert [missing(model, NEXT_TOKENS) is None for model in (minilm, smollm)] == [False, True]
-    assert (
-        missing(exposed, QUERIES_AND_KEYS)
-        == f"{exposed.name} exposes only its attention weights. Choose another model."
-    )
+    lacks = f"{exposed.name} exposes only its attention weights. Choose another model."
+    assert missing(exposed, QUERIES_AND_KEYS) == lacks
