@@ -95,7 +95,10 @@ def stored_in(files: Iterable[Path]) -> dict[str, Stored]:
 
 def size_of(stored: Mapping[str, Stored]) -> ModelSize:
     """The size of a model in safetensors files."""
-    numbers = [(tensor.dtype, prod(tensor.shape)) for tensor in stored.values()]
+    numbers = [
+        ("F4", 2 * prod(tensor.shape)) if _is_packed(name, tensor) else (tensor.dtype, prod(tensor.shape))
+        for name, tensor in stored.items()
+    ]
     return replace(size_of_tensors(numbers), tensors=len(numbers))
 
 
@@ -200,9 +203,38 @@ def _check_fp8(settings: Mapping[str, Any], stored: Mapping[str, Stored]) -> Non
 
 _SCALES = ("weight_scale_inv", "scale", "qscale_weight")
 
+
+def _check_mxfp4(_settings: Mapping[str, Any], stored: Mapping[str, Stored]) -> None:
+    """Every weight in MXFP4 is [experts, rows, blocks, 16] bytes of two numbers of 4 bits each, beside [experts, rows, blocks]
+    bytes, the exponents of the blocks (OCP Microscaling Formats 1.0). transformers checks neither."""
+    counterparts = {"blocks": "scales", "scales": "blocks"}
+    for name, weight in stored.items():
+        stem, _, what = name.rpartition("_")
+        if what not in counterparts:
+            continue
+        counterpart = f"{stem}_{counterparts[what]}"
+        if counterpart not in stored:
+            raise UnreadableError(f"holds {shown(name)}, and not {shown(counterpart)}")
+        other = stored[counterpart]
+        blocks, scales = (weight, other) if what == "blocks" else (other, weight)
+        if {blocks.dtype, scales.dtype} != {"U8"} or blocks.shape != (*scales.shape, 16) or len(scales.shape) != 3:
+            raise UnreadableError(
+                f"holds {shown(stem)} in blocks {blocks.dtype} {[*blocks.shape]} with scales {scales.dtype} {[*scales.shape]}, "
+                f"which is not MXFP4: blocks of 16 bytes, with a byte for each"
+            )
+
+
+def _is_packed(name: str, tensor: Stored) -> bool:
+    """Whether a tensor holds two numbers of 4 bits in each byte."""
+    return name.endswith("_blocks") and tensor.dtype == "U8" and tensor.shape[-1:] == (16,)
+
+
 # The methods that are undone here, by their names in `quant_method`. Each checks the headers of the weights; transformers
 # undoes it when it loads them.
-METHODS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Stored]], None]] = {"fp8": _check_fp8}
+METHODS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Stored]], None]] = {
+    "fp8": _check_fp8,
+    "mxfp4": _check_mxfp4,
+}
 
 
 # --- what a network does not read, and what no file holds
@@ -301,7 +333,7 @@ class _Reading:
             if part is None:
                 continue
             dtype, wanted = self.stored[name].dtype, part.is_floating_point()
-            if place.is_scaled and dtype.startswith("F8"):
+            if place.is_scaled and (dtype.startswith("F8") or name.endswith(("_blocks", "_scales"))):
                 continue
             if wanted != (dtype in _REAL):
                 kind = "real numbers in F32, F16 or BF16" if wanted else "whole numbers"

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers as t
 from safetensors.torch import load_file, save_file
 
 from core.models.loading import load_model, load_outline, model_size
 from core.models.weight_files import INDEX, SINGLE
 from tests.core.models.folders import Change, configured, edit_config, edit_weights, refusal, weighted, written
-from tests.core.tiny_models import tiny
+from tests.core.tiny_models import GROUPED, tiny
 from tests.refusals import refused
 
 UP = "model.layers.1.mlp.up_proj.weight"
@@ -126,7 +127,7 @@ def test_bytes_that_are_not_those_of_the_header_are_refused(header, size, tmp_pa
         assert str(raised.value).isprintable()
 
 
-# --- quantised folders: FP8 in blocks is undone, and every other method is refused by its name, from config.json alone
+# --- quantised folders: FP8 in blocks and MXFP4 are undone; every other method is refused by its name, from config.json alone
 
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 16]}
 
@@ -135,11 +136,11 @@ FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size
 METHODS = [
     *(
         ({"quantization_config": {"quant_method": name, "bits": 4}}, {}, name)
-        for name in ("mxfp4", "modelopt", "awq", "gptq", "compressed-tensors", "bitsandbytes", "FP8", "mystery", "<b>")
+        for name in ("modelopt", "awq", "gptq", "compressed-tensors", "bitsandbytes", "FP8", "mystery", "<b>")
     ),
     ({"quantization_config": {"load_in_4bit": True}}, {}, "bitsandbytes"),
     ({"quantization_config": FP8 | {"load_in_8bit": True}}, {}, "bitsandbytes"),
-    ({"text_config": {"quantization_config": {"quant_method": "mxfp4"}}}, {}, "mxfp4"),
+    ({"text_config": {"quantization_config": {"quant_method": "gptq"}}}, {}, "gptq"),
     ({"quantization_config": FP8, "vision_config": {"quantization_config": {"quant_method": "hqq"}}}, {}, "hqq"),
     ({"compression_config": {"format": "pack-quantized"}}, {}, "compressed-tensors"),
     ({}, {"quantize_config.json": {"bits": 4}}, "gptq"),
@@ -231,3 +232,56 @@ def test_fp8_is_undone_also_where_the_hardware_computes_with_it(tmp_path, monkey
     read = load_model(tmp_path).network.state_dict()
     assert read.keys() == meant.keys()
     torch.testing.assert_close(read[UP], meant[UP], rtol=0, atol=0)
+
+
+FOURS = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # of E2M1, whose fourth bit is the sign
+EXPERTS = "model.layers.0.mlp.experts.down_proj"
+
+
+def in_mxfp4(folder: Path) -> dict:
+    """Save a tiny model whose experts are in MXFP4. Returns the weights that it stands for."""
+    config = t.GptOssConfig(**GROUPED | {"intermediate_size": 64}, num_local_experts=2, num_experts_per_tok=1)
+    t.GptOssForCausalLM(config).save_pretrained(folder)
+    weights = load_file(folder / "model.safetensors")
+    meant = dict(weights)
+    for name in [name for name in weights if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        experts, width, height = weights.pop(name).shape
+        codes = torch.randint(16, (experts, height, width), dtype=torch.uint8)
+        scales = torch.randint(120, 131, (experts, height, width // 32), dtype=torch.uint8)
+        numbers = torch.cat([FOURS, -FOURS])[codes.int()] * 2.0 ** (scales.repeat_interleave(32, -1).float() - 127)
+        meant[name] = numbers.transpose(1, 2)
+        packed = codes[..., 0::2] | codes[..., 1::2] << 4  # the first of two numbers is in the lower half of a byte
+        weights |= {f"{name}_blocks": packed.reshape(*scales.shape, 16), f"{name}_scales": scales}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    edit_config(folder, quantization_config={"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]})
+    return meant
+
+
+def test_mxfp4_is_each_number_of_four_bits_times_the_power_of_two_of_its_block(tmp_path):
+    meant = in_mxfp4(tmp_path)
+    model = load_model(tmp_path)
+    assert model.notes == ()
+    assert model.size.numbers == sum(weight.numel() for name, weight in meant.items())
+    for name, read in model.network.state_dict().items():
+        torch.testing.assert_close(read, meant[name], rtol=0, atol=0)
+
+
+NOT_MXFP4 = {
+    "no scales": (lambda w: w.pop(f"{EXPERTS}_scales"), f"holds {EXPERTS}_blocks, and not {EXPERTS}_scales"),
+    "no blocks": (lambda w: w.pop(f"{EXPERTS}_blocks"), f"holds {EXPERTS}_scales, and not {EXPERTS}_blocks"),
+    "other scales": (
+        lambda w: w.update({f"{EXPERTS}_scales": w[f"{EXPERTS}_scales"][..., :1].clone()}),
+        f"holds {EXPERTS} in blocks U8 [2, 32, 2, 16] with scales U8 [2, 32, 1]",
+    ),
+    "whole numbers": (
+        lambda w: w.update({f"{EXPERTS}_blocks": w[f"{EXPERTS}_blocks"].to(torch.int32)}),
+        "in blocks I32 [2, 32, 2, 16]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), NOT_MXFP4.values(), ids=NOT_MXFP4)
+def test_mxfp4_whose_blocks_and_scales_do_not_fit_is_refused(change, said, tmp_path):
+    in_mxfp4(tmp_path)
+    weighted(change)(tmp_path)
+    assert said in refusal(tmp_path)
