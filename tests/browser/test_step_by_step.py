@@ -181,15 +181,17 @@ def test_a_stage_and_a_text_are_reached_on_a_phone(visit, opening, minilm):
     app.shows_trace(capture(minilm, TWICE).trace(5, 11))
 
 
-# Whether both sentences were shown, one after the other. P is pressed as soon as the second one is there: a stage passes in
-# seconds, and a slow browser may answer later.
-PAUSED = """
+# Presses P as soon as two sentences were shown, one after the other: a stage passes in seconds, and in a slow browser nobody
+# else would see it in time.
+PAUSES = """
 ([first, second]) => {
-    const says = (words) => document.querySelector(".stMain").textContent.includes(words);
-    window.hasBegun ||= says(first);
-    if (!window.hasBegun || !says(second)) return false;
-    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "p", bubbles: true, cancelable: true }));
-    return true;
+    const main = document.querySelector(".stMain");
+    new MutationObserver(() => {
+        window.hasBegun ||= main.textContent.includes(first);
+        if (!window.hasBegun || window.isPaused || !main.textContent.includes(second)) return;
+        window.isPaused = true;
+        document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "p", bubbles: true, cancelable: true }));
+    }).observe(main, { subtree: true, childList: true, characterData: true });
 }
 """
 
@@ -199,8 +201,9 @@ def test_the_equation_plays_without_the_server_and_stays_where_it_is_paused(visi
     stage = app.page.get_by_text("Every query meets every key")
     app.button("Play the equation").hover()
     before = len(app.idle().sent)  # coming near, the browser asks for frames
+    app.page.evaluate(PAUSES, ["What each position looks for.", "Every query meets every key"])
     app.button("Play the equation").click()
-    app.page.wait_for_function(PAUSED, arg=["What each position looks for.", "Every query meets every key"])
+    app.eventually(lambda: app.page.evaluate("window.isPaused === true"))
     assert len(app.sent) <= before + 1  # where it was paused
     expect(stage).to_be_visible()
     app.shows({AS_IT_IS: capture(minilm, SENTENCE).trace(5, 11).raw})

@@ -215,6 +215,7 @@ def test_arrow_keys_move_and_enter_pins(show):
 
 def test_arrow_keys_move_between_lines(show):
     view = show("/?count=120")
+    expect(view.tokens.nth(5)).to_be_visible()
     boxes = view.settled(view.seen)
     lines = sorted({round(box["top"]) for box in boxes})
     middle = (boxes[5]["left"] + boxes[5]["right"]) / 2
