@@ -1,7 +1,7 @@
 """Seconds that a person waits, in a real Chromium: from a choice to the redrawn picture, and from the start to the first one.
 
     python -m bench.browser            everything
-    python -m bench.browser short      another head and stage at 32 tokens and the opened pages, in about a minute
+    python -m bench.browser short      another head and stage at 32 tokens and the opened pages, in about two minutes
     python -m bench.browser lengths    only another head, stage and page, on short and long texts
     python -m bench.browser opening    only opening pages, beside the smallest page with a heatmap
     python -m bench.browser changing   only changing something on What if, beside a plain pass over the same text

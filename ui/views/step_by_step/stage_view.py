@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -50,6 +51,9 @@ OPEN_STAGE = ChoiceForm(NAMES, {"Q, K, V": "query", "inputs": "query"})
 EXPORTED = 50  # next tokens
 PLAYED = ("query", "raw", "scaled", "mask", "weights", "output")  # stages, when the equation is played
 SECONDS_A_STAGE = 2.5
+# Seconds by which the large picture is sent before the equation, whose nine small ones take the browser longer than all else.
+# What comes at the same time is drawn at the same time, so the large picture would wait for them.
+AHEAD = 0.08
 MOST_PLAYED = 64  # tokens of a text of which frames are made
 ONE_OF_FOUR = 190  # pixels: how wide each picture is in a window 1024 wide
 
@@ -91,6 +95,7 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
             show_certificate(scene.certificate, of_original=changed is not None)
         else:
             st.caption(plain(scene.origin))
+    time.sleep(AHEAD)
     with line:
         show_equation(current, cell, stage.key)
     with answer if not presenting.is_on() else explanation:
