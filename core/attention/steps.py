@@ -14,6 +14,8 @@ import numpy as np
 
 from ..errors import InputError
 
+MOST_NUMBERS = 2**30  # of all layers together: 4 GB in float32. With a sliding window the steps hold far fewer
+
 
 def are_steps(attentions: Sequence[Any]) -> TypeGuard[Sequence[tuple[Any, ...]]]:
     """Whether these are the steps of `generate`, and not the layers of one pass."""
@@ -24,15 +26,17 @@ def joined(steps: Sequence[tuple[Any, ...]]) -> list[Any]:
     """The weights of each layer over all steps, [1, heads, queries, keys], and None for a layer without weights. A key that was
     not there yet when a query was read has the weight 0, as under a causal mask.
 
-    Raises InputError (field "attentions") for steps of several texts or beams, which change places from step to step, and for
-    steps that do not follow each other.
+    Raises InputError (field "attentions") for steps of several texts or beams, which change places from step to step, for
+    steps that do not follow each other, and for more than MOST_NUMBERS weights.
     """
     if len({len(step) for step in steps}) > 1:
         raise _refused("The steps have different numbers of layers.")
-    return [_joined(number, layers) for number, layers in enumerate(zip(*steps, strict=True))]
+    return [
+        _joined(number, layers, MOST_NUMBERS // len(steps[0])) for number, layers in enumerate(zip(*steps, strict=True))
+    ]
 
 
-def _joined(number: int, parts: Sequence[Any]) -> Any:
+def _joined(number: int, parts: Sequence[Any], most_numbers: int) -> Any:
     if all(part is None for part in parts):
         return None
     for step, part in enumerate(parts):
@@ -51,7 +55,12 @@ def _joined(number: int, parts: Sequence[Any]) -> Any:
     # A decoder's own keys grow with its text. Those of cross-attention are there from the beginning.
     grows = read == first and not (read == 1 and len(parts) > 1 and parts[1].shape[3] == 1)
     queries = read + len(parts) - 1
-    whole = _zeros(parts[0], (1, heads, queries, queries if grows else first))
+    keys_in_all = queries if grows else first
+    if heads * queries * keys_in_all > most_numbers:
+        raise _refused(
+            f"{queries:,} queries × {keys_in_all:,} keys of every head are too many to join. Give fewer steps or layers."
+        )
+    whole = _zeros(parts[0], (1, heads, queries, keys_in_all))
     for step, part in enumerate(parts):
         there = read + step if grows else first
         keys = part.shape[3]

@@ -57,6 +57,12 @@ def test_a_layer_without_weights_is_left_out_and_said() -> None:
     assert "Layers without weights are left out, and not counted here. In the model they are 1." in view(steps).notes
 
 
+def test_a_sliding_window_over_a_long_text_is_refused_before_it_takes_the_memory() -> None:
+    step = (square(1, 4, 1, 1),)
+    with refused("attentions", "20,001 queries × 20,001 keys of every head are too many to join. Give fewer steps"):
+        attention_arrays(((square(1, 4, 2, 2),), *[step] * 19_999))
+
+
 def square(*shape: int) -> torch.Tensor:
     return torch.full(shape, 1 / shape[-1])
 
