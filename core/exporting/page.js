@@ -1,12 +1,14 @@
-// A saved page: one view after another. All texts are put into the page as texts.
+// A saved page: one view after another. All texts are put into the page as texts. COLOURS are those of page.py.
 const views = JSON.parse(text("views"));
 const KEYS = [
-    ["← →", "the knob"], ["Page ↓, Page ↑, space", "the next view"], ["P", "play, or pause"], ["N", "notes; in a window: Shift + N"],
+    ["← →", "the knob"], ["Page ↓, Page ↑, space", "the next view"], ["P", "play, or pause"],
+    ["S", "spotlight on the row, column or cell, or off"], ["N", "notes; in a window: Shift + N"], ["D", "a dark or a light ground"],
     [". or B", "a black screen"], ["A", "where the numbers come from"], ["?", "these keys"],
 ];
+const SPOTS = ["none", "row", "column", "cell"];
 let at = 0; // the number of the view
 let shown; // its parts
-let notesWindow, timer;
+let isDark, notesWindow, timer;
 
 function make(name, words = "", look = {}) {
     const element = Object.assign(document.createElement(name), look);
@@ -21,9 +23,12 @@ const black = document.body.appendChild(make("div", "", { className: "black", hi
 const button = (words, label, act) => {
     const made = footer.appendChild(make("button", words, { title: label, onclick: act }));
     made.setAttribute("aria-label", label);
+    return made;
 };
 button("←", "The view before", () => go(at - 1));
 button("→", "The next view", () => go(at + 1));
+const lamp = button("☀", "Spotlight", () => light());
+button("◐", "Dark or light", () => ground(!isDark));
 button("?", "Keys", () => over(KEYS));
 button("About", "Where the numbers come from", () => over(views[at].about));
 const place = footer.appendChild(make("span"));
@@ -61,11 +66,14 @@ async function go(number) {
         if (isLow) element.style.height = `${layout.height}px`;
         const rows = isLow ? 0 : Math.min(layout.yaxis?.ticktext?.length ?? 0, ALL);
         element.style.setProperty("--least", `${rows * 11 + 130}px`); // on a phone, where a view may be longer than the screen
-        pictures.push({ element, data, layout: fits });
+        pictures.push({ element, data, layout: fits, now: [data, fits] });
     }
+    shown.spot = pictures.find(canBeLit)?.layout.meta.spot ?? "none";
+    lamp.hidden = !pictures.some(canBeLit);
     // Once all have their place: a picture is drawn as large as that is.
-    for (const { element, data, layout } of pictures) {
-        await window.Plotly.newPlot(element, data, layout, { responsive: true, displayModeBar: false });
+    for (const picture of pictures) {
+        const { element } = picture;
+        await draw(picture);
         element.on("plotly_afterplot", () => fitLabels(element));
         fitLabels(element);
     }
@@ -92,14 +100,16 @@ function move(index, number) {
         other.value.textContent = other.knob.places[stands];
     });
     value.textContent = knob.places[input.value];
-    shown.pictures.forEach(({ element, data, layout }, place) => {
+    shown.pictures.forEach((picture, place) => {
+        const { data, layout } = picture;
         const change = frame.charts[place];
         const traces = change?.all ?? data.map((trace, each) => ({ ...trace, ...change?.data?.[each] }));
         const sizes = change ? { autosize: true } : {};
         const next = { ...layout, ...change?.layout, ...sizes };
         if (layout.width === undefined) delete next.width;
         if (layout.height === undefined) delete next.height;
-        window.Plotly.react(element, traces, next);
+        picture.now = [traces, next];
+        draw(picture);
     });
     shown.lines.forEach((nodes, place) => {
         const pieces = frame.said[place] ?? shown.said[place];
@@ -123,6 +133,57 @@ function stop() {
     clearTimeout(timer);
     timer = undefined;
 }
+
+// --- spotlight and ground
+
+// Draw a picture as it stands now, with the spotlight and in the colours of the ground.
+function draw({ element, now: [data, layout] }) {
+    const lit = { ...layout, shapes: withSpotlight(layout) };
+    return window.Plotly.react(element, ...(isDark ? onDark(data, lit) : [data, lit]), { responsive: true, displayModeBar: false });
+}
+
+const canBeLit = ({ layout }) => layout.meta?.lit?.some((place) => place !== null);
+
+function light() {
+    if (!shown.pictures.some(canBeLit)) return;
+    shown.spot = SPOTS[(SPOTS.indexOf(shown.spot) + 1) % SPOTS.length];
+    shown.pictures.forEach(draw);
+}
+
+// As `with_spotlight` of core/figures/heatmaps/frames.py: the shapes of a picture, below them veils over what is not lit.
+function withSpotlight({ meta, shapes = [], xaxis, yaxis }) {
+    const others = shapes.filter(({ name }) => name !== "veil"), [row, column] = meta?.lit ?? [null, null], { spot } = shown;
+    if (spot === "none" || (spot !== "column" && row === null) || (spot !== "row" && column === null)) return others;
+    const low = Math.round(yaxis.range[0] + 0.5) - 0.5, right = Math.round(xaxis.range[1] + 0.5) - 0.5;
+    const [above, below] = spot === "column" ? [-0.5, low] : [row - 0.5, row + 0.5];
+    const [before, after] = spot === "row" ? [-0.5, right] : [column - 0.5, column + 0.5];
+    const dimmed = [
+        [-0.5, above, -0.5, right], [below, low, -0.5, right], [above, below, -0.5, before], [above, below, after, right],
+    ];
+    const veils = dimmed.filter(([y0, y1, x0, x1]) => y0 < y1 && x0 < x1).map(([y0, y1, x0, x1]) => (
+        { type: "rect", xref: "x", yref: "y", y0, y1, x0, x1, fillcolor: COLOURS.veil, line: { width: 0 }, name: "veil" }
+    ));
+    return [...veils, ...others];
+}
+
+// As the app does: other letters, and other colours of signed numbers; those printed in the cells are white, with a dark rim.
+function onDark(data, layout) {
+    const isSigned = (look) => JSON.stringify(look?.colorscale) === JSON.stringify(COLOURS.signed);
+    const dark = (look) => (isSigned(look) ? { ...look, colorscale: COLOURS.signedOnDark } : look);
+    const white = (trace) => ({ ...trace, textfont: { ...trace.textfont, color: "white" } });
+    const traces = data.map((trace) => (trace.mode === "text" && data.some(isSigned) ? white(trace) : dark(trace)));
+    return [traces, { ...layout, coloraxis: dark(layout.coloraxis), font: { ...layout.font, color: COLOURS.text } }];
+}
+
+function ground(dark) {
+    isDark = dark;
+    for (const name of ["dark", "light"]) document.documentElement.classList.toggle(name, dark === (name === "dark"));
+    shown?.pictures.forEach(draw);
+}
+
+const SYSTEM = matchMedia("(prefers-color-scheme: dark)");
+SYSTEM.onchange = () => ground(SYSTEM.matches);
+ground(SYSTEM.matches);
 
 // --- notes, keys and the pointer
 
@@ -168,6 +229,7 @@ const turnKnob = (by) => {
 const ACTS = {
     ArrowLeft: () => turnKnob(-1), ArrowRight: () => turnKnob(1), PageDown: () => go(at + 1), PageUp: () => go(at - 1),
     " ": () => go(at + 1), p: () => { const playing = shown.view.knobs.findIndex(({ rest }) => rest > 0); if (playing >= 0) play(playing); },
+    s: light, d: () => ground(!isDark),
     n: () => showNotes(false), N: () => showNotes(true), b: () => { black.hidden = !black.hidden; }, ".": () => ACTS.b(),
     a: () => over(views[at].about), "?": () => over(KEYS), Escape: () => { black.hidden = notes.hidden = true; },
 };

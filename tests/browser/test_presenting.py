@@ -9,8 +9,12 @@ from urllib.parse import parse_qs
 import numpy as np
 from playwright.sync_api import expect
 
+from core import PageView, save_page
+from core.figures.heatmaps.frames import with_spotlight
+from core.figures.palette import DIVERGING, DIVERGING_ON_DARK
 from tests.browser.addresses import drawn_by
 from tests.browser.driver import STILL, App, array, eventually, new_page
+from tests.core.exporting.test_page import drawing
 from tests.core.lessons.test_query_key_value import weights_at
 from ui import state
 from ui.gallery.views import CARDS
@@ -460,3 +464,22 @@ def test_a_talk_in_one_file_opens_without_a_network_and_shows_what_its_pages_sho
         assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
         assert problems == []
         context.close()
+
+
+def test_a_saved_page_has_the_spotlight_and_the_dark_ground_of_the_stage(browser, tmp_path):
+    """Only this test finds a saved page whose light falls elsewhere than the app's, or that is white in a dark room."""
+    drawings = {spot: drawing() for spot in ("row", "column", "cell", "none")}
+    for spot, one in drawings.items():
+        with_spotlight(one.chart, spot, 0, 2)
+    save_page([PageView("", pictures=[drawings["row"]])], tmp_path / "page.html")
+    page = new_page(browser.new_context(color_scheme="dark", **STILL))
+    page.goto((tmp_path / "page.html").as_uri())
+    chart = "getComputedStyle(document.body).backgroundColor, document.querySelector('.js-plotly-plot')"
+    shown = f"((ground, {{ data, layout }}) => [ground, data[0].colorscale, layout.shapes])({chart})"
+    for one in drawings.values():
+        expected = ["rgb(20, 23, 28)", DIVERGING_ON_DARK, one.chart.layout["shapes"]]
+        eventually(page, lambda: page.evaluate(shown), expected)
+        page.keyboard.press("s")
+    page.keyboard.press("d")
+    eventually(page, lambda: page.evaluate(shown)[:2], ["rgb(255, 255, 255)", DIVERGING])
+    page.context.close()

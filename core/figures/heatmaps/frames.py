@@ -71,6 +71,7 @@ def with_spotlight(chart: Chart, spot: Spot, row: int | None, column: int | None
 
     row, column  as on the axes; nothing is dimmed if the one that the spot needs is None. The colour bar stays as it is.
     """
+    chart.layout.setdefault("meta", {}).update(spot=spot, lit=[row, column])  # for page.js, which moves the light
     needed = {"none": (), "row": (row,), "column": (column,), "cell": (row, column)}[spot]
     if not needed or None in needed:
         return
