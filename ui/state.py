@@ -86,7 +86,8 @@ TALK_TEXT, TALK_KEPT, TALK_UNREAD, TALK_LOST = "talk_text", "talk_kept", "talk_u
 # The number of the last one that the browser found and this session took in; whether it is known what the browser keeps
 TALK_TAKEN, TALK_READ = "talk_taken", "talk_read"
 NEW_VIEW_FORM = "new_view_form"
-VIEW_HERE = "view_here"  # title, page and address of what the page shows
+VIEW_ORDER, VIEW_MOVES = "view_order", "view_moves"  # the pictures of its views, and how often they were moved
+VIEW_HERE, ADDED_VIEW = "view_here", "added_view"  # title, page, address of what is shown; the link of what was added
 CARDS_CHOSEN, ADD_CARDS = "cards_chosen", "add_cards"
 SAVE_UNREAD, FORGET_UNREAD = "save_unread", "forget_unread"
 TABLES = "tables"  # whether each picture has a table of its strongest values below it

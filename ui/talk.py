@@ -66,11 +66,10 @@ class Talk:
         """Return the talk without one view."""
         return Talk((*self.views[:index], *self.views[index + 1 :]))
 
-    def moved(self, index: int, by: int) -> Talk:
-        """Return the talk with one view moved down by `by`, at most to an end."""
-        rest = list(self.without(index).views)
-        rest.insert(max(0, min(index + by, len(rest))), self.views[index])
-        return Talk(tuple(rest))
+    def ordered(self, marks: Sequence[object]) -> Talk:
+        """Return the talk with its views in the order of these marks; those that are not named come last."""
+        place = [marks.index(view.mark) if view.mark in marks else len(marks) for view in self.views]
+        return Talk(tuple(self.views[at] for at in sorted(range(len(place)), key=place.__getitem__)))
 
     def index(self, mark: str) -> int | None:
         """Return the index of the view with this mark; None if it is gone."""

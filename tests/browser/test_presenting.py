@@ -332,12 +332,20 @@ def shows_view(app: App, place: int) -> None:
 
 
 def test_a_talk_is_never_lost(visit: Callable[..., App]) -> None:
-    """Only this test finds a talk that the browser forgets, or that one window takes from another."""
+    """Only this test finds a talk that is forgotten or taken by another window, a view without its picture, and a lost move."""
     app = visit("/softmax?scores=2%2C+1").click("Add to talk").says("Added to the talk")
     app.open("/talk")  # a new session, at once
     has_views(app, "Softmax")
     add_views(app, "softmax?scores=2%2C+1", "https://example.org/my%20page?utm-source=a&größe=2")
     views = "Softmax", "Softmax", "My page"
+    pictures = app.widget(state.VIEW_ORDER).locator("li")
+    app.eventually(
+        lambda: pictures.locator("img").evaluate_all("all => all.map((one) => one.naturalWidth)"), [320, 320, 1]
+    )
+    pictures.last.press("ArrowLeft")
+    has_views(app.keys("ArrowLeft"), "My page", "Softmax", "Softmax")
+    pictures.first.drag_to(pictures.last)
+    has_views(app, *views)
 
     unlucky = App(app.page.context, app.server)
     unlucky.page.add_init_script(LOSES_THE_TALK)

@@ -77,8 +77,8 @@ def test_of_a_later_version_it_opens_what_it_can():
 
 def test_views_are_moved_removed_and_renamed():
     three = Talk(tuple(TalkView(name, "") for name in "abc"))
-    assert [view.title for view in three.moved(0, 1).views] == list("bac")
-    assert [view.title for view in three.moved(2, 1).views] == list("abc")
+    marks = [three.views[2].mark, [], "of none", three.views[0].mark]
+    assert [view.title for view in three.ordered(marks).views] == list("cab")
     assert [view.title for view in three.without(1).changed(0, title="x" * 500).views] == ["x" * 200, "c"]
     with refused("talk", "at most 100"):
         Talk(tuple(TalkView("", "") for _ in range(MAX_VIEWS))).with_view(TalkView("", ""))

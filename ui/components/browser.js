@@ -11,6 +11,7 @@ let number = 0; // of the last one that was sent
 let latest; // the data that the page sent last
 let refused; // the talk that could not be stored
 let waiting; // for the session to hear what was sent to it
+let drawn; // a small picture of the view that somebody has just added, once it is drawn
 const PATIENCE = 1500; // milliseconds until a message is sent again: it is lost if the page changes just then
 
 export default function ({ parentElement, data, setTriggerValue }) {
@@ -30,6 +31,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
     if (data.session !== session) [session, known, found] = [data.session, undefined, undefined];
     latest = { data, setTriggerValue };
     keep();
+    if (data.added !== null) drawn?.then((picture) => keepPicture(data.added, picture));
     if (data.going && data.going[0] !== gone) {
         gone = data.going[0];
         const [, link, instead] = data.going;
@@ -79,7 +81,12 @@ function keep() {
         send("found", found, () => found);
     } else if (keep && keep.name !== refused) {
         try {
-            window.localStorage.setItem(KEPT, keep.text); // its error says why
+            try {
+                window.localStorage.setItem(KEPT, keep.text);
+            } catch {
+                window.localStorage.removeItem(PICTURES); // the talk needs their room
+                window.localStorage.setItem(KEPT, keep.text); // its error says why
+            }
             known = keep.text;
             setTriggerValue("kept", keep.name);
         } catch (error) {
@@ -102,4 +109,5 @@ function send(name, value, isDue) {
     }
 }
 
+document.addEventListener("click", (event) => { if (event.target.closest?.(latest?.data.adds)) drawn = smallPicture(); }, true);
 window.addEventListener("storage", (event) => { if (latest && event.key === KEPT) keep(); }); // by another window

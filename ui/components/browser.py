@@ -1,4 +1,4 @@
-"""The part of the app that lives in the browser: the theme, the talk that survives a reload, and going to a view."""
+"""The part of the app that lives in the browser: the theme, the talk and small pictures of its views, and going to a view."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import streamlit as st
 
 from ui import state
 from ui.in_browser import component_beside, sent, session
+from ui.talk import Talk
 
-_BROWSER = component_beside(__file__, "browser")
+_BROWSER = component_beside(__file__, "small_pictures", "browser")
+_VIEW_ORDER = component_beside(__file__, "small_pictures", "view_order")
 LONGEST = 200  # characters of a browser's error message
 
 
@@ -72,9 +74,28 @@ def browser(page: str, paths: Sequence[str], talk: TalkStorage) -> None:
         "asks": talk.asks,
         "keep": None if talk.text is None or talk.is_kept else {"text": talk.text, "name": _name(talk.text)},
         "going": st.session_state.pop(state.GOING, None),
+        "adds": f".st-key-{state.ADD_TO_TALK} button",
+        "added": st.session_state.pop(state.ADDED_VIEW, None),
     }
     heard = {"on_found_change": found, "on_nothing_change": nothing, "on_kept_change": kept, "on_lost_change": lost}
     _BROWSER(key=state.BROWSER, data=data, **heard)
+
+
+def view_order(talk: Talk, on_order: Callable[[list[object]], None]) -> None:
+    """Show small pictures of the views of a talk, which are moved by dragging them, by keys, or by buttons.
+
+    on_order  called with the marks of the views, in their new order
+    """
+
+    def moved() -> None:
+        match sent(state.VIEW_ORDER, "order"):
+            case {"marks": list(marks), "presses": int(presses)}:
+                st.session_state[state.VIEW_MOVES] = presses
+                on_order(marks)
+
+    views = [{"mark": view.mark, "title": view.title, "link": view.link} for view in talk.views]
+    data = {"views": views, "presses": st.session_state.get(state.VIEW_MOVES, 0), "session": session()}
+    _VIEW_ORDER(key=state.VIEW_ORDER, data=data, on_order_change=moved)
 
 
 def _name(text: str) -> str:

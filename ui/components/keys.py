@@ -17,7 +17,7 @@ from ui.links import go_to
 from ui.presenting import SPOTS, Presentation, Walk
 from ui.talk import Talk
 
-_KEYS = component_beside(__file__, "presenting_keys")
+_KEYS = component_beside(__file__, "small_pictures", "presenting_keys")
 _ARROWS = component_beside(__file__, "arrows")
 _TOUR_CARD = component_beside(__file__, "tour")
 LARGEST = 20_000  # pixels: the largest window

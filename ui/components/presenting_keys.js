@@ -213,6 +213,7 @@ function rehearse() {
         if (isRunning()) looks = 0; // however long it computes
         if (isRunning() || (!isDrawn() && ++looks < LOOKS)) return;
         clearInterval(look);
+        smallPicture().then((picture) => keepPicture(links[at].replace(/[?&]present=true&talk=\d+$/, ""), picture));
         if (!isDrawn() || document.querySelector(".stMain .stAlert")) walk.troubled.push(at);
         if (at + 1 < links.length) return goTo(at + 1);
         Object.assign(walk, { mode: "leaving", wanted: undefined, rehearsed: undefined });

@@ -13,7 +13,7 @@ import streamlit as st
 from core import InputError
 from core.exporting.page import MOST_VIEWS, to_page
 from ui import links, presenting, state
-from ui.components.browser import TalkStorage, browser
+from ui.components.browser import TalkStorage, browser, view_order
 from ui.controls.fields import switch, upload, uploaded_file
 from ui.gallery.views import CARDS
 from ui.links import NumberForm, go_to
@@ -145,6 +145,7 @@ def add_to_talk() -> None:
     except InputError as error:
         st.toast(plain(str(error)), icon=":material/error:")
         return
+    st.session_state[state.ADDED_VIEW] = held().views[-1].link
     # Before the browser has answered nobody knows how many come before it.
     what = f"View {len(held().views)} of the talk" if is_read() else "Added to the talk"
     st.toast(f"{what}. Edit its title and notes on the page Talk.", icon=":material/check:")
@@ -162,6 +163,8 @@ def show_talk() -> None:
             _show_prepared(talk, troubled)
     _show_buttons(talk)
     with st.container():
+        if talk.views:
+            view_order(talk, lambda marks: hold(held().ordered(marks)))
         for index in range(len(talk.views)):
             _show_view(talk, index)
         if not is_read():
@@ -249,16 +252,10 @@ def _show_view(talk: Talk, index: int) -> None:
     with st.container(border=True):
         line = st.container(horizontal=True, vertical_alignment="bottom")
         st.text_area("Notes", view.notes, key=_key("notes", view.mark), height=150, **changing)
-        st.caption(plain(f"/{view.link}"[:120]))
     with line:
         st.text_input(f"View {index + 1}", view.title, key=_key("title", view.mark), width=300, **changing)
-        for name, icon, change, is_possible in (
-            ("Up", "arrow_upward", (Talk.moved, -1), index > 0),
-            ("Down", "arrow_downward", (Talk.moved, 1), index < len(talk.views) - 1),
-            ("Remove", "delete", (Talk.without,), True),
-        ):
-            pressed = {"on_click": _change_view, "args": (view.mark, *change), "disabled": not is_possible}
-            st.button("", key=_key(name.lower(), view.mark), icon=f":material/{icon}:", help=name, **pressed)
+        pressed = {"on_click": _change_view, "args": (view.mark, Talk.without), "help": "Remove"}
+        st.button("", key=_key("remove", view.mark), icon=":material/delete:", **pressed)
 
 
 def _key(name: str, mark: str) -> str:
@@ -270,10 +267,10 @@ def _edit(mark: str) -> None:
     _change_view(mark, partial(Talk.changed, **texts))
 
 
-def _change_view(mark: str, change: Callable[..., Talk], *given: object) -> None:
+def _change_view(mark: str, change: Callable[[Talk, int], Talk]) -> None:
     if (index := held().index(mark)) is not None:
         with _changing():
-            hold(change(held(), index, *given))
+            hold(change(held(), index))
 
 
 def _show_reading() -> None:
