@@ -1,6 +1,20 @@
-"""Numbers of bytes and seconds in words, and small numbers with powers of ten."""
+"""Numbers of things, bytes and seconds in words, and small numbers with powers of ten."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def counted(number: int, noun: str) -> str:
+    """The number and its noun: "1 head", "2 heads"."""
+    nouns = noun if number == 1 else "queries" if noun == "query" else f"{noun}s"
+    return f"{number:,} {nouns}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are: "a, b, c and 4 more"."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def bytes_in_words(count: float) -> str:
@@ -20,7 +34,7 @@ def seconds_in_words(seconds: float) -> str:
         return f"{5 * round(seconds / 5)} s"
     minutes = max(1, round(seconds / 60))
     if minutes < 120:
-        return "1 minute" if minutes == 1 else f"{minutes} minutes"
+        return counted(minutes, "minute")
     return f"{seconds / 3600:.1f} hours"
 
 

@@ -34,7 +34,7 @@ from core import InputError
 from core.heads.effects import Piece
 from core.progress import held, stopped_by
 from core.threads import processor_time
-from core.units import seconds_in_words
+from core.units import counted, seconds_in_words
 from ui import settings, state
 from ui.cache import MEMORY, Task
 from ui.markdown import plain
@@ -333,7 +333,7 @@ class _Progress:
     def wait(self, before: int) -> None:
         """Say how many others are before. Ends the page's run if its visitor wants something else or is gone."""
         words = self._words if self._done else self._what
-        self._show(f"{words} waits, {_others(before)} before you")
+        self._show(f"{words} waits, {counted(before, 'other')} before you")
 
     @contextmanager
     def turn(self, needs: float = 0.0) -> Iterator[None]:
@@ -377,10 +377,6 @@ class _Progress:
         return (TURNS.clock() - start) / (share - already) * (1 - share) if share > already else 0.0
 
 
-def _others(count: int) -> str:
-    return "1 other" if count == 1 else f"{count} others"
-
-
 @contextmanager
 def following(place: DeltaGenerator, what: str) -> Iterator[Tell]:
     """A turn for work that reports no steps. Say in `place` what it does and how far it is, unless it takes only a moment.
@@ -407,7 +403,7 @@ def following(place: DeltaGenerator, what: str) -> Iterator[Tell]:
                 _show(line(), *now)
                 drawn = now
 
-    with TURNS.turn(0, lambda before: _show(line(), f"{what} waits, {_others(before)} before you", None)):
+    with TURNS.turn(0, lambda before: _show(line(), f"{what} waits, {counted(before, 'other')} before you", None)):
         thread = Thread(target=draw, daemon=True)
         add_script_run_ctx(thread)
         thread.start()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, check_index, shortened
 from ..pieces import as_texts
+from ..units import counted, listed
 from .matrix_files import MAX_WEIGHTS_BYTES, read_weights_npz
 from .steps import are_steps, joined
 
@@ -190,9 +191,8 @@ def row_notes(sums: Mapping[tuple[int, int], RowSums]) -> list[str]:
     off = {place: of for place, of in sums.items() if of.is_off}
     if off:
         worst = sorted(off, key=lambda place: -max(1 - off[place].least, off[place].most - 1))
-        named = ", ".join(f"head {layer}.{head} ({off[layer, head].in_words})" for layer, head in worst[:NAMED])
-        more = f" and {len(off) - NAMED:,} more" if len(off) > NAMED else ""
-        notes.append(f"Rows do not sum to 1 in {len(off):,} of {counted(len(sums), 'head')}: {named}{more}.")
+        named = listed([f"head {layer}.{head} ({off[layer, head].in_words})" for layer, head in worst], NAMED)
+        notes.append(f"Rows do not sum to 1 in {len(off):,} of {counted(len(sums), 'head')}: {named}.")
         if any(of.is_below for of in off.values()):
             notes.append("What is missing went to something that is not in the arrays, such as a sink.")
         if any(of.is_above for of in off.values()):
@@ -201,12 +201,6 @@ def row_notes(sums: Mapping[tuple[int, int], RowSums]) -> list[str]:
         head, queries = "{}.{}".format(*place), counted(sums[place].empty, "query")
         notes.append(f"Some queries attend to nothing, {queries} in head {head}.")
     return notes
-
-
-def counted(number: int, noun: str) -> str:
-    """The number and its noun: "1 head", "2 heads"."""
-    nouns = noun if number == 1 else "queries" if noun == "query" else f"{noun}s"
-    return f"{number:,} {nouns}"
 
 
 # --- shapes

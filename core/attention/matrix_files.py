@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError, shortened
 from ..progress import stop_point
+from ..units import counted, listed
 
 MAX_CELLS = 512 * 1024
 MAX_TEXT_BYTES = 16 * 2**20  # MAX_CELLS numbers at full precision, 24 characters each, and their separators
@@ -277,10 +278,9 @@ def _read_npy(data: bytes, source: _Source) -> NDArray[np.float64]:
     header = shape, _, dtype = _npy_header(stream, source)
     _check_dtype(dtype, source)
     if len(shape) != 2:
-        dimensions = "1 dimension" if len(shape) == 1 else f"{len(shape)} dimensions"
         one_row, one_of_many = "Save it as one row: array[None, :].", "Pick one matrix out of it, such as one head's."
         advice = one_row if len(shape) < 2 else one_of_many
-        raise source.error(f"the array has {dimensions}, not 2 (rows, columns). {advice}")
+        raise source.error(f"the array has {counted(len(shape), 'dimension')}, not 2 (rows, columns). {advice}")
     source.check_cells(*shape)
     stored = _stored(data, stream.tell(), *header, source)
     with np.errstate(all="ignore"):  # what float64 cannot hold becomes an infinity, which is refused just below
@@ -348,8 +348,7 @@ def _npz_members(archive: zipfile.ZipFile, source: _Source) -> dict[str, zipfile
 
 
 def _names(entries: list[zipfile.ZipInfo]) -> str:
-    shown = ", ".join(_shorten(entry.filename) for entry in entries[:10]) or "nothing"
-    return shown + (f" and {len(entries) - 10:,} more" if len(entries) > 10 else "")
+    return listed([_shorten(entry.filename) for entry in entries], 10) or "nothing"
 
 
 def _opened(data: bytes | Path, source: _Source) -> zipfile.ZipFile:

@@ -12,7 +12,6 @@ it holds, not something that the model itself computes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -34,6 +33,7 @@ from .quantities import Pass
 POSITIONS = 64  # the last ones of a text, unless others are asked for
 MAX_ROWS = 1_000_000  # of the table
 MAX_BYTES = 64 * 2**20  # of logits in float64 at a time: those of all layers would be [layers, tokens, vocabulary]
+_ENTRY = np.dtype([("token", np.int64), ("rank", np.int64), ("probability", np.float64)])
 
 
 class Lens(pd.DataFrame):
@@ -86,19 +86,22 @@ def logit_lens(
     read = range(0 if positions is None else max(0, tokens - positions), tokens)
     k = min(k, len(output))
     _check_size(k, layers, len(read))
-    size = layers, len(read), k + 1
-    found = _Found(np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size))
+    found = np.zeros((layers, len(read), k + 1), _ENTRY)  # of the k best tokens, and of the chosen one
     for layer, start, logits in _logits(tail, read, output):
         stop_point()
         if len(off := (~logits.amax(dim=-1).isfinite()).nonzero()):
             after, position = off[0].tolist()
             where = f"what the lens reads after {layer + after} layers at token {start + position}"
             raise NotFiniteError(capture.model, where)
-        found.note(layer, start - read.start, logits, k, chosen)
+        here = found[layer : layer + logits.shape[0], start - read.start :][:, : logits.shape[1]]
+        here["token"] = np.pad(_best(logits, k), ((0, 0), (0, 0), (0, 1)), constant_values=chosen)
+        here["rank"] = np.arange(1, k + 2)
+        here["rank"][..., k] = [[_rank(row, chosen) for row in of_layer] for of_layer in logits.numpy(force=True)]
+        here["probability"] = _probabilities(logits, torch.tensor(here["token"], device=logits.device))
         if on_progress is not None:
-            on_progress(int(np.count_nonzero(found.ranks[..., 0])))
-    lens = Lens(found.table(slice(k), read, capture.model))
-    lens.chosen = found.table(slice(k, None), read, capture.model)
+            on_progress(int(np.count_nonzero(found["rank"][..., 0])))
+    lens = Lens(_table(found[..., :k], read, capture.model))
+    lens.chosen = _table(found[..., k:], read, capture.model)
     return lens
 
 
@@ -108,36 +111,19 @@ def ranks_first_after(lens: Lens) -> list[int]:
     return lens.chosen.loc[(at_end & (lens.chosen["rank"] == 1)).to_numpy(), "layer"].tolist()
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """Tokens, ranks and probabilities, each [layers, positions, k + 1]: of the k best tokens, and of the chosen one."""
-
-    tokens: NDArray[np.int64]
-    ranks: NDArray[np.int64]
-    probabilities: NDArray[np.float64]
-
-    def note(self, layer: int, position: int, logits: Tensor, k: int, chosen: int) -> None:
-        """logits [some, positions, vocabulary], from this layer and this position on."""
-        at = slice(layer, layer + logits.shape[0]), slice(position, position + logits.shape[1])
-        rows = logits.numpy(force=True)
-        self.tokens[at] = np.pad(_best(logits, k), ((0, 0), (0, 0), (0, 1)), constant_values=chosen)
-        self.ranks[at] = np.arange(1, k + 2)
-        self.ranks[at][..., k] = [[_rank(row, chosen) for row in of_layer] for of_layer in rows]
-        self.probabilities[at] = _probabilities(logits, torch.from_numpy(self.tokens[at]).to(logits.device))
-
-    def table(self, columns: slice, positions: range, model: Model) -> pd.DataFrame:
-        layer, position, _ = np.indices(self.tokens[..., columns].shape)
-        tokens = self.tokens[..., columns].ravel()
-        return pd.DataFrame(
-            {
-                "layer": layer.ravel(),
-                "position": positions.start + position.ravel(),
-                "rank": self.ranks[..., columns].ravel(),
-                "token": tokens,
-                "text": token_texts(model.tokenizer, tokens.tolist()),
-                "probability": self.probabilities[..., columns].ravel(),
-            }
-        )
+def _table(found: NDArray, positions: range, model: Model) -> pd.DataFrame:
+    """A row for each entry of `found` [layers, positions, tokens]."""
+    layer, position, _ = np.indices(found.shape)
+    return pd.DataFrame(
+        {
+            "layer": layer.ravel(),
+            "position": positions.start + position.ravel(),
+            "rank": found["rank"].ravel(),
+            "token": found["token"].ravel(),
+            "text": token_texts(model.tokenizer, found["token"].ravel().tolist()),
+            "probability": found["probability"].ravel(),
+        }
+    )
 
 
 def _logits(tail: Tail, positions: range, output: NDArray[np.floating]) -> Iterator[tuple[int, int, Tensor]]:

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..errors import shortened
 from ..record_pass import around
+from ..units import listed
 from .model import Model
 from .tokens import RecordedTokens, token_texts
 
@@ -44,8 +45,7 @@ def text_notes(
         after, only_begin = range(times * len(begin), len(ids)), {*begin} - {*end}
         within = [at for at in after if ids[at] in only_begin and sides[at : at + 1] != (-1,)]
         if within and begin[0] != getattr(tokenizer, "eos_token_id", None):
-            more = f" and {len(within) - NAMED:,} more" if len(within) > NAMED else ""
-            places = ", ".join(map(str, within[:NAMED])) + more
+            places = listed([*map(str, within)], NAMED)
             notes.append(
                 f"{_named(model, begin)}, with which every text begins, also stands within this one: at token {places}."
             )

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError, check_index, first_line, image_error, model_error, shortened, text_error
+from ..units import listed
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
 from .fields import tokenizing
@@ -204,9 +205,8 @@ def _written(model: Model, target: str) -> tuple[int, ...]:
     unknown = list(dict.fromkeys(_unknown_pieces(tokenizer, target))) if tokenizer.unk_token_id in ids else []
     if not unknown:
         return ids
-    further = f" and {len(unknown) - MAX_UNKNOWN} more" if len(unknown) > MAX_UNKNOWN else ""
-    named = ", ".join(f"“{shortened(piece)}”" for piece in unknown[:MAX_UNKNOWN])
-    why = f"{model.name} has no token for {named}{further}. Write the target without, or give token numbers."
+    named = listed([f"“{shortened(piece)}”" for piece in unknown], MAX_UNKNOWN)
+    why = f"{model.name} has no token for {named}. Write the target without, or give token numbers."
     raise InputError(why, field="target")
 
 

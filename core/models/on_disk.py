@@ -22,6 +22,7 @@ from time import monotonic
 from huggingface_hub import constants
 
 from ..errors import shown
+from ..units import listed
 from .bounds import UnreadableError, checked_object
 from .gguf_files import gguf_stem, named_shards, read_gguf
 from .gguf_settings import SETTINGS
@@ -157,9 +158,8 @@ class _Search(Thread):
             return self.before
         models, left_out, said = list(self.models.values()), sorted(self.left_out), []
         if left_out:
-            more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
-            named = ", ".join(shown(label, 60) for label in left_out[:_NAMED])
-            said.append(f"Not in the list of models, because they cannot be opened: {named}{more}.")
+            named = listed([shown(label, 60) for label in left_out], _NAMED)
+            said.append(f"Not in the list of models, because they cannot be opened: {named}.")
         if self.is_cut:
             said.append("There are more models or files on this disk than are looked at.")
         if self.is_alive():

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from plotly.colors import validate_colors
 
-from ..attention.arrays import AttentionArrays, RowSums, Tokens, attention_arrays, counted, row_notes
+from ..attention.arrays import AttentionArrays, RowSums, Tokens, attention_arrays, row_notes
 from ..attention.rowwise import Pooled, ceil_divide, pool, strongest_cell
 from ..errors import check_index, shortened
 from ..figures.palette import SEQUENTIAL, colours_of
 from ..figures.text.tokens import TEXT_VIEW, TOKENS, joined, spelled
 from ..progress import stop_point
+from ..units import counted
 
 LEVELS = (65_535, 4_095, 1_023, 255)  # steps from 0 to a head's largest weight, the finest that fit
 FINEST = LEVELS[0]

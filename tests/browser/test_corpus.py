@@ -137,5 +137,5 @@ def test_axe_finds_nothing(go):
 
 def test_presented_it_is_one_screen_with_large_letters(go):
     app = go("/corpus")
-    for looks in ("kept=spread&metric=previous&layer=2&head=9", "heads_as=map&looks=distance"):
-        is_legible(app, f"corpus?{looks}")
+    is_legible(app, "corpus?kept=spread&metric=previous&layer=2&head=9")
+    is_legible(app, "corpus?heads_as=map&looks=distance", (1280, 720))

@@ -17,8 +17,7 @@ from core import capture
 from core.heads.patterns import match_heads, pairs
 from core.heads.views import HeadView, ViewMatrix
 from tests.browser.addresses import SENTENCE
-from tests.browser.driver import SLOW_BROWSER, SLOW_SERVER, Server
-from tests.browser.test_links import shows_the_same
+from tests.browser.driver import SLOW_BROWSER, SLOW_SERVER, App, Server
 from ui import state
 
 OF_HEADS = (
@@ -26,6 +25,23 @@ OF_HEADS = (
     *(state.FROM_LAYER, state.TO_LAYER, state.ATLAS_BY, state.ORDER, state.SHOWN_AS, state.QUERY, state.KEY),
     *(state.DIRECTION, state.PINNED_TOKENS),
 )
+
+WIDGETS = (
+    *(state.TEXT, state.MODEL, state.HEAD_BOX, state.SOURCE, state.QUERY, state.KEY, state.TOY_TEXT, state.SEED),
+    *(state.QUERIES, state.KEYS, *state.OWN.values()),
+)
+
+
+def everything(app: App) -> tuple[dict, dict]:
+    """What fields and pictures show. Fields in popovers are seen in the pictures, which depend on them."""
+    pictures = {name: np.nan_to_num(picture.values, nan=-1e9).tolist() for name, picture in app.equation().items()}
+    return app.fields(WIDGETS), pictures
+
+
+def shows_the_same(app: App, copy: App) -> None:
+    """The copy goes to where this visitor is, and then shows all that this one shows."""
+    address, expected = app.settled(lambda: app.here), app.settled(lambda: everything(app))
+    copy.go(address).eventually(lambda: everything(copy), expected)
 
 
 @pytest.fixture(scope="module")

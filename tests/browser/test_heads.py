@@ -63,10 +63,8 @@ def test_heads_by_mouse_keys_and_list(go, taken):
     opens(app.click_cell("atlas", 2, 3), taken, 2, 3).shows({"atlas": sink})
 
     for keys, place in (
-        (["ArrowRight"], (2, 4)),
-        (["ArrowUp"], (1, 4)),
-        (["ArrowDown"] * 10, (5, 4)),
-        (["ArrowLeft", "ArrowUp", "ArrowLeft", "ArrowUp", "ArrowLeft", "ArrowRight", *["ArrowRight"] * 4], (3, 6)),
+        (["ArrowDown"] * 10, (5, 3)),
+        (["ArrowLeft", "ArrowUp", "ArrowLeft", "ArrowUp", "ArrowLeft", "ArrowRight", *["ArrowRight"] * 4], (3, 5)),
         (["ArrowLeft"] * 8 + ["ArrowUp"] * 4 + ["ArrowRight"], (0, 1)),
     ):
         opens(app.keys(*keys), taken, *place)

@@ -2,7 +2,6 @@
 
 from urllib.parse import parse_qs, urlsplit
 
-import numpy as np
 from playwright.sync_api import expect
 
 from core import capture
@@ -10,35 +9,6 @@ from core.heads.views import HeadView, ViewMatrix
 from tests.browser.addresses import SENTENCE, drawn_by
 from tests.browser.driver import AS_IT_IS, App, troubles
 from ui import state
-
-WIDGETS = (
-    *(state.TEXT, state.MODEL, state.HEAD_BOX, state.SOURCE, state.QUERY, state.KEY, state.TOY_TEXT, state.SEED),
-    *(state.QUERIES, state.KEYS, *state.OWN.values()),
-)
-
-
-def everything(app: App) -> tuple[dict, dict]:
-    """What fields and pictures show. Fields in popovers are seen in the pictures, which depend on them."""
-    pictures = {name: np.nan_to_num(picture.values, nan=-1e9).tolist() for name, picture in app.equation().items()}
-    return app.fields(WIDGETS), pictures
-
-
-def shows_the_same(app: App, copy: App) -> None:
-    """The copy goes to where this visitor is, and then shows all that this one shows."""
-    address, expected = app.settled(lambda: app.here), app.settled(lambda: everything(app))
-    copy.go(address).eventually(lambda: everything(copy), expected)
-
-
-def test_changing_and_going_back_leaves_a_right_address(visit):
-    """Only this test finds an address that still says what a change of model or text has taken away."""
-    app = visit()
-    app.choose(state.HEAD_BOX, "Head 5.3").choose(state.MODEL, "SmolLM2-135M-Instruct")
-    app.choose(state.MODEL, "all-MiniLM-L6-v2").has(state.MODEL, "all-MiniLM-L6-v2")
-    copy = visit("/softmax")
-    shows_the_same(app, copy)
-    app.write(state.TEXT, "Hi there").idle().click_cell("As it is", 3, 1).pins("As it is", 3, 1)
-    longer = "Now a somewhat longer sentence again"
-    shows_the_same(app.write(state.TEXT, longer).says_in_address(text=longer), copy)
 
 
 def test_links_from_before_open_what_they_meant(visit, minilm):

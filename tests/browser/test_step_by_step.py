@@ -1,6 +1,6 @@
 """Step by step in a browser: clicks and keys, the tour, and what is drawn of it all."""
 
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 from playwright.sync_api import expect
@@ -88,21 +88,12 @@ def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, 
     app.has(state.TEXT, "My own words").says_in_address(stage="scaled", scaling="false")  # all is as it was before
 
 
-def test_the_tour_is_left_in_the_middle_and_all_stays(visit, opening):
-    """Only this test finds keys that are faster than the stops come."""
-    app = at_stop(visit().press_button(state.TOUR_START), 1)
-    app.keys("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft", "ArrowRight", "ArrowRight")
-    for stop in (5, 4):
-        at_stop(app, stop).keys("ArrowLeft")
-    at_stop(app, 3).keys("Escape")
-    expect(app.page.locator(CARD)).to_have_count(0)
-    opens(app, "scaled", opening.scaled)
-    app.has(state.QUERY, "it (10)").has(state.KEY, "animal (2)").idle().click_cell(AS_IT_IS, 3, 4).pins(AS_IT_IS, 3, 4)
-
-
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
-def test_the_card_stands_beside_its_outlined_subject_in_view(visit, width, height):
-    """Only this test finds a card that covers what it speaks of, or speaks of something out of sight."""
+def test_the_card_stands_beside_its_outlined_subject_in_view_and_all_stays_when_it_is_left(
+    visit, opening, width, height
+):
+    """Only this test finds a card that covers what it speaks of, or speaks of something out of sight, and keys that are faster
+    than the stops come."""
     app = visit(width=width, height=height).press_button(state.TOUR_START)
 
     def boxes(stop: TourStop) -> list[dict[str, float]]:
@@ -127,6 +118,10 @@ def test_the_card_stands_beside_its_outlined_subject_in_view(visit, width, heigh
     app.eventually(  # the ring follows its subject
         lambda: boxes(STOPS[3]), lambda found: found[0]["y"] != before["y"] and 0 < found[0]["y"] - found[1]["y"] < 8
     )
+    at_stop(app.keys("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowLeft", "ArrowLeft"), 3).keys("Escape")
+    expect(app.page.locator(CARD)).to_have_count(0)
+    opens(app, "scaled", opening.scaled)
+    app.has(state.QUERY, "it (10)").has(state.KEY, "animal (2)").idle().click_cell(AS_IT_IS, 3, 4).pins(AS_IT_IS, 3, 4)
 
 
 def distances(one, other):
@@ -154,19 +149,18 @@ def test_fast_clicks_leave_one_cell_pinned_and_the_page_alive(app, opening):
 STRANGE = "<b>x</b> $y$ *a* :smile: `q` <img src=x onerror=alert(1)> مرحبا"
 
 
-def test_token_text_is_data(app, smollm):
+def test_token_text_is_data(go, smollm):
     """Only this test finds a place on the page that takes a token for markup."""
-    app.choose(state.MODEL, "SmolLM2-135M-Instruct").write(state.TEXT, STRANGE)
     taken = capture(smollm, STRANGE)
-    app.shows_trace(taken.trace(13, 8))
     tokens = taken.tokens()[0]
     every = {visible(token) for token in tokens}
-    app.eventually(lambda: app.ticks(AS_IT_IS, "y"), lambda labels: set(labels) <= every and "<" in "".join(labels))
-    places = [next(place for place, token in enumerate(tokens) if letter in token) for letter in "<$*`"]
-    for key, query in (places[:2], places[2:]):  # of which none looks ahead
-        app.choose_place(state.QUERY, query).choose_place(state.KEY, key)
+    for letters in ("<$", "*`"):  # a key and a query, of which none looks ahead
+        key, query = (next(place for place, token in enumerate(tokens) if letter in token) for letter in letters)
+        said = {state.MODEL: "SmolLM2-135M-Instruct", state.TEXT: STRANGE, state.QUERY: query, state.KEY: key}
+        app = go(f"/step_by_step?{urlencode(said)}").shows_trace(taken.trace(13, 8))
         for place in (query, key):
             expect(app.page.get_by_text("of its attention to")).to_contain_text(tokens[place].strip())
+    app.eventually(lambda: app.ticks(AS_IT_IS, "y"), lambda labels: set(labels) <= every and "<" in "".join(labels))
     expect(app.page.locator("img[src=x]")).to_have_count(0)
     # Any dialog, script error or stray request fails in `visit`.
 

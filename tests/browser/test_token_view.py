@@ -128,17 +128,13 @@ def test_tokens_shade_in_proportion_to_the_weights(show, direction):
         view.draws(lambda tokens, same=same: np.ravel([percents(token["label"]) for token in tokens]) == same)
 
 
-def test_without_pointing_the_mean_is_shown(show):
+def test_what_a_causal_mask_forbids(show):
+    """It is left out of means, marked and not shaded, and said of a pinned token and the one pointed at."""
     view = show("/?mask=causal")
-    drawn = np.nan_to_num(weights(COUNT, COUNT, is_causal=True))
-    view.notes("Mean of all tokens: most goes to “The” (0)").shades(drawn.mean(axis=0))
-    view.tokens.evaluate_all("tokens => [3, 7].forEach((place) => tokens[place].click())")  # faster than the page reads
-    view.away().notes("Mean of 2 pinned tokens", "They may not look at 8 tokens").shades(drawn[[3, 7]].mean(axis=0))
-
-
-def test_forbidden_pairs_are_marked_and_not_shaded(show):
-    view = show("/?mask=causal")
+    drawn = weights(COUNT, COUNT, is_causal=True)
+    means = np.nan_to_num(drawn)
     expect(view.page.locator(".legend")).to_contain_text("masked")
+    view.notes("Mean of all tokens: most goes to “The” (0)").shades(means.mean(axis=0))
     view.tokens.nth(4).hover()
     forbidden = [place > 4 for place in range(COUNT)]
 
@@ -147,18 +143,15 @@ def test_forbidden_pairs_are_marked_and_not_shaded(show):
         return [*by_words, [opacity(token["background"]) == 0 for token in tokens]] == [forbidden] * 3
 
     view.draws(lambda tokens: marks(tokens) and tokens[0]["colour"] != tokens[5]["colour"])
-    view.notes(f"It may not look at {COUNT - 5} tokens")
-
-
-def test_a_pinned_token_and_the_one_pointed_at(show):
-    view = show("/?mask=causal")
-    drawn = weights(COUNT, COUNT, is_causal=True)
-    view.tokens.nth(9).click()
+    view.notes(f"It may not look at {COUNT - 5} tokens").tokens.nth(9).click()
     view.selects(9).tokens.nth(2).hover()
     sentence = f"“dog” (9) attends to “sat” (2): {100 * drawn[9, 2]:#.3g}%."
     view.notes(sentence).draws(lambda tokens: tokens[2]["title"].replace("\u00a0", " ") == sentence)
     view.tokens.nth(12).hover()
-    view.notes("“dog” (9) may not look at “Kath” (12).")
+    view.notes("“dog” (9) may not look at “Kath” (12).").tokens.nth(9).click()
+    view.selects(9, is_pinned=False).idle()
+    view.tokens.evaluate_all("tokens => [3, 7].forEach((place) => tokens[place].click())")  # faster than the page reads
+    view.away().notes("Mean of 2 pinned tokens", "They may not look at 8 tokens").shades(means[[3, 7]].mean(axis=0))
 
 
 def test_a_scale_of_ones_own_and_numbers_that_are_no_shares(show):

@@ -1,4 +1,4 @@
-"""Bytes and seconds in words, and small numbers, at the places where the words change."""
+"""Things, bytes and seconds in words, and small numbers, at the places where the words change."""
 
 from __future__ import annotations
 
@@ -7,17 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from core.units import bytes_in_words, in_rounding_errors, seconds_in_words, small_number
+from core.units import bytes_in_words, counted, in_rounding_errors, listed, seconds_in_words, small_number
 
 WORDS: dict[Callable[[float], str], dict[float, str]] = {
-    bytes_in_words: {
-        0: "0 MB",
-        1: "1 MB",
-        90_851_328: "91 MB",
-        999_499_999: "999 MB",
-        999_500_000: "1.0 GB",
-        4 * 10**12: "4,000.0 GB",
-    },
+    bytes_in_words: {0: "0 MB", 1: "1 MB", 999_499_999: "999 MB", 999_500_000: "1.0 GB", 4 * 10**12: "4,000.0 GB"},
     seconds_in_words: {
         0: "0.1 s",
         0.94: "0.9 s",
@@ -39,11 +32,7 @@ WORDS: dict[Callable[[float], str], dict[float, str]] = {
         math.nan: "nan",
         math.inf: "inf",
     },
-    in_rounding_errors: {
-        0: "0 of one rounding error",
-        0.0043: "0.0043 of one rounding error",
-        3.14: "3.1 rounding errors",
-    },
+    in_rounding_errors: {0: "0 of one rounding error", 0.0043: "0.0043 of one rounding error", 3: "3 rounding errors"},
 }
 
 
@@ -51,3 +40,8 @@ WORDS: dict[Callable[[float], str], dict[float, str]] = {
 def test_a_number_in_words(in_words: Callable[[float], str]) -> None:
     assert {value: in_words(value) for value in WORDS[in_words]} == WORDS[in_words]
     assert small_number(-0.0) == "0"
+
+
+def test_things_are_counted_and_the_first_of_many_are_listed() -> None:
+    assert [counted(1, "head"), counted(1_200, "head"), counted(0, "query")] == ["1 head", "1,200 heads", "0 queries"]
+    assert [listed([*"abcd"][:many], 3) for many in (0, 1, 3, 4)] == ["", "a", "a, b, c", "a, b, c and 1 more"]

@@ -11,6 +11,8 @@ from streamlit.testing.v1 import AppTest
 from tests.pages.app import FRANCE, MINILM, SMOLLM, choose, go, opened, press, ran, words
 from tests.source_files import ROOT, text
 from ui import links, state
+from ui.cache import Store
+from ui.views.what_if import results
 
 DATES = "written-dates"
 # As long as the other one, so that nothing is dropped for being out of range; the same words are likely to come next.
@@ -114,8 +116,13 @@ LONG = "Hello world, " * 120
 
 
 @pytest.fixture(autouse=True)
-def no_pictures():
-    with mock.patch("streamlit.plotly_chart"):
+def without_what_takes_long():
+    """No pictures, and texts are continued by two tokens, which no other test may find."""
+    with (
+        mock.patch("streamlit.plotly_chart"),
+        mock.patch.object(results, "NEW_TOKENS", 2),
+        mock.patch.object(results.continuation, "store", Store(4)),
+    ):
         yield
 
 

@@ -64,6 +64,30 @@ def test_every_source_and_its_knobs():
     assert "nan" not in said(app).lower()
 
 
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [(state.HEAD_BOX, "5.3"), (state.MODEL, "SmolLM2-135M-Instruct"), (state.MODEL, MODEL)],
+        [
+            (state.TEXT, "Hi there"),
+            (state.QUERY, 3),
+            (state.KEY, 1),
+            (state.TEXT, "Now a somewhat longer sentence again"),
+        ],
+    ],
+)
+def test_changing_and_going_back_leaves_a_right_address(choices):
+    """Only this test finds an address that still says what a change of model or text has taken away."""
+    app = opened()
+    for key, value in choices:
+        choose(app, key, value)
+    copy = opened(**app.session_state[state.ADDRESS])
+    shown, again = ([words(one), *(figure(one, name) for name in ("equation", AS_IT_IS))] for one in (app, copy))
+    assert again == shown
+    for key in (state.TEXT, state.MODEL, state.HEAD_BOX, state.QUERY, state.KEY):
+        assert copy.get_by_key(key).value == app.get_by_key(key).value, key
+
+
 def test_mask_and_scaling_with_the_original_beside():
     trace = capture(models.load("all-MiniLM-L6-v2"), SENTENCE).trace(5, 11)
     app = fields(opened(), **{state.SCALING: False})

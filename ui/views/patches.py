@@ -10,6 +10,7 @@ import streamlit as st
 from core.attention.trace import Array
 from core.figures.heatmaps.patches import WIDTH, on_image
 from core.heads.views import SCORES, TIMES, Quantity, image_sinks
+from core.units import listed
 from ui import state
 from ui.components import pin
 from ui.markdown import plain, quoted
@@ -71,10 +72,9 @@ def _say(real: RealHead, values: Array, query: int, quantity: Quantity, is_frame
         words += f" {np.nansum(values[lies_there]):.1%} lies on what is shown of the image."
         sinks = image_sinks(real.capture, [real.place], real.kind)
         if len(sinks):
-            names = ", ".join(real.tokens[1][sink] for sink in sinks[:NAMED])
-            further = f" and {len(sinks) - NAMED} more" if len(sinks) > NAMED else ""
+            names = listed([real.tokens[1][sink] for sink in sinks], NAMED)
             much = f"more than {TIMES} times as much as the median patch"
-            words += f" Sinks of this head: {plain(names)}{further}. The queries that see the whole image give them "
+            words += f" Sinks of this head: {plain(names)}. The queries that see the whole image give them "
             words += f"{much}. *Numbers* on the page Heads leaves them out."
     st.caption(words)
 

@@ -26,9 +26,9 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(rowwise, "CELLS", 100)
 
 
-def random_trace(rng, queries, keys, *, masked=0.5, bias=False, scale=None, softcap=None, sinks=None):
+def random_trace(rng, queries, keys, *, size=2.0, masked=0.5, bias=False, scale=None, softcap=None, sinks=None):
     d_k, d_v = rng.integers(1, 9, size=2)
-    query, key, value = (rng.normal(size=shape) * 2 for shape in ((queries, d_k), (keys, d_k), (keys, d_v)))
+    query, key, value = (rng.normal(size=shape) * size for shape in ((queries, d_k), (keys, d_k), (keys, d_v)))
     mask = rng.random((queries, keys)) >= masked
     mask[rng.random(queries) < 0.1] = False  # rows that may attend to nothing
     added = rng.normal(size=(queries, keys)) if bias else None
@@ -36,13 +36,15 @@ def random_trace(rng, queries, keys, *, masked=0.5, bias=False, scale=None, soft
 
 
 @st.composite
-def traces(draw):
+def traces(draw, most=60, sizes=(2.0,)):
+    """Heads of up to `most` queries and keys with every extra that a trace can have, fully masked rows among them."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    queries, keys = draw(st.integers(1, 60)), draw(st.integers(1, 60))
+    queries, keys = draw(st.integers(1, most)), draw(st.integers(1, most))
     return random_trace(
         rng,
         queries,
         queries if draw(st.booleans()) else keys,
+        size=draw(st.sampled_from(sizes)),
         masked=draw(st.sampled_from([0.0, 0.3, 0.9, 1.0])),
         bias=draw(st.booleans()),
         scale=draw(st.none() | st.floats(-2, 2)),

@@ -10,31 +10,15 @@ from hypothesis import strategies as st
 from core.attention.ledger import explain, lines, sum_of
 from core.attention.trace import attend
 from core.errors import InputError
+from tests.core.attention.test_head import traces
 
-
-@st.composite
-def cells(draw):
-    queries, keys, d_k, d_v = (draw(st.integers(1, 12)) for _ in range(4))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    size = 10 ** draw(st.floats(-2, 1))
-    query, key, value = (rng.normal(size=shape) * size for shape in ((queries, d_k), (keys, d_k), (keys, d_v)))
-    trace = attend(
-        query,
-        key,
-        value,
-        mask=rng.random((queries, keys)) < draw(st.sampled_from([0.0, 0.3, 0.8, 1.0])),
-        bias=rng.normal(size=(queries, keys)) if draw(st.booleans()) else None,
-        scale=draw(st.none() | st.floats(-2, 2)),
-        softcap=draw(st.none() | st.floats(0.5, 20)),
-        sinks=draw(st.none() | st.floats(-3, 3)),
-    )
-    return trace, draw(st.integers(0, queries - 1)), draw(st.integers(0, keys - 1))
+TRACES = traces(12, sizes=(0.01, 0.1, 1.0, 10.0))
 
 
 @settings(max_examples=150, deadline=None)
-@given(cells())
-def test_the_ledger_recomputes_its_cell(drawn):
-    trace, query, key = drawn
+@given(TRACES, st.data())
+def test_the_ledger_recomputes_its_cell(trace, data):
+    query, key = (data.draw(st.integers(0, length - 1)) for length in trace.shape)
     cell = explain(trace, query, key)
 
     def same(ours, theirs, size=1.0):
@@ -75,9 +59,9 @@ def test_cells_outside_are_refused(place):
 
 
 @settings(max_examples=80, deadline=None)
-@given(cells(), st.integers(0, 15))
-def test_an_output_is_the_sum_of_its_terms(drawn, most):
-    trace, query, _ = drawn
+@given(TRACES, st.integers(0, 15), st.data())
+def test_an_output_is_the_sum_of_its_terms(trace, most, data):
+    query = data.draw(st.integers(0, len(trace.query) - 1))
     found = sum_of(trace, query, most)
     weights, allowed = trace.weights[query], trace.mask[query]
     assert len(found.keys) == min(most, allowed.sum())

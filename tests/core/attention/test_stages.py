@@ -6,7 +6,7 @@ import pytest
 from core.attention import formulas
 from core.attention.head import Head
 from core.attention.rowwise import strongest_cell
-from core.attention.stages import BY_KEY, STAGES, number
+from core.attention.stages import number
 from core.attention.trace import attend
 
 
@@ -19,17 +19,6 @@ def trace():
 def formula(name, trace, cell):
     head = Head.of(trace)
     return formulas.formula(name, head, head.overview(), head.explain(*cell))
-
-
-def test_every_stage_has_its_array_and_a_cell_shows_its_score_beside_its_weight(trace):
-    names = ["Query", "Key", "Value", "Raw scores", "Scaled", "Mask", "Masked", "Softmax", "Output"]
-    arrays = ("query", "key", "value", "raw", "scaled", "mask", "masked", "weights", "output")
-    assert [stage.name for stage in STAGES] == names
-    for stage, array in zip(STAGES, arrays, strict=True):
-        assert stage.values(trace) is getattr(trace, array)
-        assert len(stage.values(trace)) == len(trace.query if stage.rows == "query" else trace.key)
-    beside = {stage.name: BY_KEY[stage.beside].noun for stage in STAGES if stage.beside is not None}
-    assert beside == {"Raw scores": "weight", "Scaled": "weight", "Masked": "weight", "Softmax": "masked score"}
 
 
 def test_live_numbers(trace):

@@ -128,9 +128,7 @@ def test_a_cache_of_transformer_lens_is_read_in_the_same_way(tmp_path):
     assert b"somebody" not in file.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "place", ["/home/somebody/models/tiny", "C:\\Users\\somebody\\tiny", "~/somebody/tiny/", "tiny"]
-)
+@pytest.mark.parametrize("place", ["/home/somebody/tiny", "C:\\Users\\somebody\\tiny", "~/somebody/tiny/", "tiny"])
 def test_a_file_names_no_folders_of_the_machine(place, tmp_path):
     network, file = tiny("Llama"), tmp_path / "pass"
     network.config._name_or_path = place

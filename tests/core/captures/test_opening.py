@@ -75,8 +75,6 @@ def assert_the_same(one, other):
         assert one.tokens(kind) == other.tokens(kind)
         assert core.layer_labels(one, kind) == core.layer_labels(other, kind)
         assert one.layers(kind) == other.layers(kind)
-        for layer in range(one.layers(kind)):
-            assert one.agreement(layer, kind) == other.agreement(layer, kind)
     for at in every_head(one):
         assert one.certificate(*at) == other.certificate(*at)
         for stage in STAGES:
@@ -92,11 +90,7 @@ OF_OTHER_TEXTS = Edits(
 
 @pytest.mark.parametrize(
     ("name", "edits"),
-    [
-        *product(("BERT", "Llama", "T5", "Gemma 2", "gpt-oss"), (None, EDITS)),
-        ("ViT", None),
-        ("Llama", OF_OTHER_TEXTS),
-    ],
+    [*product(("BERT", "Llama", "T5", "Gemma 2", "gpt-oss"), (None, EDITS)), ("ViT", None), ("Llama", OF_OTHER_TEXTS)],
 )
 def test_every_trace_is_the_same_after_saving_and_opening(name, edits, file):
     saved = taken(name, edits, "bfloat16" if name == "Llama" else "float32")

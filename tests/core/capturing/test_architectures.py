@@ -34,6 +34,7 @@ def eager_pass(name: str) -> Any:
     return eager(both.plain.model.network, **both.inputs)
 
 
+@cache
 def worst_weights(name: str) -> float:
     """The largest difference between a weight of ours and of the model's eager pass."""
     taken = tiny_taken_apart(name).plain
@@ -44,13 +45,11 @@ def worst_weights(name: str) -> float:
     )
 
 
+@cache
 def worst_outputs(name: str) -> float:
     """The largest difference between an output of ours and what the model's own attention returned."""
     taken = tiny_taken_apart(name).plain
     return max(np.abs(taken.trace(*at).output - taken.model_output(*at)).max() for at in every_head(taken))
-
-
-# --- the architectures
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -110,9 +109,6 @@ def test_attention_that_does_not_say_whether_it_is_causal_is_what_it_is_in_eager
     for layer, heads in enumerate(expected):
         for head, weights in enumerate(heads[0]):
             np.testing.assert_allclose(taken.trace(layer, head).weights, weights, rtol=0, atol=BOUNDS[-1])
-
-
-# --- the table
 
 
 def special(taken: Capture) -> str:

@@ -45,9 +45,6 @@ def peak(action):
     return allocated(action).max()
 
 
-# --- memory
-
-
 @pytest.mark.parametrize("tokens", [5, 300])
 @pytest.mark.parametrize("name", ["minilm", "smollm"])
 def test_real_models_keep_what_was_counted(name, tokens, request):
@@ -121,9 +118,6 @@ def test_scores_of_the_next_token_are_those_of_one_position(smollm):
     """And twice: as the network gives them, and as the capture keeps them."""
     scores = 2 * 49152 * 4
     assert scores < passing_bytes(smollm, 1) < scores + 30_000
-
-
-# --- operations
 
 
 def counted(model, tokens):

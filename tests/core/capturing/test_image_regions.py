@@ -48,8 +48,6 @@ def test_what_is_in_a_blocked_region_does_not_reach_the_answer(name):
     assert len(set(finest.ravel()) & set(keys["vision"])) * grid.tokens.size == len(ROWS) * len(COLUMNS) * finest.size
 
 
-# --- against transformers' eager code
-
 BLOCKED: dict[int, list[int]] = {}
 
 
@@ -85,9 +83,6 @@ def test_a_blocked_region_agrees_with_eager_attention_whose_mask_has_these_keys(
     edited = capture(model, text, image=IMAGE, edits=edits)
     np.testing.assert_allclose(edited.logits, expected, rtol=0, atol=5e-5)
     assert np.abs(plain.logits - expected).max() > 1e-3
-
-
-# --- lines, bad input
 
 
 def test_a_region_is_a_line_for_each_part_of_the_model():

@@ -37,16 +37,13 @@ def words_of(model, kind=None, tokens=12):
     ("name", "words"),
     [
         ("BERT", ["", ""]),
-        ("ALBERT", ["", "", "", ""]),
         ("Llama", ["", ""]),
         ("Mistral", ["sliding window 4", "sliding window 4"]),
-        ("Phi-3", ["sliding window 4", "sliding window 4"]),
         ("Qwen2", ["sliding window 4", ""]),
         ("Gemma 2", ["sliding window 4, soft cap 2", "soft cap 2"]),
         ("gpt-oss", ["sliding window 4, sinks", "sinks"]),
         ("ModernBERT", ["", "sliding window ±2"]),
         ("T5", ["position bias", "position bias"]),
-        ("BART", ["", ""]),
     ],
 )
 def test_words(name, words):

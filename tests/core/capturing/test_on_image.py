@@ -102,9 +102,6 @@ def test_tokens_of_padding_are_left_out_of_a_text():
     assert len(set(taken.tokens("self")[1])) == 36 + 4 * 12 + 1 + 2  # the ends of rows have one name
 
 
-# --- what is special
-
-
 @pytest.mark.parametrize("name", ["LLaVA", "Idefics 3", "Qwen2.5-VL"])
 def test_patches_are_content_and_separators_are_special(name):
     model = seeing(name)

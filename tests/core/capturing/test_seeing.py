@@ -20,8 +20,6 @@ from tests.refusals import refused
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
 
-# --- against transformers' eager code
-
 WATCHED: list[tuple[torch.nn.Module, torch.Tensor]] = []
 
 
@@ -73,9 +71,6 @@ def test_every_head_of_both_parts_agrees_with_eager(name):
             assert weights.std() > 0.01  # far from uniform
     reference = eager(model.network, **inputs)
     np.testing.assert_allclose(taken.logits, reference.logits[0, -1].numpy(), rtol=0, atol=5e-5)
-
-
-# --- where tokens lie
 
 
 def padded():
@@ -142,9 +137,6 @@ def test_one_bright_square_is_where_the_tokens_say(name, shape):
         assert len(lit.image_grids(kind)) == (
             2 if name in ("Idefics 3", "SmolVLM", "InternVL", "Gemma 3, with crops") else 1
         )
-
-
-# --- edits, folders, bad input
 
 
 def test_edits_of_a_part_leave_the_other_alone():

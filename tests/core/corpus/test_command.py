@@ -19,9 +19,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not there
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("core.corpus", run_name="__main__")
-    assert ended.value.code == (
-        "ray is not installed. Install what runs over a corpus need: pip install -r requirements-corpus.txt"
-    )
+    assert str(ended.value.code).endswith("pip install -r requirements-corpus.txt")
 
 
 @pytest.mark.parametrize(("before", "mode"), [("", "token"), ("import ray", "None")])

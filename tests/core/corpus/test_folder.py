@@ -187,11 +187,3 @@ def test_where_there_are_no_locks_a_run_goes_on(place, tmp_path):
     with place.alone():
         add_part(place, 1)
     assert left(place) == WANTED.tolist()[1:]
-
-
-@pytest.mark.parametrize("out", ["", "a\0b", "caf\udce9"])
-def test_a_folder_that_cannot_be_named_is_refused(out, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with refused("out"):
-        RunFolder.of(out)
-    assert not list(tmp_path.iterdir())

@@ -141,8 +141,3 @@ def test_heads_that_were_not_looked_at_have_no_number(minilm, tmp_path):
     assert np.argwhere(np.isfinite(run.means("sink"))).tolist() == [[1, 3], [4, 0]]
     with pytest.raises(KeyError):
         run.sample(0, 0)
-
-
-def test_problems_are_listed(run):
-    assert run.problems.values.tolist() == [["broken.txt", 3, "This is not UTF-8."]]
-    assert run.about.unread == 1

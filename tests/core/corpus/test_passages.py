@@ -103,11 +103,6 @@ def test_classes_of_tokens(minilm, smollm):
     np.testing.assert_array_equal(classes_of(None, (1, 2)), [CLASSES.index("number")] * 2)
 
 
-def test_without_a_tokenizer_nothing_is_read():
-    with pytest.raises(ValueError, match="tokenizer"):
-        counter(load_model(tiny("BERT")))
-
-
 # --- texts that a tokenizer does not take
 
 

@@ -171,13 +171,13 @@ def test_what_no_head_has_is_left_out(mixed):
     np.testing.assert_array_equal(same[["x", "y"]], without.heads[["x", "y"]])
 
 
-def test_what_one_head_lacks_is_taken_to_be_usual():
+def test_what_one_head_lacks_is_taken_to_be_usual(mixed):
     metrics, classes, distances = tables(MIXED)
     lacks = (metrics["layer"] == 2) & (metrics["head"] == 1) & (metrics["metric"] == "induction")
     metrics.loc[lacks, ["mean", "spread"]] = np.nan
     found = map_of(metrics, classes, distances)
     assert np.isfinite(found.heads[["x", "y"]].to_numpy()).all()
-    assert [*found.heads["cluster"]] == [*map_of(*tables(MIXED)).heads["cluster"]]
+    assert [*found.heads["cluster"]] == [*mixed.heads["cluster"]]
 
 
 def test_no_part_drowns_the_others():

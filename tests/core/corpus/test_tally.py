@@ -19,7 +19,7 @@ from tests.core.corpus.test_relations import SENTENCES
 from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
 
 NEAR = 2e-5  # of a metric: an entropy is a sum over 60 keys in float32
-TEXTS = passages(25)
+TEXTS = passages(15)
 
 
 class Plain:
@@ -177,7 +177,7 @@ def folder_bytes(tally, folder):
 
 
 def test_the_same_to_the_last_bit_in_any_parts_and_order(bert, tmp_path):
-    """One after another, in 2 and 7 parts, shuffled, parts joined in any order: the same files."""
+    """One after another, in 3 and 7 parts, shuffled, parts joined in any order: the same files."""
     settings = settings_of(bert, strongest=3, sample=7)
     taken = [(passage, take(bert, passage)) for passage in (*TEXTS, *SENTENCES)]
 
@@ -199,7 +199,7 @@ def test_the_same_to_the_last_bit_in_any_parts_and_order(bert, tmp_path):
     expected = folder_bytes(first, tmp_path)
     assert len(expected) == 8
     assert not first.relations.table().empty
-    for parts, seed in ((1, 1), (2, 2), (2, 3), (7, 4), (7, 5)):
+    for parts, seed in ((1, 1), (3, 2), (7, 3)):
         other = run(parts, seed)
         found = folder_bytes(other, tmp_path)
         assert {name for name in expected if found[name] != expected[name]} <= ({"problems"} if parts > 1 else set())
@@ -213,7 +213,7 @@ def test_a_text_in_many_blocks(name, monkeypatch):
     settings = settings_of(model)
     whole, parts = empty_tally(settings), empty_tally(settings)
     reaches = []
-    for passage in TEXTS[:6]:
+    for passage in TEXTS[:4]:
         taken = take(model, passage)
         whole.add(passage, taken)
         with monkeypatch.context() as small:  # a few rows at a time, as of a long text

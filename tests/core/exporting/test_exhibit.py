@@ -355,7 +355,7 @@ def test_millions_of_lists_are_not_made(good):
 
 def test_bits_of_a_good_file_turned_at_random(good):
     data, numbers = bytearray(write(good)), np.random.default_rng(5)
-    for _ in range(150):
+    for _ in range(75):
         turned = data.copy()
         for place in numbers.integers(0, len(turned), 3):
             turned[place] ^= 1 << int(numbers.integers(0, 8))

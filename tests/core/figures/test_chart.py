@@ -14,7 +14,7 @@ from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.patches import on_image
 from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.heatmaps.views import additive_mask, stage_heatmap
-from core.figures.plots.bars import bar_panels, bars, log_bars, share_bars
+from core.figures.plots.bars import bar_panels, bars, share_bars
 from core.figures.plots.diagrams import plane, wiring
 from core.figures.plots.lines import Series, lines
 from core.figures.plots.waterfall import waterfall
@@ -53,7 +53,6 @@ MASKED = ~grid(causal, 6, 6)
 TIED = with_numbers((6, 6), {(1, place): 0.5 for place in (0, 2, 3, 5)})
 # Beside its name: a chart, and how its description begins; with a full stop at its end, all of it.
 DESCRIBED = {
-    "a mask": (picture(np.ones((6, 6)), scale="permission", forbidden=MASKED), "6 by 6. 21 may attend, 15 masked."),
     "a mask that is added": (
         additive_mask(np.where(MASKED, -np.inf, 0), TOKENS, TOKENS),
         "6 by 6. 21 may attend, 15 masked.",
@@ -80,17 +79,9 @@ DESCRIBED = {
         bars(["a", "b"], {"before W_O": [1, -4], "after": [2, 3]}, y="length", x="head"),
         "before W_O: largest: head a: 1; smallest: head b: −4. after: largest: head b: 3; smallest: head a: 2.",
     ),
-    "a panel": (
-        bar_panels(TOKENS[:2], {"<b>Softmax</b>": [1, 2]}, x="key"),
-        "Largest: key ·cat: 2; smallest: key the: 1.",
-    ),
     "panels": (
         bar_panels(TOKENS[:2], {"<b>Softmax</b>": [1, 2], "RMS": [3, 0]}, x="key"),
         "Softmax: largest: key ·cat: 2; smallest: key the: 1. RMS: largest: key the: 3; smallest: key ·cat: 0.",
-    ),
-    "a logarithmic axis": (
-        log_bars(["float16", "float32"], {"error": [0.0, 1e-3]}, x="error", limits=(1e-9, 1)),
-        "Largest: float32: 0.001; smallest: float16: 0.",
     ),
     "changes": (
         share_bars([" Paris", " the"], {"before": np.array([0.772, 0.1]), "after": np.array([0.141, 0.3])}),

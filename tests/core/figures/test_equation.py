@@ -64,20 +64,6 @@ def test_shapes_and_colour_ranges_are_said():
     assert "6 × 6<br>grey: −∞" in [note.text for note in drawn(trace_of(6, 6, mask=np.tri(6))).layout.annotations]
 
 
-def test_operators_say_what_is_added():
-    def operators(**options):
-        return [note.text for note in drawn(trace_of(6, 7), **options).layout.annotations if note.y == 0.5]
-
-    assert operators() == ["×", "=", f"×<br>{3**-0.5:.3g}<br>=", "+", "=", "softmax<br>→", "×", "="]
-    assert "+<br>cap<br>B<br>+" in operators(added=("cap", "B"))
-
-
-@pytest.mark.parametrize("opened", TERMS)
-def test_the_open_one_is_bold(opened):
-    names = [note.text for note in drawn(trace_of(6, 7), opened=opened).layout.annotations]
-    assert [name for name in names if "<b>" in name] == [f"<b>{TERMS[opened].name}</b>"]
-
-
 def test_a_long_text_is_bounded_and_loses_no_spike():
     head = Head.of(trace_of(1_000, 900)).changed(mask=causal)
     stages = head.overview().matrices

@@ -11,8 +11,6 @@ from core.figures.plots.dots import dots, dots_against
 from core.figures.plots.lines import Series, label_log_axes, lines
 from core.figures.plots.waterfall import passed_on, waterfall
 
-# --- bars
-
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], [-1.0, -2.0], [-1.0, 2.0], [0.0, 0.0]])
 def test_bars_leave_room_for_their_numbers(values):
@@ -79,8 +77,6 @@ def test_a_forbidden_cell_has_a_waterfall_without_infinity(trace):
     assert not passed_on(cell).figure.data[1].y.any()
 
 
-# --- all heads as dots
-
 GROUPS = {"unscaled": np.arange(6.0).reshape(2, 3) + 8, "scaled": np.arange(6.0).reshape(2, 3)}
 
 
@@ -125,8 +121,6 @@ def test_only_logarithmic_axes_are_labelled(log_x, log_y):
     assert not log_y or dict(zip(y_axis["ticktext"], y_axis["tickvals"], strict=True))["30"] == 30
 
 
-# --- arrows and points in a plane
-
 KEYS = np.array([[1.0, 0.5], [-2.0, 0.25]])
 VALUES = np.array([[3.0, 3.0], [-3.0, 3.0], [3.0, -3.0], [-3.0, -3.0]])
 
@@ -158,20 +152,10 @@ def test_the_area_has_all_values_as_corners_in_one_round():
         assert axis.range[1] > 3
 
 
-def test_of_two_outputs_the_first_is_hollow():
-    points = {"output before": np.array([1.0, 2.0]), "output after": np.array([2.0, 1.0])}
-    _, named, _ = drawn_plane(outputs=points)
-    assert [named[name].marker.symbol for name in points] == ["diamond-open", "diamond"]
-    assert [(named[name].x[0], named[name].y[0]) for name in points] == [(1, 2), (2, 1)]
-
-
 def test_a_key_without_direction_is_left_out():
     layout = plane([1.0, 0.0], np.array([[np.nan, np.nan], [0.0, 1.0]]), "q", ("a", "b"), np.zeros(2)).layout
     assert len(layout["annotations"]) == 2
     assert np.isfinite(layout["xaxis"]["range"]).all()
-
-
-# --- how an attention block is wired
 
 
 @pytest.mark.parametrize(("query", "key"), [("read", "read"), ("written", "written"), ("written", "read")])

@@ -111,8 +111,6 @@ def test_borders_are_seen_on_both_backgrounds_and_on_every_cell(bordered):
             assert max(contrast(colour, ground) for colour in colours) >= 3, ground
 
 
-# --- the patches of an image
-
 WEIGHTS = np.arange(6.0).reshape(2, 3) / 15
 
 
@@ -162,11 +160,6 @@ def test_the_image_is_grey_so_that_every_colour_is_a_number():
     source = patches().layout.images[0].source
     shown = Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2])))
     np.testing.assert_array_equal(np.asarray(shown), np.asarray(Image.fromarray(image(40, 90)).convert("L")))
-
-
-def test_scores_are_drawn_around_zero():
-    figure = patches(values=WEIGHTS - 0.3, signed=True)
-    assert figure.data[0].zmin == -figure.data[0].zmax == pytest.approx(-0.3)
 
 
 def test_a_patch_that_is_left_out_stays_bare():

@@ -25,7 +25,7 @@ from core.heads.attribution import (
 from core.heads.paths import follow
 from tests.core.passes import PICTURE, READ, every_head
 from tests.core.taken_apart import taken_apart, tiny_taken_apart
-from tests.core.tiny_models import DECODER, HYBRIDS, MORE_READERS_AND_WRITERS, TINY, randomised, tiny
+from tests.core.tiny_models import DECODER, MORE_READERS_AND_WRITERS, TINY, randomised, tiny
 from tests.refusals import refused
 
 WRITERS = [
@@ -41,9 +41,6 @@ def close(table, number):
     assert table.total == pytest.approx(float(table["contribution"].sum()))
     unit = max(abs(table.total - table.number) / table.rounding if table.rounding else 0, 1e-7 * abs(number), 1e-8)
     assert abs(table.total - number) < 50 * unit + 3e-6, (table.total, number)
-
-
-# --- logits and cosines
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -89,13 +86,6 @@ def test_a_bias_after_the_head_is_part_of_the_logit():
     assert "bias of the vocabulary" in list(logit_attribution(tiny_taken_apart("Phi").taken)["component"])
 
 
-def test_hybrids_have_sums_too():
-    both = taken_apart(randomised(HYBRIDS["Jamba"]()))
-    close(logit_attribution(both.taken, 7), float(both.returned.logits[0, -1, 7]))
-    table = logit_attribution(both.taken, 7)
-    assert set(table["role"]) == {"embedding", "head", "mlp", "rest", "bias"}
-
-
 def test_embeddings_that_later_layers_read_again_count_as_embeddings():
     """Zamba's heads read the stream beside the embeddings, which the network hands to them a second time."""
     layers = {"num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid"] * 2}
@@ -117,9 +107,6 @@ def test_bfloat16_has_a_unit_of_its_own():
     assert table.total == pytest.approx(float(plain.logits[7] - plain.logits[9]), abs=0.1)
     for layer in range(2):
         assert score_attribution(taken, layer, 1, 12, 7).by_key.holds
-
-
-# --- scores
 
 
 def by_hand(plain, layer, head, query, key, against, kind):
@@ -194,9 +181,6 @@ def test_keys_that_were_read_from_no_component_are_refused():
     assert logit_attribution(both.taken, 7).holds
     with refused("model", "has no components"):
         score_attribution(both.taken, 0, 0, 3, 5, kind="cross")
-
-
-# --- by hand
 
 
 @cache
@@ -353,9 +337,6 @@ def test_scores_of_bert_by_hand():
     assert abs(found.rest) < 1e-9
 
 
-# --- parts of a head, groups, edits
-
-
 @pytest.mark.parametrize("name", ["Llama", "gpt-oss", "Gemma 2", "BERT", "ALBERT", "T5"])
 def test_what_a_head_adds_is_a_sum_over_its_keys(name):
     taken = tiny_taken_apart(name).taken
@@ -410,9 +391,6 @@ def test_edits_are_followed():
     assert score_attribution(placed, 1, 1, 9, 4).by_key.holds
 
 
-# --- certificates and errors
-
-
 def test_what_is_left_out_is_seen():
     """Each component that is left out breaks the sum by far more than rounding: the certificate is able to fail."""
     taken = tiny_taken_apart("BERT").taken
@@ -457,9 +435,6 @@ def test_wrong_requests():
     ):
         with refused(field, words):
             request()
-
-
-# --- SmolLM2
 
 
 @pytest.fixture(scope="module")

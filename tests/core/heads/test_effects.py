@@ -295,14 +295,6 @@ def test_the_head_that_knows_the_capital(smollm):
     assert rank_correlation(direct.to_numpy()[23:], effects[3:]) == pytest.approx(-0.43, abs=0.0051)
 
 
-def test_suspects_are_among_the_strongest(minilm):
-    text = "She opened the window, looked at the rain and decided to stay at home with a cup of"
-    asked = Effects(minilm, all_inputs(minilm, text))
-    effects = np.stack([row for _, row in sorted(dict(asked.of_heads()).items())])
-    strongest = {(int(place) // 12, int(place) % 12) for place in np.argsort(-effects, axis=None)[:10]}
-    assert len(strongest & {*asked.suspects()}) >= 7
-
-
 def test_it_tells_how_far_it_is_and_refuses_tokens_that_are_not_there():
     told = []
     head_effects(tiny_model("Llama"), input_ids=IDS, token=3, on_progress=told.append)

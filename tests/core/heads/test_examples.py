@@ -26,9 +26,6 @@ def probability(logits, token):
     return float(np.exp(logits[token]) / np.exp(logits).sum())
 
 
-# --- the head that knows Paris
-
-
 def test_the_head_that_knows_paris(smollm, twin, monkeypatch):
     seen = []
     plain, muted, patched, doubled = examples.knows_paris(smollm, seen.append)
@@ -51,9 +48,6 @@ def test_the_head_that_knows_paris(smollm, twin, monkeypatch):
     assert doubled.paris == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
     assert plain.paris > muted.paris > patched.paris
     assert (plain.says, patched.says) == (" Paris", " Rome")
-
-
-# --- what an induction head needs
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +113,6 @@ def test_a_model_without_an_induction_head_is_refused(smollm):
     nothing = pd.DataFrame({"layer": [0, 1], "head": [0, 0], "is_induction": False, "induction": 0.1, "previous": 0.5})
     with pytest.raises(InputError, match="no induction head"):
         examples.needs_previous(smollm, nothing)
-
-
-# --- a pronoun between two sentences
 
 
 def test_a_pronoun_between_two_sentences(minilm):

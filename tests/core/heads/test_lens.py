@@ -35,17 +35,9 @@ TAILS = {
 
 def gemma3n() -> transformers.Gemma3nForCausalLM:
     """Has several streams side by side, which are averaged after the last layer."""
-    config = {
-        "layer_types": ["full_attention"] * 2,
-        "activation_sparsity_pattern": [0.0] * 2,
-        "num_kv_shared_layers": 0,
-    }
-    sizes = {
-        "hidden_size_per_layer_input": 8,
-        "vocab_size_per_layer_input": 64,
-        "laurel_rank": 4,
-        "altup_num_inputs": 2,
-    }
+    config = {"layer_types": ["full_attention"] * 2, "activation_sparsity_pattern": [0.0] * 2}
+    sizes = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64, "laurel_rank": 4}
+    config |= {"num_kv_shared_layers": 0, "altup_num_inputs": 2}
     return transformers.Gemma3nForCausalLM(transformers.Gemma3nTextConfig(**GROUPED, **config, **sizes))
 
 

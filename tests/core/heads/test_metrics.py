@@ -76,29 +76,6 @@ def test_uniform():
             np.testing.assert_allclose(found[name], expected, atol=1e-12, err_msg=name)
 
 
-def test_neighbours_and_repetition_query_by_query():
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, 5, N)
-    weights = rng.random((N, N))
-    weights /= weights.sum(axis=1, keepdims=True)
-    found = synthetic(weights, ids)
-    for query in range(N):
-        keys_of = {
-            "self": [query],
-            "previous": [query - 1] if query else [],  # the first token has none before it, the last none after it
-            "next": [query + 1] if query < N - 1 else [],
-            "duplicate": [k for k in range(query) if ids[k] == ids[query]],
-            "induction": [k for k in range(1, query) if ids[k - 1] == ids[query]],
-        }
-        for name, keys in keys_of.items():
-            expected = weights[query, keys].sum() if keys else np.nan
-            np.testing.assert_allclose(found[name][query], expected, err_msg=f"{name} of query {query}")
-    unmeasured = synthetic(np.full((3, 5), 1 / 5), ids=np.arange(5), same=False)  # two texts have no neighbours
-    for name in ("self", "previous", "next", "distance", "locality", "duplicate", "induction"):
-        assert np.isnan(unmeasured[name]).all(), name
-    np.testing.assert_allclose(unmeasured["entropy"], np.log(5))
-
-
 def test_a_query_without_keys_is_left_out():
     allowed = np.ones((N, N), dtype=bool)
     allowed[3] = False
@@ -310,18 +287,6 @@ def test_what_is_most_telling_and_who_stands_out_of_real_models(minilm, smollm):
 )
 def test_the_largest_number_that_is_known(values, place):
     assert metrics.largest(np.array(values)) == place
-
-
-def test_every_metric_says_what_it_is():
-    assert len(set(NAMES)) == len(NAMES)
-    for metric in METRICS:
-        assert all((metric.label, metric.formula, metric.high, metric.words, metric.source)), metric.name
-    about = {"name": "a", "group": "Spread", "label": "A", "formula": "a", "high": "1", "words": "A.", "source": "none"}
-    with pytest.raises(TypeError, match="measure"):
-        metrics.Metric(**about)
-
-
-# --- of weights alone
 
 
 def eager_weights(model, text):

@@ -172,9 +172,6 @@ def test_a_window_around_a_place():
     assert around(3, 6, 10) == range(6)
 
 
-# --- two texts
-
-
 @pytest.mark.parametrize("part", ["first to second", "second to first"])
 def test_a_part_of_a_pair_keeps_its_numbers_and_says_what_share_they_are(minilm, part):
     first, second = "The cat sat down", "a kitten was sleeping"

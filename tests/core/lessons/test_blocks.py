@@ -5,28 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import AttentionTrace, attend, toy_sentence
+from core import attend, toy_sentence
 from core.lessons.blocks import differences, in_blocks, last_output
+from tests.core.attention.test_head import traces
+
+TRACES = traces(12, sizes=(0.1, 1.0, 5.0))
 
 
-@st.composite
-def traces(draw) -> AttentionTrace:
-    """Random heads with every extra that a trace can have, fully masked blocks and empty rows among them."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    queries, keys, d_k, d_v = (draw(st.integers(1, most)) for most in (6, 12, 5, 4))
-    spread = draw(st.sampled_from([0.1, 1.0, 30.0]))
-    return attend(
-        rng.standard_normal((queries, d_k)) * spread,
-        rng.standard_normal((keys, d_k)),
-        rng.standard_normal((keys, d_v)),
-        mask=rng.random((queries, keys)) < draw(st.sampled_from([0.0, 0.2, 0.7, 1.0])),
-        bias=draw(st.sampled_from([None, rng.standard_normal((queries, keys))])),
-        softcap=draw(st.sampled_from([None, 5.0])),
-        sinks=draw(st.sampled_from([None, -3.0, 0.0, 4.0])),
-    )
-
-
-@given(traces(), st.integers(1, 14))
+@given(TRACES, st.integers(1, 14))
 def test_it_ends_with_the_direct_result(trace, block_size):
     blocks = in_blocks(trace, block_size)
     np.testing.assert_allclose(blocks.output[-1], trace.output, rtol=0, atol=1e-13)
@@ -35,7 +21,7 @@ def test_it_ends_with_the_direct_result(trace, block_size):
     assert blocks.ends.tolist() == [*range(block_size, trace.shape[1], block_size), trace.shape[1]]
 
 
-@given(traces(), st.integers(1, 14))
+@given(TRACES, st.integers(1, 14))
 def test_every_step_is_the_direct_result_over_the_keys_so_far(trace, block_size):
     blocks = in_blocks(trace, block_size)
     nothing = -np.inf if trace.sinks is None else trace.sinks
@@ -49,7 +35,7 @@ def test_every_step_is_the_direct_result_over_the_keys_so_far(trace, block_size)
         np.testing.assert_allclose(blocks.total[step], np.exp(scores - safe[:, None]).sum(axis=1) + sink, rtol=1e-11)
         np.testing.assert_allclose(blocks.correction[step], np.exp(before - safe), atol=1e-12)
         before = highest
-        shaping = {"bias": trace.bias[:, :end], "softcap": trace.softcap, "sinks": trace.sinks}
+        shaping = {"bias": trace.bias[:, :end], "scale": trace.scale, "softcap": trace.softcap, "sinks": trace.sinks}
         so_far = attend(trace.query, trace.key[:end], trace.value[:end], mask=trace.mask[:, :end], **shaping)
         np.testing.assert_allclose(blocks.output[step], so_far.output, rtol=0, atol=1e-12)
 

@@ -1,5 +1,8 @@
 """Many heads against torch's own multi-head attention, and the output as a sum, in toys and in real layers."""
 
+from contextlib import ExitStack
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -15,28 +18,6 @@ COUNTS = (1, 2, 4, 8, 12)
 SENTENCE = "The animal didn't cross the street because it was too tired."
 
 
-def torch_attention(x, weights, heads, mask=None):
-    """Output [n, d_model] and weights [heads, n, n] of torch.nn.functional.multi_head_attention_forward."""
-    tensors = {name: torch.from_numpy(getattr(weights, name)) for name in ("W_Q", "W_K", "W_V", "W_O")}
-    sequence = torch.from_numpy(x)[:, None]
-    output, attention = torch.nn.functional.multi_head_attention_forward(
-        sequence,
-        sequence,
-        sequence,
-        x.shape[1],
-        heads,
-        in_proj_weight=torch.cat([tensors[name].T for name in ("W_Q", "W_K", "W_V")]),
-        **dict.fromkeys(("in_proj_bias", "bias_k", "bias_v", "out_proj_bias")),  # there are none
-        add_zero_attn=False,
-        dropout_p=0.0,
-        out_proj_weight=tensors["W_O"].T.contiguous(),
-        training=False,
-        attn_mask=None if mask is None else torch.from_numpy(~mask),
-        average_attn_weights=False,
-    )
-    return output[:, 0].numpy(), attention[0].numpy()
-
-
 @pytest.mark.parametrize("heads", COUNTS)
 @pytest.mark.parametrize("masked", [False, True])
 def test_torch_computes_the_same(heads, masked):
@@ -44,9 +25,14 @@ def test_torch_computes_the_same(heads, masked):
     weights = random_layer(D_MODEL, seed=2)
     mask = np.tri(9, dtype=bool) if masked else None
     ours = many_heads(x, weights, heads, mask=mask)
-    output, attention = torch_attention(x, weights, heads, mask)
-    assert np.abs(ours.output - output).max() < 1e-12
-    assert np.abs(np.stack([trace.weights for trace in ours.traces]) - attention).max() < 1e-12
+    theirs = torch.nn.MultiheadAttention(D_MODEL, heads, bias=False, dtype=torch.float64)
+    theirs.in_proj_weight.data = torch.from_numpy(np.hstack([weights.W_Q, weights.W_K, weights.W_V]).T)
+    theirs.out_proj.weight.data = torch.from_numpy(weights.W_O.T)
+    forbidden = None if mask is None else torch.from_numpy(~mask)
+    with torch.no_grad():
+        output, attention = theirs(*[torch.from_numpy(x)] * 3, attn_mask=forbidden, average_attn_weights=False)
+    assert np.abs(ours.output - output.numpy()).max() < 1e-12
+    assert np.abs(np.stack([trace.weights for trace in ours.traces]) - attention.numpy()).max() < 1e-12
     assert (ours.parameters, ours.d_head) == (4 * D_MODEL**2, D_MODEL // heads)
 
 
@@ -78,14 +64,6 @@ def test_the_pieces_of_a_split_are_its_columns(heads, rows):
     np.testing.assert_array_equal(split(x, heads), np.split(x, heads, axis=1))
 
 
-def test_lengths_along_the_sum_add_up_to_its_length():
-    contributions = np.random.default_rng(5).standard_normal((4, 7, 3))
-    length, along = lengths(contributions)
-    np.testing.assert_allclose(along.sum(axis=0), np.linalg.norm(contributions.sum(axis=0), axis=1))
-    assert (np.abs(along) <= length + 1e-12).all()
-    assert length[:, strongest_word(length)].max() == length.max()
-
-
 def test_lengths_of_heads_that_cancel():
     one = np.ones((1, 2, 3))
     length, along = lengths(np.concatenate([one, -one]))
@@ -109,40 +87,34 @@ def test_leaning_to_one_word_loses_the_other(share):
     np.testing.assert_array_equal(fetched.two_heads, [[1, 0, 0, 0, 0, 1], [0, 0, 1, 1, 0, 0]])
 
 
-class TestRealLayers:
-    """The sum over heads, plus the bias, is what the attention block itself returns."""
+@pytest.mark.parametrize(
+    ("name", "module", "layers", "most"),
+    [
+        ("minilm", "encoder.layer.{}.attention.output.dense", (0, 5), 2e-6),
+        ("smollm", "model.layers.{}.self_attn.o_proj", (0, 13, 29), 2e-5),
+    ],
+)
+def test_the_sum_over_heads_and_the_bias_is_what_the_block_itself_returns(name, module, layers, most, request):
+    model, returned = request.getfixturevalue(name), {}
+    with ExitStack() as stack:
+        for layer in layers:
+            keep = partial(lambda layer, *of: returned.update({layer: of[-1][0].numpy()}), layer)
+            part = model.network.get_submodule(module.format(layer))
+            stack.callback(part.register_forward_hook(keep).remove)
+        passed = capture(model, SENTENCE)
+    assert returned.keys() == {*layers}
+    for layer, output in returned.items():
+        found = head_contributions(passed, layer)
+        assert np.abs(found.total + found.bias - output).max() < most * max(1, np.abs(output).max())
+        assert found.difference < 1e-12
+        np.testing.assert_allclose(found.along.sum(axis=0), np.linalg.norm(found.total, axis=1), rtol=1e-9)
+        assert found.lengths.shape == (passed.heads(), len(passed.input_ids))
 
-    def test_of_an_encoder(self, minilm):
-        layers = minilm.network.encoder.layer
-        self.check(minilm, {layer: layers[layer].attention.output.dense for layer in (0, 5)}, most=2e-6)
 
-    def test_of_a_decoder(self, smollm):
-        layers = smollm.network.model.layers
-        self.check(smollm, {layer: layers[layer].self_attn.o_proj for layer in (0, 13, 29)}, most=2e-5)
-
-    def check(self, model, modules, most):
-        returned = {}
-        hooks = [
-            module.register_forward_hook(lambda *of, layer=layer: returned.update({layer: of[-1][0].numpy()}))
-            for layer, module in modules.items()
-        ]
-        try:
-            passed = capture(model, SENTENCE)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        assert returned.keys() == modules.keys()
-        for layer, output in returned.items():
-            found = head_contributions(passed, layer)
-            assert np.abs(found.total + found.bias - output).max() < most * max(1, np.abs(output).max())
-            assert found.difference < 1e-12
-            np.testing.assert_allclose(found.along.sum(axis=0), np.linalg.norm(found.total, axis=1), rtol=1e-9)
-            assert found.lengths.shape == (passed.heads(), len(passed.input_ids))
-
-    def test_head_5_11_adds_most_at_animal(self, minilm):
-        """The head that looks from "it" back to "animal" is also the one that adds most there."""
-        passed = capture(minilm, SENTENCE)
-        found = head_contributions(passed, 5)
-        animal = passed.tokens()[0].index("animal")
-        assert strongest_word(found.lengths) == animal
-        assert found.lengths[:, animal].argmax() == 11
+def test_head_5_11_adds_most_at_animal(minilm):
+    """The head that looks from "it" back to "animal" is also the one that adds most there."""
+    passed = capture(minilm, SENTENCE)
+    found = head_contributions(passed, 5)
+    animal = passed.tokens()[0].index("animal")
+    assert strongest_word(found.lengths) == animal
+    assert found.lengths[:, animal].argmax() == 11

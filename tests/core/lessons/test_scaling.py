@@ -200,9 +200,6 @@ def test_the_spread_of_one_real_head_by_hand(smollm):
     assert found.without_scale.near_one[13, 8] == pytest.approx((sharper > 0.99).mean())
 
 
-# --- gradients, against the closed form, finite differences through our own core, and what the page claims
-
-
 def drawing():
     """Draws arrays of a shape as the lesson does, beginning with the same seed."""
     rng = torch.Generator().manual_seed(0)

@@ -72,9 +72,6 @@ def test_another_text_to_read_changes_the_output():
     assert lesson.other_keys(READ, INSTEAD, WRITTEN).output_change > 1
 
 
-# --- the trained model of dates: where each character of its answer comes from, and whether a head looks there
-
-
 def characters(text):
     return (*text, "</s>")
 

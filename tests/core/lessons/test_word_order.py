@@ -20,9 +20,6 @@ WIDTHS = st.integers(1, 64).map(lambda half: 2 * half)
 VECTORS = arrays(np.float64, (2, 64), elements=st.floats(-4, 4, width=32))
 
 
-# --- sinusoids
-
-
 def test_sinusoids_as_in_the_paper():
     encodings = lesson.sinusoidal(50, 512)
     for position, dimension in ((0, 0), (1, 0), (7, 101), (49, 510), (49, 511)):
@@ -59,9 +56,6 @@ def test_the_matrix_itself():
     encodings = lesson.sinusoidal(400, 8)
     fitted, *_ = np.linalg.lstsq(encodings[:-5], encodings[5:], rcond=None)
     np.testing.assert_allclose(fitted.T, lesson.shift_map(5, 8), atol=1e-9)
-
-
-# --- rotary
 
 
 @given(VECTORS, st.integers(-500, 500), st.integers(-500, 500), st.integers(-2000, 2000))
@@ -103,9 +97,6 @@ def test_the_rotary_experiment():
     assert found.here[0] == found.here.max()
 
 
-# --- biases
-
-
 @pytest.mark.parametrize("heads", [1, 2, 3, 6, 8, 12, 16, 20, 112])
 def test_alibi_slopes_against_bloom(heads):
     theirs = build_alibi_tensor(torch.ones(1, 2), heads, torch.float64)[:, 0, 1].numpy()
@@ -133,9 +124,6 @@ def test_buckets_against_t5(bidirectional, buckets, farthest):
     np.testing.assert_array_equal(ours, theirs.numpy())
 
 
-# --- order
-
-
 @given(st.lists(st.sampled_from(["the", "dog", "bites", "man", "."]), min_size=1, max_size=12), st.integers(0, 9999))
 def test_without_positions_outputs_move_along(words, seed):
     read = lesson.shuffle(" ".join(words), seed=seed)
@@ -154,8 +142,6 @@ def test_each_source_of_order_is_seen(source):
 def test_the_opening_shuffle():
     assert " ".join(lesson.shuffle("the dog bites the man", seed=29).shuffled_tokens) == "the man bites the dog"
 
-
-# --- rotary bands of real and tiny models, checked by what rotation promises; and learned positions
 
 TEXT = "The animal didn't cross the street because it was too tired."
 
@@ -261,17 +247,6 @@ def test_a_score_at_another_distance_is_what_rotation_makes_of_the_same_vectors(
     assert scores[7] == pytest.approx(found.score)
     backwards, _ = lesson.bands(trace.query[1], trace.key[8], -7, lesson.rotary_of(passed, 13)).by_distance(9)
     assert backwards[-1] == -9
-
-
-def test_slow_bands_hardly_turn_and_fast_ones_do(passed):
-    trace = passed.trace(13, 8)
-    rotary = lesson.rotary_of(passed, 13)
-    found = lesson.bands(trace.query[8], trace.key[1], 7, rotary)
-    change = np.abs(found.parts - found.at_distance_0)
-    lengths = [np.hypot(*vector[rotary.pairs.T]) for vector in (trace.query[8], trace.key[1])]
-    # An angle of ω · 7 moves a product of these lengths by no more than its arc; slow bands get no further.
-    assert np.all(change <= lengths[0] * lengths[1] * rotary.frequencies * 7 + 1e-9)
-    assert change[found.wavelengths > 7000].max() < 0.3 < 1 < change[found.wavelengths < 20].max()
 
 
 def test_positions_are_learned_or_rotary(minilm, smollm):

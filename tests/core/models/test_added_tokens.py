@@ -10,7 +10,7 @@ from tokenizers.processors import TemplateProcessing
 
 from core import attention_weights, capture, generate, load_model, open_capture
 from core.models.added_tokens import without_added
-from tests.core.tiny_models import TINY, WEIGHTS_ONLY, randomised, tiny
+from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
 from tests.core.tiny_seeing import seeing
 
 PIECES = ("<s>", "</s>", "<pad>", "<unk>", "[CLS]", "[SEP]", "<end>", "hi", "you", "[INST]")
@@ -121,4 +121,4 @@ def test_an_image_with_a_message_begins_once(monkeypatch):
 def test_there_is_nothing_to_say_of_most_texts(minilm, smollm):
     assert capture(minilm, "The animal.").notes == capture(smollm, "<|im_start|>user\nHi<|im_end|>").notes == ()
     assert "begins with “[CLS]” twice" in capture(minilm, "[CLS] The animal. [SEP]").notes[0]
-    assert all(capture(load_model(tiny(name)), input_ids=[5, 5, 7, 8]).notes == () for name in TINY if name != "ViT")
+    assert all(capture(load_model(tiny(name)), input_ids=[5, 5, 7]).notes == () for name in ("BERT", "Llama", "T5"))

@@ -156,9 +156,7 @@ FILES: dict[str, tuple[Callable[[], t.PreTrainedModel], dict[str, Any]]] = {
 # Tensors in the files beside those of the network.
 BESIDE: dict[str, dict[str, np.ndarray]] = {
     "llama Q6_K": {"rope_freqs.weight": llama3_frequencies()},
-    "phi3 IQ4_XS": {
-        f"rope_factors_{name}.weight": np.array(LONG[f"{name}_factor"], np.float32) for name in ("short", "long")
-    },
+    "phi3 IQ4_XS": {f"rope_factors_{one}.weight": np.float32(LONG[f"{one}_factor"]) for one in ("short", "long")},
     # The weights of keys that no layer reads are in Google's files, and so in these.
     "gemma4 IQ4_NL": {
         "rope_freqs.weight": np.array([1.0] * 16 + [1e30] * 48, np.float32),

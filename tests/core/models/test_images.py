@@ -183,19 +183,11 @@ def test_settings_that_cannot_be_used(said, tmp_path):
 # --- captures
 
 
-def test_tokens_are_patches(vit):
-    taken = capture(vit, image=PICTURE)
-    assert (taken.grid, taken.prefix_tokens, taken.kinds, taken.input_ids) == ((3, 3), 1, ("self",), ())
-    queries, keys = taken.tokens()
-    assert queries == keys
-    assert queries == ("[CLS]", *(f"patch {row},{column}" for row in range(3) for column in range(3)))
-    assert taken.trace(1, 3).shape == (10, 10)
-
-
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 12, "patch_size": 4}
 FIRST = ["[CLS]", "[REG 1]", "[REG 2]", "[REG 3]", "[REG 4]"]
 OBLONG = VIT | {"image_size": [8, 12], "patch_size": [4, 2]}
 FIRST_TOKENS = {
+    "square": (lambda: t.ViTModel(t.ViTConfig(**VIT)), FIRST[:1], "patch 2,2"),
     "not square": (lambda: t.ViTModel(t.ViTConfig(**OBLONG)), FIRST[:1], "patch 1,5"),
     "registers": (lambda: t.Dinov2WithRegistersModel(t.Dinov2WithRegistersConfig(**SIZES)), FIRST, "patch 2,2"),
     "no first token": (lambda: t.SiglipVisionModel(t.SiglipVisionConfig(**VIT)), [], "patch 2,2"),
@@ -205,9 +197,10 @@ FIRST_TOKENS = {
 @pytest.mark.parametrize(("make", "first", "last"), FIRST_TOKENS.values(), ids=FIRST_TOKENS)
 def test_tokens_that_are_not_patches_come_first(make, first, last):
     taken = capture(load_model(randomised(make())), image=PICTURE)
-    tokens = taken.tokens()[0]
-    assert (taken.prefix_tokens, *tokens[: len(first) + 1], tokens[-1]) == (len(first), *first, "patch 0,0", last)
-    assert f"patch {taken.grid[0] - 1},{taken.grid[1] - 1}" == last
+    tokens = (*first, *(f"patch {row},{column}" for row, column in np.ndindex(*taken.grid)))
+    assert taken.tokens() == (tokens, tokens)
+    assert (taken.prefix_tokens, tokens[-1], taken.kinds, taken.input_ids) == (len(first), last, ("self",), ())
+    assert taken.trace(1, 3).shape == (len(tokens),) * 2
 
 
 def test_attention_within_windows_is_not_taken_for_the_whole():

@@ -133,14 +133,10 @@ def test_what_may_change_a_number_is_refused(case, tmp_path):
     assert re.search(said, refusal(tmp_path))
 
 
-OTHER_ROTARY = (
-    f"LlamaForCausalLM leaves out {ROTARY}: rotary frequencies other than those of its config.json, which it uses."
-)
+OTHER_ROTARY = f"leaves out {ROTARY}: rotary frequencies other than those of its config.json, which it uses."
 TASK = "BertModel leaves out cls.predictions.bias and 4 more weights: the head of a task."
 LINEAR_TASK = "BertModel leaves out linear.weight: the head of a task."
-LACKS = (
-    "The files lack pooler.dense.bias and 1 more weight: a pooler, of random numbers here, which no attention reads."
-)
+LACKS = "The files lack pooler.dense.bias and 1 more weight: a pooler, of random numbers here, which no"
 IN_T5 = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 LOCAL = {"num_layers": 2, "num_heads": 4, "attention_types": [[["local"], 2]]}
 WINDOWS = adding("transformer.h.0.attn.attention.bias", TRIANGLE - TRIANGLE.tril(-4))

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from core.models import sizes
 from core.models.loading import load_model, model_size
-from core.models.sizes import ModelSize, free_bytes, require_room
+from core.models.sizes import ModelSize, require_room
 from core.models.weight_files import size_of, stored_in
 from tests.core.tiny_models import tiny
 from tests.refusals import refused
@@ -31,7 +31,6 @@ def announce(path: Path, numbers: int) -> None:
 def test_the_figure_is_what_is_then_loaded(minilm, smollm, half):
     for model in (minilm, smollm, *half.values()):
         loaded = sum(weight.nbytes for weight in model.network.parameters())
-
         assert model.size.needed(model.dtype) - model.size.others == loaded
         assert 0 <= model.nbytes - loaded < 10_000  # tables that the network makes for itself
         assert model.devices == ("cpu",)
@@ -41,7 +40,6 @@ def test_the_figure_is_what_is_then_loaded(minilm, smollm, half):
 def test_what_a_name_says_is_what_the_files_say(minilm, smollm):
     """Of a GGUF file as well, of which the largest tensor is there three times for a moment."""
     assert model_size(minilm.name) == minilm.size
-
     assert model_size(smollm.name) == replace(smollm.size, converting=12 * 49_152 * 576)
 
 
@@ -68,25 +66,18 @@ def test_what_does_not_fit_is_refused_with_both_figures_and_unread(tmp_path):
     assert process.memory_info().rss - before < 100e6
 
 
-def test_a_smaller_dtype_is_named_where_that_would_fit():
-    free = free_bytes("cpu")
-    size = ModelSize(numbers=free // 3)
-    with refused("model", r"In bfloat16 or float16 it needs .* [GM]B\. Choose that, or a smaller model"):
+def test_what_is_free_is_what_counts_and_a_smaller_dtype_is_named_where_that_would_fit(monkeypatch):
+    size = ModelSize(numbers=10**6)
+    monkeypatch.setattr(sizes, "free_bytes", lambda _device: 4 * 10**6)
+    require_room(size, "a model", "float32")
+    monkeypatch.setattr(sizes, "free_bytes", lambda _device: 3 * 10**6)
+    smaller = r"In bfloat16 or float16 it needs 2 MB\. Choose that, or a smaller model"
+    with refused("model", rf"needs 4 MB of memory in float32, and 3 MB are free on cpu.*{smaller}"):
         require_room(size, "a model", "float32")
     require_room(size, "a model", "bfloat16")
     with refused("model", "a smaller model") as raised:  # while it is converted it is in float32
         require_room(replace(size, converting=4 * size.numbers), "a model", "bfloat16")
     assert "bfloat16 or" not in str(raised.value)
-
-
-def test_what_is_free_is_what_counts(monkeypatch):
-    size = ModelSize(numbers=10**6)
-    monkeypatch.setattr(sizes, "free_bytes", lambda _device: 4 * 10**6)
-    require_room(size, "a model", "float32")
-    monkeypatch.setattr(sizes, "free_bytes", lambda _device: 3 * 10**6)
-    with refused("model", r"needs 4 MB of memory in float32, and 3 MB are free on cpu"):
-        require_room(size, "a model", "float32")
-    require_room(size, "a model", "bfloat16")
     with refused("model", r"needs 8 MB of memory in float64, and 6 MB are free on cpu and cuda"):
         require_room(size, "a model", "float64", ("cpu", "cuda"))
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -28,6 +28,13 @@ READABLE = st.text(st.sampled_from("abcéZ 019\n\t'.,()_-+=<>$|€½²😀👩�
 PLAIN = st.text(st.sampled_from("abcéßZ 019  \n\tжλ€½²😀👩ไ\u00a0\u3000"), max_size=60)
 
 
+def with_ordinary(test):
+    """The ordinary texts are tried beside the random ones."""
+    for text in ORDINARY:
+        test = example(text)(test)
+    return settings(max_examples=60)(test)
+
+
 def ids_of(tokenizer, text):
     return tokenizer(text)["input_ids"]
 
@@ -40,33 +47,16 @@ def split(model, text):
     return words(model.tokenizer, ids_of(model.tokenizer, text))
 
 
-def starts_by_word_ids(tokenizer, text):
-    """Where the word that the fast tokenizer itself names for a token is another one than for the token before."""
-    numbers = tokenizer(text).word_ids()
-    return [i for i, number in enumerate(numbers) if i == 0 or number is None or number != numbers[i - 1]]
-
-
 # --- words of real tokenizers
 
 
-@pytest.mark.parametrize("text", ORDINARY)
-def test_wordpiece_words_are_those_that_the_tokenizer_cut(minilm, text):
-    starts = word_starts(minilm.tokenizer, ids_of(minilm.tokenizer, text))
-    assert starts.tolist() == starts_by_word_ids(minilm.tokenizer, text)
-
-
-@settings(max_examples=60)
+@with_ordinary
 @given(READABLE)
-def test_wordpiece_words_of_any_text(minilm, text):
-    test_wordpiece_words_are_those_that_the_tokenizer_cut(minilm, text)
-
-
-@pytest.mark.parametrize("text", ORDINARY)
-def test_byte_level_words_are_the_text(smollm, text):
-    found = split(smollm, text)
-    assert "".join(found) == text
-    # Blanks stand before a word, or alone.
-    assert not [word for word in found if re.search(r"\S\s", word)]
+def test_wordpiece_words_are_those_that_the_tokenizer_cut(minilm, text):
+    """One begins where the word that the fast tokenizer itself names for a token is another one than for the token before."""
+    numbers = minilm.tokenizer(text).word_ids()
+    begins = [i for i, number in enumerate(numbers) if i == 0 or number is None or number != numbers[i - 1]]
+    assert word_starts(minilm.tokenizer, ids_of(minilm.tokenizer, text)).tolist() == begins
 
 
 @settings(max_examples=60)
@@ -77,11 +67,12 @@ def test_byte_level_words_without_punctuation_are_pythons(smollm, text):
     assert [word.strip() for word in found if word.strip()] == text.split()
 
 
-@settings(max_examples=60)
+@with_ordinary
 @given(READABLE)
 def test_byte_level_words_with_punctuation_only_break_more(smollm, text):
     found = split(smollm, text)
     assert "".join(found) == text
+    assert not [word for word in found if re.search(r"\S\s", word)]  # blanks stand before a word, or alone
     edges = np.cumsum([0, *map(len, found)])
     begins = [match.start() for match in re.finditer(r"(?<!\S)\S", text)]
     # A word may begin with the blanks before it.
@@ -143,10 +134,8 @@ def test_sentencepiece_words_and_single_bytes():
 
 def test_words_that_end_with_a_mark():
     pieces = ["un", "believable</w>", "cat</w>", ".</w>", "s</w>", "cat"]
-    tokenizer = fast(
-        models.BPE({piece: i for i, piece in enumerate(pieces)}, [], end_of_word_suffix="</w>"),
-        pre_tokenizers.Whitespace(),
-    )
+    marked = models.BPE({piece: i for i, piece in enumerate(pieces)}, [], end_of_word_suffix="</w>")
+    tokenizer = fast(marked, pre_tokenizers.Whitespace())
     assert words(tokenizer, [0, 1, 5, 4, 2, 3]) == ("unbelievable", "cats", "cat", ".")
 
 
@@ -155,8 +144,7 @@ def test_whole_words_and_numbers_stay_alone():
     tokenizer = fast(whole, pre_tokenizers.WhitespaceSplit())
     assert words(tokenizer, [1, 2, 2]) == ("cat", "sat", "sat")
     assert words(None, [7, 8]) == ("7", "8")
-    assert word_starts(None, []).tolist() == word_starts(tokenizer, []).tolist() == []
-    assert word_texts((), []) == ()
+    assert words(None, []) == words(tokenizer, []) == ()
 
 
 # --- classes
@@ -243,18 +231,6 @@ def test_blocks_of_rows_merge_to_the_same(case, size):
     blocks = [merge_keys(weights[:, i : i + size], key_starts) for i in range(0, weights.shape[1], size)]
     together = merge_queries(np.concatenate(blocks, axis=1), query_starts)
     np.testing.assert_array_equal(together, merge(weights, query_starts, key_starts))
-
-
-def test_a_real_head_between_words(minilm):
-    from core import capture
-
-    taken = capture(minilm, "An unbelievably tokenised sentence, isn't it?")
-    starts = word_starts(minilm.tokenizer, taken.input_ids)
-    weights = taken.trace(2, 3).weights
-    merged = merge(weights, starts, starts)
-    assert len(starts) < len(taken.input_ids)
-    assert merged.dtype == weights.dtype == np.float32
-    np.testing.assert_allclose(merged.sum(1), 1, atol=1e-6)
 
 
 @pytest.mark.parametrize("starts", [[], [1], [0, 2, 2], [0, 3], [0, 2, 1], [[0, 1]]])

@@ -128,9 +128,8 @@ def test_rounding_in_half_precision_is_no_fault():
 def test_a_causal_model_is_recognised():
     given = np.tril(weights(2, 2, 5, 5)) + np.eye(5) * 1e-3
     given /= given.sum(-1, keepdims=True)
-    assert view(given).notes == (
-        "Nothing goes to later tokens. Which pairs are masked is not known: such a weight is drawn as 0.",
-    )
+    (note,) = view(given).notes
+    assert note.startswith("Nothing goes to later tokens. Which pairs are masked is not known")
 
 
 def test_texts_are_only_in_the_compressed_data():

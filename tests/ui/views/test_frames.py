@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -40,12 +41,18 @@ HELD = {  # parts of pages -> their sliders, each with a few of its values
 }
 
 
-def page(part: tuple[str, str], **said: str) -> AppTest:
-    """As somebody sees it who is near its knobs."""
+def page(part: tuple[str, str], *wanted: str, **said: str) -> AppTest:
+    """As somebody sees it who is near no knob, so that no frames are made."""
     name, word = part
     app = new()
-    app.session_state[state.FRAMES_WANTED] = [name.rpartition("/")[2]]
+    app.session_state[state.FRAMES_WANTED] = list(wanted)
     return go(app, name, text="", **({state.PART: word} if word else {"source": "toy"}), **said)
+
+
+@cache
+def near(part: tuple[str, str], **said: str) -> AppTest:
+    """As somebody sees it who is near its knobs. It is only read, and so made once for all of them."""
+    return page(part, part[0].rpartition("/")[2], **said)
 
 
 def sent(app: AppTest) -> dict[str, Any]:
@@ -93,7 +100,7 @@ def _all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("part", "knob", "value"), [(part, *one) for part, of in HELD.items() for one in of.items()])
 def test_a_frame_is_what_the_page_shows(part: tuple[str, str], knob: str, value: tuple[str, ...]) -> None:
     changed = {state.SCALE_TIMES: "1.5"} if knob == state.SCALE_TIMES else {}  # then both pictures are there
-    before = page(part, **changed)
+    before = near(part, **changed)
     frames_of = dict(sent(before)["knobs"][knob]["frames"])
     for word in value:
         app = page(part, **{knob: word})
@@ -111,12 +118,12 @@ def place_of(app: AppTest, knob: str, word: str) -> float:
 
 
 def test_a_handle_lies_where_its_thing_is_and_its_frame_is_what_the_page_shows() -> None:
-    before = page(("learn/query_key_value", "turn"))
+    before = near(("learn/query_key_value", "turn"))
     query = sent(before)["knobs"][state.ANGLE]
     for place, *point in query["points"]:
         assert point == pytest.approx(example(place).query[0])
 
-    before = page(("learn/query_key_value", "values"), moved="it 0 0")
+    before = near(("learn/query_key_value", "values"), moved="it 0 0")
     street = sent(before)["knobs"][f"value {TOKENS.index('street')}"]
     place = next(place for place, *point in street["points"] if point == [1, -2])
     app = page(("learn/query_key_value", "values"), moved="street 1 -2, it 0 0")
@@ -124,7 +131,7 @@ def test_a_handle_lies_where_its_thing_is_and_its_frame_is_what_the_page_shows()
     assert sent(app)["knobs"]["value 2"]["at"] == [0, 0]
     shows(app, before, dict(street["frames"])[place])
 
-    before = page(("learn/softmax", "weights"))
+    before = near(("learn/softmax", "weights"))
     pulled = sent(before)["knobs"]["score 2"]
     assert [2, -1.5] in [point for _, *point in pulled["points"]]
     shows(page(("learn/softmax", "weights"), scores="1, 0.5, -1.5, -0.1"), before, dict(pulled["frames"])[-1.5])
@@ -133,13 +140,13 @@ def test_a_handle_lies_where_its_thing_is_and_its_frame_is_what_the_page_shows()
 def test_frames_that_are_too_many_or_take_too_long_stay_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     part = ("learn/softmax", "weights")
     monkeypatch.setattr(frames, "MOST_BYTES", 12_000)
-    places = [place for place, _ in sent(page(part))["knobs"][state.TEMPERATURE]["frames"]]
+    places = [place for place, _ in sent(page(part, "softmax"))["knobs"][state.TEMPERATURE]["frames"]]
     assert 2 < len(places) < 50
     assert places[0] == 0.1
     assert places[-1] == 5
     assert max(after - before for before, after in pairwise(places)) < 2.5
     monkeypatch.setattr(frames, "SECONDS", 0.0)
-    assert sent(page(part))["knobs"][state.TEMPERATURE]["frames"] == []
+    assert sent(page(part, "softmax"))["knobs"][state.TEMPERATURE]["frames"] == []
 
 
 def test_pieces_are_the_texts_between_markup() -> None:

@@ -12,6 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.corpus.opened import ListedRun, Run
 from core.exporting.documents import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
+from core.units import counted
 from core.versions import versions
 from ui import links, presenting, progress, shown, state
 from ui.controls.fields import KEPT, head_picker, menu, upload, uploaded_file
@@ -38,7 +39,7 @@ def show_corpus() -> None:
         offer_own_text(opened=chosen is None)
         said_place = st.container(width="stretch")
     if broken := [run.problem for run in listed if run.problem]:
-        with st.expander(f"{_counted(len(broken), 'folder')} beside the runs cannot be opened"):
+        with st.expander(f"{counted(len(broken), 'folder')} beside the runs cannot be opened"):
             for problem in broken:
                 st.markdown(plain(problem))
     if chosen is None:
@@ -71,18 +72,14 @@ def _choose_run(listed: list[ListedRun]) -> Path | RunRequest | None:
 
 def _show_reading(run: Run, place: DeltaGenerator) -> None:
     about, unread = run.about, run.about.unread
-    texts = f"{_counted(about.passages, 'passage')} of {_counted(about.files, 'file')}"
+    texts = f"{counted(about.passages, 'passage')} of {counted(about.files, 'file')}"
     read = f"**{about.tokens:,} tokens** in {texts}: {plain(PurePath(about.data).name)}"
     place.markdown(f"**{plain(about.model)}** has read {read}")
     if unread:
-        with st.expander(f"{_counted(unread, 'text')} could not be read"):
+        with st.expander(f"{counted(unread, 'text')} could not be read"):
             st.dataframe(run.problems, hide_index=True)
             if unread > len(run.problems):
                 st.caption(f"The first {len(run.problems):,} of them.")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _show(run: Run, place: DeltaGenerator, answer: DeltaGenerator) -> None:
@@ -185,8 +182,8 @@ def run_own_text(request: RunRequest) -> Run | None:
     place, problem = st.empty(), st.container()
     if read_model(request.model, place, problem, problem) is None:
         return None
-    counted = results.own_run.task(request)
-    run = progress.run(counted, "Counting the tokens", len(request.contents), unit="character")
+    counting = results.own_run.task(request)
+    run = progress.run(counting, "Counting the tokens", len(request.contents), unit="character")
     if run is None:
         return None
     name = plain(request.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -12,6 +11,8 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import BertConfig, BertModel
 
 from core import Edits, Place, capture, load_model
@@ -26,6 +27,7 @@ from core.heads.metrics import head_metrics
 from core.heads.views import thumbnails
 from core.models.calls import IMPLEMENTATION
 from core.models.inputs import all_inputs, image_inputs
+from tests.core.capturing.edits.test_lines import ANY_CHANGE
 from tests.core.naive_attention import Naive, naive_pass, twin_of
 from tests.core.passes import every_head
 from tests.core.same_bits import assert_same_bits
@@ -58,6 +60,11 @@ def naive(name: str, text: str = TEXT, changes=lambda *_: {}) -> Naive:
     return naive_pass(twin, all_inputs(model, text, **target), changes)
 
 
+@cache
+def plain_naive(name: str, text: str) -> Naive:
+    return naive(name, text)
+
+
 def captured(name: str, edits: Edits | None = None, text: str = TEXT, **known):
     model, _ = model_and_twin(name)
     target = {"target": WRITTEN} if model.is_encoder_decoder else {}
@@ -65,11 +72,8 @@ def captured(name: str, edits: Edits | None = None, text: str = TEXT, **known):
 
 
 def changed(name: str, edits: Edits):
-    """The edited pass, continued from the plain one as far as that goes: to the last bit what a whole one gives."""
-    known = [plain(name), plain(name, OTHER), plain(name, LONGER)]
-    continued = captured(name, edits, known=known)
-    assert_same_bits(continued, captured(name, edits))
-    return continued
+    """The edited pass, continued from the plain one as far as that goes."""
+    return captured(name, edits, known=[plain(name), plain(name, OTHER), plain(name, LONGER)])
 
 
 @cache
@@ -93,9 +97,6 @@ def assert_same_pass(taken, expected: Naive, tolerance: float = TOLERANCE) -> No
         assert taken.certificate(layer, head, kind).holds, at
     theirs = expected.last if taken.logits is None else expected.last[-1]
     np.testing.assert_allclose(last(taken), theirs.numpy(), rtol=5 * tolerance, atol=5 * tolerance)
-
-
-# --- each kind of edit, and the same told to the naive pass
 
 
 def first(kind: str) -> bool:
@@ -130,7 +131,6 @@ PAINTED = {0: {9: 0.25, 2: 0.75}, 4: {4: 1.0}, 10: {0: 0.5, 1: 0.5}}
 CASES = {
     "mute a head": (Edits(mute_heads={(0, 1)}), when(at_one, output=MUTED)),
     "mute a layer": (Edits(mute_heads={0}), when(in_first, output=MUTED)),
-    "double the scale of all": (Edits(scale_by=2.0), when(everywhere, factor=2.0)),
     "no scale at all": (Edits(scale_by=0.0), when(everywhere, factor=0.0)),
     "the narrower place wins": (
         Edits(scale_by={None: 2.0, 0: 0.5, (0, 1): -1.0}),
@@ -141,11 +141,9 @@ CASES = {
         Edits(softmax={(0, 1): "unscaled"}, scale_by=0.5),
         *(when(everywhere, factor=0.5), when(at_one, unscaled=True)),
     ),
-    "hardmax": (Edits(softmax={(0, 1): "hardmax"}), when(at_one, weighing="hardmax")),
     "hardmax everywhere": (Edits(softmax="hardmax"), when(everywhere, weighing="hardmax")),
     "sigmoid": (Edits(softmax="sigmoid"), when(everywhere, weighing="sigmoid")),
     "no mask": (Edits(mask="none"), when(everywhere, allowed=lambda *_: True)),
-    "causal": (Edits(mask="causal"), when(everywhere, allowed=lambda query, key: key <= query)),
     "a window in one head": (
         Edits(mask={(0, 1): "window 2"}),
         when(at_one, allowed=lambda query, key: abs(query - key) < 2),
@@ -157,7 +155,6 @@ CASES = {
     ),
     "block keys": (Edits(block_keys=[2, 5]), when(everywhere, keys=(2, 5))),
     "block what a first query needs": (Edits(block_keys={(0, 1): 0}), when(at_one, keys=(0,))),
-    "block pairs": (Edits(block_pairs={(0, 1): [(3, 1), (3, 2)]}), when(at_one, pairs=((3, 1), (3, 2)))),
     "block what the mask opens": (
         Edits(mask={(0, 1): "none"}, block_keys={(0, 1): [3]}, block_pairs={(0, 1): [(0, 0)]}),
         when(at_one, allowed=lambda *_: True, keys=(3,), pairs=((0, 0),)),
@@ -167,12 +164,10 @@ CASES = {
         for pattern in ("uniform", "previous", "first", "self")
     },
     "uniform everywhere": (Edits(pattern="uniform"), when(everywhere, pattern="uniform")),
-    "previous everywhere": (Edits(pattern="previous"), when(everywhere, pattern="previous")),
     "uniform where the mask lets": (
         Edits(pattern={(0, 1): "uniform"}, block_keys={(0, 1): [1]}),
         when(at_one, pattern="uniform", keys=(1,)),
     ),
-    "painted": (Edits(pattern={(0, 1): PAINTED}), when(at_one, painted=PAINTED)),
     "painted over a pattern": (
         Edits(pattern={0: "first", (0, 1): PAINTED}),
         *(when(in_first, pattern="first"), when(at_one, painted=PAINTED)),
@@ -248,7 +243,7 @@ def test_a_replaced_token_is_another_text(name):
 @pytest.mark.parametrize(
     ("name", "case"),
     [
-        *product(["Llama", "T5"], ["block keys", "causal", "painted over a pattern", "hardmax everywhere"]),
+        *product(["Llama", "T5"], ["block keys", "no mask", "painted over a pattern", "hardmax everywhere"]),
         *product(["Llama", "gpt-oss"], ["several at once", "patched"]),
     ],
 )
@@ -286,7 +281,7 @@ KINDS = ("cross", "decoder", "encoder")
 )
 def test_each_attention_of_an_encoder_decoder(place, meant):
     """Other texts are read by the encoder, beside what the decoder has written here."""
-    other, longer = naive("T5", OTHER).output, naive("T5", LONGER).output
+    other, longer = plain_naive("T5", OTHER).output, plain_naive("T5", LONGER).output
 
     def patched(*at):
         return {"output": other[at]} if meant(*at) else {}
@@ -356,9 +351,6 @@ def test_half_precision():
     assert np.abs(capture(model, TEXT).logits - expected.last[-1].numpy()).max() > 0.3
 
 
-# --- edits that change nothing, and the model afterwards
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_what_changes_nothing_changes_nothing(name):
     """Bit by bit: no call is computed anew for them."""
@@ -373,34 +365,6 @@ def test_what_changes_nothing_changes_nothing(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_heads_own_pattern_painted_back(name):
-    """Within rounding: the shares of a painted row are divided by their sum, which rounding takes off 1."""
-    before, trace = plain(name), plain(name).trace(0, 1)
-    if name == "gpt-oss":  # whose sink takes a part of each row: what is left is not 1, and cannot be painted
-        with pytest.raises(InputError, match="sums to"):
-            Edits(pattern={(0, 1): {3: dict(enumerate(trace.weights[3]))}})
-        return
-    rows = trace.weights.astype(np.float64)
-    rows /= rows.sum(axis=1, keepdims=True)
-    painted = captured(name, Edits(pattern={(0, 1): {query: dict(enumerate(row)) for query, row in enumerate(rows)}}))
-    np.testing.assert_allclose(painted.trace(0, 1).weights, trace.weights, atol=1e-6)
-    assert np.abs(last(painted) - last(before)).max() < 2e-5
-    assert painted.certificate(0, 1).holds
-    assert painted.trace(0, 1).mask.sum() <= trace.mask.sum()  # what is painted with 0 is not opened
-
-
-def test_muting_every_head_of_a_layer_takes_its_attention_away():
-    """GPT-2 adds attention(x) to x: with all heads muted that is the bias of W_O alone."""
-    model, _ = model_and_twin("GPT-2")
-    taken, network = captured("GPT-2", Edits(mute_heads={1})), copy.deepcopy(model.network)
-    network.transformer.h[1].attn.c_proj.weight.data.zero_()
-    with torch.inference_mode():
-        expected = network(torch.tensor([numbers(TEXT)])).logits[0, -1].numpy()
-    np.testing.assert_allclose(taken.logits, expected, rtol=1e-5, atol=1e-5)
-    assert np.abs(expected - plain("GPT-2").logits).max() > 0.1
-
-
-@pytest.mark.parametrize("name", MODELS)
 def test_the_model_stays_as_it_was(name):
     model, _ = model_and_twin(name)
     before, parameters = plain(name), {key: part.clone() for key, part in model.network.state_dict().items()}
@@ -412,9 +376,6 @@ def test_the_model_stays_as_it_was(name):
     assert_same_bits(after, before)
     assert model.network.config._attn_implementation == IMPLEMENTATION
     assert all(torch.equal(part, parameters[key]) for key, part in model.network.state_dict().items())
-
-
-# --- everything that is made of an edited pass
 
 
 @pytest.mark.parametrize(
@@ -466,9 +427,6 @@ def test_steps_that_an_edit_has_replaced_are_not_explained():
     np.testing.assert_allclose(taken.head(0, 1).sum_of(4).total, taken.trace(0, 1).output[4], atol=1e-5)
 
 
-# --- two sessions at once
-
-
 def test_sessions_at_once():
     """Some edit and some do not, on other texts, on one model and at the same moment: what they shared would show."""
     model, _ = model_and_twin("Llama")
@@ -481,41 +439,13 @@ def test_sessions_at_once():
     def session(number: int) -> None:
         text, wish = wishes[number]
         start.wait()
-        for _ in range(40):
+        for _ in range(15):
             found = capture(model, text, edits=wish)
             assert (found.layers(), found.edits) == (2, wish or Edits())
             np.testing.assert_allclose(found.logits, expected[number], rtol=0, atol=1e-6)
 
     with ThreadPoolExecutor(len(wishes)) as threads:
         list(threads.map(session, range(len(wishes))))  # raises what a session has raised
-
-
-# --- what edits are
-
-HEADS = {(0, 1), 1, Place(None, 2), Place(1, kind="cross"), Place()}
-SOME = (
-    Edits(),
-    Edits(mute_heads=HEADS),
-    Edits(mean_heads={1}, mean_over="a 'quoted' text\n"),
-    Edits(patch_heads={(1, 2)}, patch_from='"'),
-    Edits(mean_over="said beforehand"),
-    Edits(scale_by={None: 0.1, (0, 1): 1.0}),
-    Edits(scale_by=1.0),
-    Edits(softmax={1: "hardmax", Place(None, 2): "softmax"}),
-    Edits(mask="window 4"),
-    Edits(mask={(0, 1): "none", Place(kind="cross"): "prefix 2"}),
-    Edits(block_keys=3),
-    Edits(block_keys=[5, 3, 3]),
-    Edits(block_keys={0: [1], (1, 1): 2}),
-    Edits(block_pairs=[(1, 2), (0, 0)]),
-    Edits(block_pairs=((1, 2),)),
-    Edits(block_pairs={0: [(1, 0)]}),
-    Edits(pattern={None: PAINTED}),
-    Edits(replace_tokens={3: "7", 0: " a"}),
-    Edits(cut_paths={("mlp 9", (1, 2, "value")): "mean", ("16.0", (18, 6, "key")): "zero"}),
-    Edits(cut_paths={("cross 1.2", (5, 1, "query", "cross")): "zero", ("it's", (5, 1, "query")): "mean"}),
-    *(edits for edits, *_ in CASES.values()),
-)
 
 
 def made(node: ast.expr):
@@ -533,7 +463,7 @@ def made(node: ast.expr):
     return ast.literal_eval(node)
 
 
-@pytest.mark.parametrize("edits", SOME, ids=repr)
+@given(st.lists(ANY_CHANGE, max_size=4).map(every))
 def test_edits_are_the_python_that_makes_them(edits):
     again = made(ast.parse(repr(edits), mode="eval").body)
     assert again == edits
@@ -593,9 +523,6 @@ def test_edits_combine_and_the_later_wins():
     )
     assert every([one, other, Edits(mask="none")]) == one | other | Edits(mask="none")
     assert every([]) == Edits()
-
-
-# --- what cannot be done
 
 
 @pytest.mark.parametrize(
@@ -667,11 +594,3 @@ def test_the_check_costs_no_more_where_there_are_many_heads():
     with processor_time(1):
         for _ in range(20):
             check_edits(taken, painted)
-
-
-def test_a_capture_is_printed_in_a_line():
-    taken = captured("T5", Edits(mute_heads={(0, 1)}))
-    assert len(repr(taken)) < 200
-    for part in ("T5", "11 tokens", "encoder: 2 × 4 heads", "cross: 2 × 4 heads", "Edits(mute_heads={(0, 1)})"):
-        assert part in repr(taken)
-    assert "Edits" not in repr(plain("T5"))

@@ -52,9 +52,6 @@ def largest(one, other) -> float:
     return max(weight_differences(one, other, kind).max() for kind in one.kinds)
 
 
-# --- the rows of all steps are those of one full pass
-
-
 @pytest.mark.parametrize("name", WRITERS)
 def test_rows_of_all_steps_are_those_of_one_pass_in_eager_code(name):
     model = endless(name)
@@ -94,9 +91,6 @@ def test_each_step_is_the_pass_up_to_it(name):
         given = {"target": taken.target_ids[1:]} if name == "T5" else {}
         assert largest(taken, capture(model, input_ids=taken.input_ids, **given)) < 2e-5
         assert np.argmax(taken.logits) == step.token_id == written.token_ids[number]
-
-
-# --- what is written
 
 
 def test_as_transformers_generates(smollm):
@@ -141,13 +135,7 @@ def test_a_message_is_answered(smollm):
     said = [{"role": "user", "content": "What is 2 + 2?"}]
     expected = smollm.tokenizer.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
     assert written.input_ids == tuple(expected)
-    conversation = smollm.text_of(written.input_ids)
-    assert conversation.startswith("<|im_start|>system")
-    assert conversation.endswith("What is 2 + 2?<|im_end|>\n<|im_start|>assistant\n")
     assert "4" in written.text
-
-
-# --- where it ends
 
 
 def test_it_ends_where_the_model_ends_its_text(gpt2):
@@ -195,9 +183,6 @@ def test_what_is_there_stays_when_a_pass_is_stopped(gpt2):
     assert [step.cached for step in one.steps] == [0, 0, 0]
 
 
-# --- with edits
-
-
 @pytest.mark.parametrize("replaced", [{}, {2: "7"}])
 def test_every_pass_is_edited_and_a_replaced_token_stays_replaced(gpt2, replaced):
     edits = Edits(mute_heads={(1, 3)}, scale_by={0: 0.5}, block_keys={(1, 2): {1}}, replace_tokens=replaced)
@@ -221,9 +206,6 @@ def test_a_decoder_writes_on_while_the_encoder_reads_the_same():
         grown += f" {token}"
 
 
-# --- the cache
-
-
 def test_the_cache_holds_keys_and_values_of_every_layer(smollm):
     written = generate(smollm, FRANCE, 3)
     config = smollm.network.config
@@ -231,6 +213,8 @@ def test_the_cache_holds_keys_and_values_of_every_layer(smollm):
     tokens = len(written.input_ids)
     assert [step.cache_bytes for step in written.steps] == [number * (tokens + more) for more in range(3)]
     assert [(step.computed, step.cached) for step in written.steps] == [(tokens, 0), (1, tokens), (1, tokens + 1)]
+    both_ways = operations(smollm, tokens + 1, cached=tokens), operations(smollm, tokens + 1)
+    assert written.multiplications(1) == tuple(sum(each) // 2 for each in both_ways)
 
 
 @pytest.mark.parametrize("name", ["Llama", "BART", "T5"])
@@ -252,18 +236,6 @@ def test_multiplications_are_half_the_operations_that_torch_counts_in_eager_code
     assert sum(operations(model, 20, **tokens, cached=cached)) == pytest.approx(step.get_total_flops(), rel=0.05)
     # torch counts pairs that are masked as well, and the logits at all positions.
     assert sum(operations(model, 20, **tokens)) == pytest.approx(whole.get_total_flops(), rel=0.25)
-
-
-def test_multiplications_of_a_step(smollm):
-    written = generate(smollm, FRANCE, 2)
-    tokens = len(written.input_ids) + 1
-    assert written.multiplications(1) == (
-        sum(operations(smollm, tokens, cached=tokens - 1)) // 2,
-        sum(operations(smollm, tokens)) // 2,
-    )
-
-
-# --- what cannot be
 
 
 @pytest.mark.parametrize(
@@ -304,9 +276,6 @@ def test_candidates_are_the_most_probable(smollm):
     assert sum(one.chance for one in candidates) == pytest.approx(1)
     assert written.token_ids[0] in [one.token_id for one in candidates[:4]]
     assert Sampling().draw(written.steps[0].logits, 0) == candidates[0].token_id
-
-
-# --- with an image
 
 
 @pytest.mark.parametrize("name", SEEING)
@@ -376,11 +345,3 @@ def test_a_text_that_is_read_both_ways_stays_so():
     whole = joined([new_rows(call(2, 2, causal=False), 2), new_rows(call(1, 3, causal=False), 1)], {})
     allowed, _ = permissions(whole, slice(0, 2), range(3))
     assert allowed[0].tolist() == [[True, True, False], [True, True, False], [True, True, True]]
-
-
-def test_biases_stand_below_each_other():
-    first, later = call(2, 2, causal=True), call(1, 3, causal=False)
-    first, later = first.reshaped(bias=torch.ones(1, 2, 2, 2)), later.reshaped(bias=torch.full((1, 2, 1, 3), 7.0))
-    _, bias = permissions(joined([new_rows(first, 2), new_rows(later, 1)], {}), slice(0, 2), range(3))
-    assert bias is not None
-    assert bias[1].tolist() == [[1, 1, 0], [1, 1, 0], [7, 7, 7]]
