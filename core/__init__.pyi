@@ -12,6 +12,8 @@ from .captures.opening import open_capture as open_capture
 from .capturing.calls.head_places import Place as Place
 from .capturing.capture import Capture as Capture
 from .capturing.capture import capture as capture
+from .capturing.checking.checkup import Checkup as Checkup
+from .capturing.checking.checkup import check_model as check_model
 from .capturing.edits.edits import Edits as Edits
 from .capturing.generation.generating import Generation as Generation
 from .capturing.generation.generating import generate as generate

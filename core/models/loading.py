@@ -132,6 +132,7 @@ def load_model(
         size=size,
         notes=(*model.notes, *notes, *unread_files(source.folder, files), *sentence.notes(source.name)),
         sentence=sentence,
+        folder=source.folder if source.adapter is None else None,
     )
 
 

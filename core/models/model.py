@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -42,6 +43,7 @@ class Model:
                 the network leaves out; empty for most models. Whoever loads a model adds to them with `dataclasses.replace`;
                 pages show them as plain text beside the choice of the model
     sentence    how it makes one vector of a text
+    folder      where the files are that its weights are read from; None for a model in memory, and with an adapter merged in
     """
 
     name: str
@@ -54,6 +56,7 @@ class Model:
     processor: ProcessorMixin | None = None
     notes: tuple[str, ...] = ()
     sentence: SentenceVector = field(default_factory=SentenceVector)
+    folder: Path | None = None
 
     def __repr__(self) -> str:
         return f"<Model {self.name}: {type(self.network).__name__}, {self.dtype}>"

@@ -284,6 +284,12 @@ def notes_of(
     return tuple(notes)
 
 
+def read_as_they_are(network: PreTrainedModel, stored: Mapping[str, Stored]) -> dict[str, str]:
+    """The names of the tensors that a network takes as they stand in its files, by the name of the network's part."""
+    places = _Reading(network, stored).places
+    return {place.targets[0]: name for name, place in places.items() if place.converter is None}
+
+
 @dataclass(frozen=True)
 class _Place:
     """Where a tensor goes: to one part of the network, or through a converter, which fits it by this pattern, to several."""

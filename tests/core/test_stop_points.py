@@ -145,6 +145,7 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "capturing.generation.generating.Generation.full_pass": (lambda _: written().full_pass(), 3 * CALLS),
     "capturing.generation.generating.Generating.write": (lambda _: writing().write(2), 2 * CALLS),
     "attention_weights": (lambda _: core.attention_weights(model("GPT-J"), text()), 2 * LAYERS),
+    "check_model": (lambda _: core.check_model(model("Llama")), 2 * CALLS),
     "probe_heads": (lambda _: core.probe_heads(model("BERT"), 20, (0,)), 2 * CALLS),
     # --- files
     "open_weights": (lambda _: core.open_weights(pairs_file()), LAYERS * HEADS),

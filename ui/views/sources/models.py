@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar
 
-from core import Capture, Model, load_model, open_capture
+from core import Capture, Checkup, Model, check_model, load_model, open_capture
 from core.capturing.costs import component_bytes, kept_bytes, passing_bytes
 from core.capturing.layer_labels import missing_layers as layers_without_attention
 from core.capturing.weights_only import WeightsOnly, open_weights
@@ -46,6 +46,12 @@ def load(choice: ModelChoice | str, report: Report | None = None) -> Model:
         return opened(choice).model
     places_of(choice.name)
     return loaded(choice, report=report)
+
+
+@cached(Store(8, waits=True))
+def checked(choice: ModelChoice) -> Checkup:
+    """What the check-up of a model found: made once, whoever asks."""
+    return check_model(load(choice))
 
 
 @cached(MEMORY)

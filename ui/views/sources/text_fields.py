@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from core import Capture, InputError, Model
+from core import Capture, Checkup, InputError, Model
 from core.captures.unchecked import unchecked
 from core.capturing.weights_only import WeightsOnly
 from core.heads.examples import FRANCE
@@ -77,7 +77,13 @@ def choose_request(
     # A file that is needed again has its field in sight.
     with model_place if model is None and chosen.is_recorded else further:
         upload("Open a recorded pass, or attention weights", state.RECORDED, RECORDED, on_change=_keep_recorded)
-    model_place.caption("No model." if model is None else _what_it_does(model), help=model_help())
+    checkup = None if model is None else _checked(chosen, model, progress)
+    says = ["No model." if model is None else _what_it_does(model)]
+    if checkup is not None and checkup.holds:
+        says.append("Checked on this machine.")
+    elif checkup is not None:
+        problem.warning(f"{plain(checkup.summary)} *More* says what was found.", icon=":material/warning:")
+    model_place.caption(" ".join(says), help=model_help())
     if model is not None:
         with further:
             say_size(model)
@@ -113,6 +119,8 @@ def choose_request(
     _say_what_for(chosen.name, problem)
     if model.tower_of is not None:
         problem.caption("This model compares texts with images or sounds. Shown is the part that reads texts.")
+    with further:
+        _say_checks(checkup)
     return None if request is None else InputFields(request, model, model_place, problem, head_place)
 
 
@@ -325,6 +333,29 @@ def _read(chosen: ModelChoice, place: DeltaGenerator) -> Model | None:
         return models.load(chosen)
     with following(place, f"Reading {chosen}") as tell:
         return models.load(chosen, tell)
+
+
+def _checked(chosen: ModelChoice, model: Model, place: DeltaGenerator) -> Checkup | None:
+    """The check-up of a model; None if its queries and keys cannot be captured, or if only a file describes it."""
+    if chosen.is_recorded or not model.captures:
+        return None
+    if models.checked.is_known(chosen):
+        return models.checked(chosen)
+    with following(place, f"Checking {chosen} on this machine"):
+        return models.checked(chosen)
+
+
+def _say_checks(checkup: Checkup | None) -> None:
+    """Say what was checked of the model, and what could not be."""
+    if checkup is None:
+        return
+    made = {name: finding for name, finding in checkup.findings.items() if finding.holds is not None}
+    with st.container(gap="xxsmall"):
+        for name, finding in made.items():
+            icon = ":material/check:" if finding.holds else ":material/warning:"
+            st.caption(f"{icon} **{name.capitalize()}.** {plain(finding.detail)}")
+        if others := [name for name in checkup.findings if name not in made]:
+            st.caption(f"Could not be checked for this model: {', '.join(others)}.")
 
 
 # --- its precision and device

@@ -1,0 +1,326 @@
+"""Checks against the weights: matrix products, queries, keys and values, and positions, again in float64 on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.pytorch_utils import Conv1D
+
+from ...errors import InputError
+from ...models.calls import Call
+from ...models.modules import Kind
+from ...models.projections import head_weights
+from ..rounding import OF_PRODUCTS, OF_SLOPES, rounding_error
+from .finding import Finding, first_failure
+from .heads import own_scale, scales_queries
+from .reading import LINEAR, Reading, Visit
+
+COLUMNS = 64  # of each matrix; all would take as long as the pass itself, in float64
+POSITIONS = (0, 1, 2, -1)  # where positions may begin
+
+
+def matrix_products(reading: Reading) -> Finding:
+    """What the linear maps of the chosen layers, and those outside of all layers, return."""
+    failures, maps, worst = [], 0, 0.0
+    for name, visit in reading.visits.items():
+        read = _tensor(visit)
+        if isinstance(visit.module, LINEAR) and read is not None and isinstance(visit.returned, Tensor):
+            difference = _product(visit.module, read, visit.returned)
+            maps, worst = maps + 1, max(worst, difference.units)
+            if (why := difference.failure()) is not None:
+                failures.append(f"{name} does not return the product of its input and its weights: {why}.")
+    if not maps:
+        return Finding(None, "The model has no linear maps that can be watched.")
+    passed = (
+        f"{maps} linear maps return the product of their input and their weights, within {worst:.2g} units of rounding."
+    )
+    return first_failure(failures, passed)
+
+
+def projections(reading: Reading) -> Finding:
+    """The values of the chosen layers follow from the weights of each head, and W_O reads what the heads gave. So do queries
+    and keys where no rotation and no norm comes between."""
+    failures, heads, said = [], 0, set()
+    for name, kind, layer, call in reading.calls():
+        if not _is_read_by_output(reading, call):
+            said.add("Something comes between the heads and W_O in some layers.")
+        for head in _some(call.heads):
+            try:
+                of_head = _of_head(reading, kind, layer, head, call)
+            except InputError as error:
+                return Finding(None, str(error))
+            if of_head is None:
+                said.add("What some layers read could not be told.")
+                continue
+            heads += 1
+            compared = {"values": of_head.value}
+            if not _is_changed_on_the_way(reading, call):
+                compared |= {"queries": of_head.query, "keys": of_head.key}
+            for what, (expected, unit, found) in compared.items():
+                if (why := _Difference.of(expected, unit, found).failure()) is not None:
+                    failures.append(f"The {what} of head {head} in {name} do not follow from its weights: {why}.")
+    if not heads:
+        return Finding(None, " ".join(sorted(said)))
+    passed = f"The values of {heads} heads follow from their weights. {' '.join(sorted(said))}".rstrip()
+    return first_failure(failures, passed)
+
+
+def rotary_positions(reading: Reading) -> Finding:
+    """Queries are those of the weights, rotated by angles of the configuration's base, from position 0 on (Su et al. 2021)."""
+    failures, bases = [], set()
+    for name, kind, layer, call in reading.calls():
+        if kind not in ("self", "decoder") or (rope := _frequencies(reading, call, layer)) is None:
+            continue
+        frequencies, factor, base = rope
+        try:
+            of_head = _of_head(reading, kind, layer, 0, call)
+        except InputError as error:
+            return Finding(None, str(error))
+        if of_head is None:
+            continue
+        expected, unit, found = of_head.query
+        if (normed := _normed(reading, call)) is not None:
+            expected, unit = normed, normed.abs() + unit.mean()
+        elif _has_norms(call):
+            return Finding(
+                None, "A norm stands between the query and its rotation, and what it returned could not be told."
+            )
+        fits = {
+            start: min(
+                (
+                    _Difference.of(_rotated(expected, frequencies, start, between) * factor, unit, found)
+                    for between in (True, False)
+                ),
+                key=lambda one: one.units,
+            )
+            for start in POSITIONS
+        }
+        bases.add(f"{base:,.7g}")
+        if _Difference.of(expected, unit, found).failure() is None and _may_lack_rotation(call, layer):
+            continue
+        if fits[0].failure(rotated=True) is not None:
+            start = next((start for start in POSITIONS if fits[start].failure(rotated=True) is None), None)
+            failures.append(
+                f"In {name} the queries are not those of the weights rotated with the base {base:,.7g} that the configuration "
+                f"names."
+                if start is None
+                else f"In {name} positions begin at {start} instead of 0."
+            )
+    if not bases:
+        return Finding(None, "The configuration names no rotary base.")
+    return first_failure(
+        failures, f"Queries are rotated with the base {' or '.join(sorted(bases))}, from position 0 on."
+    )
+
+
+def absolute_positions(reading: Reading) -> Finding:
+    """The embeddings of positions are the first ones of their table, in their order."""
+    failures, tables = [], 0
+    for name, visit in reading.visits.items():
+        last = name.rpartition(".")[2]
+        if not isinstance(visit.module, nn.Embedding) or not ("position" in last or last == "wpe"):
+            continue
+        rows = visit.returned.reshape(-1, visit.returned.shape[-1])
+        tables, first = tables + 1, _first_position(visit.module)
+        if torch.equal(rows, visit.module.weight[first : first + len(rows)]):
+            continue
+        at = next((i for i, row in enumerate(visit.module.weight) if torch.equal(row, rows[0])), None)
+        failures.append(
+            f"{name} gives the first token "
+            f"{'no row of its table' if at is None else f'row {at} of its table'}, and its architecture begins at row {first}."
+            if at != first
+            else f"{name} does not give the tokens the rows of its table one after another."
+        )
+    if not tables:
+        return Finding(None, "The model has no table of positions.")
+    return first_failure(failures, "Tokens get the embeddings of their positions, one after another from the first.")
+
+
+# --- one product
+
+
+class _Difference(NamedTuple):
+    """How two computations of the same numbers differ.
+
+    units   the largest difference, in units of one rounding error
+    slope   by which factor the numbers are too large, less 1, in units of what rounding makes of it
+    factor  this factor
+    """
+
+    units: float
+    slope: float
+    factor: float
+
+    @classmethod
+    def of(cls, expected: Tensor, unit: Tensor, found: Tensor) -> _Difference:
+        """expected and unit in float64; unit: the sum of the sizes of all products that were added up."""
+        eps = rounding_error(found.dtype)
+        given = _exact(found)
+        units = ((given - expected).abs() / (eps * unit).clamp_min(torch.finfo(torch.float64).tiny)).max()
+        squares = expected.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
+        factor = float((given * expected).sum() / squares) if expected.any() else 1.0
+        # Each number is rounded once; what is added up to it is rounded in float32 at most.
+        single = min(eps, torch.finfo(torch.float32).eps)
+        spread = float(((eps * expected.abs() + single * unit) * expected).square().sum().sqrt() / squares)
+        return cls(float(units), abs(factor - 1) / max(spread, eps / 100), factor)
+
+    def failure(self, *, rotated: bool = False) -> str | None:
+        """What is wrong, as the end of a sentence. rotated: angles have rounding errors of their own."""
+        if not self.units <= OF_PRODUCTS * (16 if rotated else 1):
+            return f"{self.units:.3g} units of rounding, where {OF_PRODUCTS} are allowed"
+        if not (rotated or self.slope <= OF_SLOPES):
+            return f"its numbers are {self.factor:.5g} times as large on average"
+        return None
+
+
+def _product(module: Any, read: Tensor, returned: Tensor) -> _Difference:
+    """The difference of a linear map's result, in some of its columns."""
+    columns = torch.tensor(_some(returned.shape[-1], COLUMNS))
+    weight = module.weight if isinstance(module, Conv1D) else module.weight.T
+    expected, unit = _affine(read, weight[:, columns.to(weight.device)], _at(module.bias, columns))
+    return _Difference.of(expected, unit, returned.reshape(-1, returned.shape[-1])[:, columns.to(returned.device)])
+
+
+def _at(bias: Tensor | None, columns: Tensor) -> Tensor | None:
+    return None if bias is None else bias[columns.to(bias.device)]
+
+
+def _affine(read: Tensor, weight: Any, bias: Any = None) -> tuple[Tensor, Tensor]:
+    """(read @ weight + bias, the sum of the sizes of what is added), in float64 on the CPU."""
+    x, w, b = map(_exact, (read, weight, torch.zeros(weight.shape[1]) if bias is None else bias))
+    x = x.reshape(-1, x.shape[-1])
+    return x @ w + b, x.abs() @ w.abs() + b.abs()
+
+
+def _exact(numbers: Any) -> Tensor:
+    given = numbers.detach() if isinstance(numbers, Tensor) else torch.tensor(numbers)
+    return given.to("cpu", torch.float64)
+
+
+def _some(count: int, most: int = 4) -> list[int]:
+    """At most so many numbers below `count`, the first and the last one among them."""
+    return sorted({round(one) for one in torch.linspace(0, count - 1, min(count, most)).tolist()})
+
+
+# --- one head
+
+
+class _OfHead(NamedTuple):
+    """(expected, unit, found) of one head: [tokens, size] each."""
+
+    query: tuple[Tensor, Tensor, Tensor]
+    key: tuple[Tensor, Tensor, Tensor]
+    value: tuple[Tensor, Tensor, Tensor]
+
+
+def _of_head(reading: Reading, kind: Kind, layer: int, head: int, call: Call) -> _OfHead | None:
+    """The projections of a head, from its weights and what its module read; None if that cannot be told. Raises InputError for
+    an architecture whose weights are not understood."""
+    weights = head_weights(reading.model, layer, head, kind)
+    visit = next((visit for visit in reading.visits.values() if visit.module is call.module), None)
+    read = None if visit is None else _tensor(visit)
+    # A module that several layers share is watched in the first of them.
+    first = next(other for other in reading.capture.each_layer(kind) if other.module is call.module)
+    # The keys of cross-attention come from elsewhere.
+    if (
+        first is not call
+        or visit is None
+        or read is None
+        or kind == "cross"
+        or read.numel() // read.shape[-1] != call.query.shape[2]
+    ):
+        return None
+    size = own_scale(call) if scales_queries(call) else 1.0
+    query, unit = _affine(read, weights.W_Q, weights.b_Q)
+    return _OfHead(
+        (query * size, unit * size, call.query[0, head]),
+        (*_affine(read, weights.W_K, weights.b_K), call.key[0, weights.key_head]),
+        (*_affine(read, weights.W_V, weights.b_V), call.value[0, weights.key_head]),
+    )
+
+
+def _tensor(visit: Visit) -> Tensor | None:
+    """What a module read: `hidden_states`, or the first tensor that it was given."""
+    given = (visit.options.get("hidden_states"), *visit.inputs, *visit.options.values())
+    return next((one for one in given if isinstance(one, Tensor) and one.is_floating_point()), None)
+
+
+def _is_read_by_output(reading: Reading, call: Call) -> bool:
+    """Whether some linear map reads the outputs of the heads as they are, one beside the other."""
+    output = call.output.flatten(2)[0]
+    read = (_tensor(visit) for visit in reading.visits.values() if isinstance(visit.module, LINEAR))
+    return any(one is not None and torch.equal(one.reshape(-1, one.shape[-1]).cpu(), output) for one in read)
+
+
+def _is_changed_on_the_way(reading: Reading, call: Call) -> bool:
+    return _has_norms(call) or _rope(reading, call) is not None
+
+
+def _has_norms(call: Call) -> bool:
+    return any("norm" in name for name, _ in call.module.named_children())
+
+
+def _normed(reading: Reading, call: Call) -> Tensor | None:
+    """What the norm of the queries returned for head 0, [tokens, d_k] in float64; None without such a norm."""
+    norm, (_, heads, tokens, size) = getattr(call.module, "q_norm", None), call.query.shape
+    visit = next((visit for visit in reading.visits.values() if visit.module is norm), None)
+    if norm is None or visit is None or visit.returned.numel() != call.query.numel():
+        return None
+    returned = _exact(visit.returned)
+    by_head = returned.shape[1:] == (heads, tokens, size) and heads != tokens
+    return returned[0, 0] if by_head else returned.reshape(tokens, heads, size)[:, 0]
+
+
+# --- rotation
+
+
+def _rope(reading: Reading, call: Call) -> dict[str, Any] | None:
+    """The rotary settings of a call's configuration."""
+    own: Any = getattr(call.module, "config", reading.model.text_config)
+    return getattr(own, "rope_parameters", None) or None
+
+
+def _frequencies(reading: Reading, call: Call, layer: int) -> tuple[Tensor, float, float] | None:
+    """(the angle by which each pair of numbers turns at each token, a factor, the base) of a layer; None without rotation."""
+    rope, own = _rope(reading, call), getattr(call.module, "config", reading.model.text_config)
+    if rope is None:
+        return None
+    of_type = None
+    if not any(name.startswith("rope") for name in rope):  # by the type of the layer
+        of_type = own.layer_types[getattr(call.module, "layer_idx", None) or layer]
+        rope = rope.get(of_type)
+        if rope is None:
+            return None
+    base, size = float(rope["rope_theta"]), call.query.shape[-1]
+    if (kind := rope.get("rope_type", "default")) == "default":
+        turned = int(size * rope.get("partial_rotary_factor", 1.0))
+        return base ** (-torch.arange(0, turned, 2, dtype=torch.float64) / turned), 1.0, base
+    options = {} if of_type is None else {"layer_type": of_type}
+    frequencies, factor = ROPE_INIT_FUNCTIONS[kind](own, torch.device("cpu"), seq_len=None, **options)
+    return frequencies.double(), float(factor), base
+
+
+def _rotated(x: Tensor, frequencies: Tensor, start: int, between: bool) -> Tensor:
+    """Rows turned by their positions. between: number j is paired with the one half the size further on, else with the next."""
+    turned = 2 * len(frequencies)
+    angles = (torch.arange(len(x)) + start).double()[:, None] * frequencies
+    pairs = x[:, :turned]
+    first, second = pairs.chunk(2, dim=1) if between else (pairs[:, ::2], pairs[:, 1::2])
+    both = first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()
+    joined = torch.cat(both, dim=1) if between else torch.stack(both, dim=2).flatten(1)
+    return torch.cat([joined, x[:, turned:]], dim=1)
+
+
+def _may_lack_rotation(call: Call, layer: int) -> bool:
+    """Whether the configuration says that this layer has no rotation (SmolLM3)."""
+    rotates = getattr(getattr(call.module, "config", None), "no_rope_layers", None)
+    return bool(rotates) and not rotates[getattr(call.module, "layer_idx", None) or layer]
+
+
+def _first_position(table: nn.Embedding) -> int:
+    """The row of the first token: after the padding token's in RoBERTa, the third one in OPT and BART."""
+    offset = getattr(table, "offset", None)
+    return offset if offset is not None else 0 if table.padding_idx is None else table.padding_idx + 1

@@ -1,0 +1,143 @@
+"""Checks of the attention calls: what they computed, and whether scale, mask, window and soft cap are the configuration's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.calls import Call
+from ..calls.rows import head_permissions
+from ..certifying import AS_MASK
+from .finding import Finding, first_failure
+from .reading import Reading
+
+
+def attention_of_heads(reading: Reading) -> Finding:
+    """The output of each head of the chosen layers follows from its queries, keys and values."""
+    certificates = [
+        (f"{name.replace('layer ', '')}.{head}", reading.capture.certificate(layer, head, kind))
+        for name, kind, layer, call in reading.calls()
+        for head in range(call.heads)
+    ]
+    worst = max(certificate.rounding for _, certificate in certificates)
+    return first_failure(
+        (
+            f"The output of head {name} does not follow from its queries, keys and values: it is "
+            f"{certificate.rounding:.3g} units of rounding off, where {certificate.allowed:g} are allowed."
+            for name, certificate in certificates
+            if not certificate.holds
+        ),
+        f"The outputs of {len(certificates)} heads follow from their queries, keys and values, within {worst:.2g} units of "
+        f"rounding.",
+    )
+
+
+def masks(reading: Reading) -> Finding:
+    """No query of a decoder may attend to later tokens, every other pair is allowed, and a mask forbids instead of adding."""
+    failures, said = [], set()
+    for name, kind, layer, call in reading.calls():
+        allowed, bias = head_permissions(call, 0, range(call.query.shape[2]))
+        before = _distances(call) >= 0
+        if (added := bias[bias <= AS_MASK]).size:
+            failures.append(f"In {name} the mask adds {added.min():,.5g} to scores instead of forbidding them.")
+        is_decoder = kind == "decoder" or (kind == "self" and reading.model.has_language_model_head)
+        if is_decoder and (allowed & ~before).any():
+            failures.append(f"In {name} queries may attend to later tokens.")
+        elif not allowed.any(axis=1).all():
+            failures.append(f"In {name} the token {int(np.argmin(allowed.any(axis=1)))} may attend to nothing.")
+        elif window_of(reading, call, layer) is None and not (np.array_equal(allowed, before) or allowed.all()):
+            failures.append(f"In {name} the mask forbids pairs of tokens, and the configuration names no window.")
+        said.add("every token" if allowed.all() else "no later token")
+    return first_failure(failures, f"In the chosen layers queries may attend to {' or to '.join(sorted(said))}.")
+
+
+def windows(reading: Reading) -> Finding:
+    """The farthest key that a query may attend to is as far as the configuration says."""
+    tokens, failures, seen, longer = reading.capture.shape()[0], [], set(), set()
+    for name, kind, layer, call in reading.calls():
+        window = window_of(reading, call, layer)
+        if window is None or kind in ("cross", "vision"):
+            continue
+        allowed, _ = head_permissions(call, 0, range(tokens))
+        farthest = int(np.abs(_distances(call))[allowed].max()) + 1
+        if window >= tokens:
+            longer.add(window)
+        else:
+            seen.add(window)
+        if farthest != min(window, tokens):
+            failures.append(
+                f"In {name} queries reach back over {farthest} tokens, and the configuration says {window:,}."
+            )
+    if not (seen or longer or failures):
+        return Finding(None, "The configuration names no sliding window for these layers.")
+    if longer and not seen and not failures:
+        words = f"A window of {min(longer):,} tokens is longer than the {tokens} tokens of the check-up."
+        return Finding(None, words)
+    return first_failure(failures, f"Windows of {', '.join(map(str, sorted(seen)))} tokens are kept.")
+
+
+def soft_caps(reading: Reading) -> Finding:
+    """The soft cap of the scores is the configuration's."""
+    wanted = getattr(reading.model.text_config, "attn_logit_softcapping", None)
+    found = {call.softcap for _, kind, _, call in reading.calls() if kind != "vision"}
+    if found == {None} and wanted is None:
+        return Finding(None, "The configuration names no soft cap, and no layer has one.")
+    failures = [f"A layer has the soft cap {one}, and the configuration says {wanted}." for one in found - {wanted}]
+    return first_failure(failures, f"The soft cap is {wanted}, as the configuration says.")
+
+
+def scales(reading: Reading) -> Finding:
+    """The scale of the scores is the configuration's."""
+    failures, seen = [], set()
+    for name, _, layer, call in reading.calls():
+        wanted, scale = scale_of(call, reading.model.text_config, layer), call.scale
+        if np.isclose(scale, 1, rtol=1e-5) and scales_queries(call):
+            scale = own_scale(call)  # multiplied into the queries, which the check of projections compares
+        seen.add(f"{scale:.4g}")
+        if not np.isclose(scale, wanted, rtol=1e-5):
+            failures.append(f"In {name} scores are multiplied by {scale:.5g}, and the configuration says {wanted:.5g}.")
+    return first_failure(failures, f"Scores are multiplied by {' or '.join(sorted(seen))}, as the configuration says.")
+
+
+def scales_queries(call: Call) -> bool:
+    """Whether a module multiplies its queries by its scale, and asks for none in the attention call (OPT)."""
+    return call.scale == 1 and hasattr(call.module, "scaling")
+
+
+def own_scale(call: Call) -> float:
+    """The scale that a module multiplies its queries by."""
+    module: Any = call.module
+    return float(module.scaling)
+
+
+def scale_of(call: Call, config: Any, layer: int) -> float:
+    """The scale that the configuration gives: 1/√d_k (Vaswani et al. 2017) but for what some architectures name."""
+    own: Any = getattr(call.module, "config", config)
+    if (multiplier := getattr(own, "attention_multiplier", None)) is not None:  # Granite
+        return float(multiplier)
+    if getattr(own, "relative_attention_num_buckets", None) is not None and hasattr(own, "d_kv"):  # T5: in its weights
+        return 1.0
+    size = getattr(own, "query_pre_attn_scalar", None) or call.query.shape[-1]  # Gemma
+    scale = 1.0 if getattr(own, "scale_attn_weights", True) is False else size**-0.5  # GPT-2
+    return scale / (layer + 1) if getattr(own, "scale_attn_by_inverse_layer_idx", False) else scale
+
+
+def window_of(reading: Reading, call: Call, layer: int) -> int | None:
+    """The number of tokens, itself included, over which a query of this layer reaches by the configuration; None: over all."""
+    own: Any = getattr(call.module, "config", reading.model.text_config)
+    layer = getattr(call.module, "layer_idx", None) or layer
+    types = getattr(own, "layer_types", None)
+    if types is not None and not (layer < len(types) and "sliding" in types[layer]):
+        return None
+    if types is None and not getattr(own, "use_sliding_window", True):
+        return None
+    if (both_ways := getattr(own, "local_attention", None)) is not None:  # ModernBERT: half before, half after
+        return both_ways // 2 + 1
+    return getattr(own, "sliding_window", None)
+
+
+def _distances(call: Call) -> NDArray[np.integer]:
+    """How many tokens a key stands before a query: [queries, keys]."""
+    return np.arange(call.query.shape[2])[:, None] - np.arange(call.key.shape[2])

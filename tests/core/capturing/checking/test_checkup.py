@@ -1,0 +1,221 @@
+"""The check-up finds planted faults by their names, and nothing in models that are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as t
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+
+from core import InputError, check_model, load_model
+from core.capturing.checking.reading import TEXT
+from core.models.model import Model
+from tests.core.tiny_models import TINY, WEIGHTS_ONLY, randomised, tiny
+
+
+def failed(model: Model) -> set[str]:
+    return {name for name, finding in check_model(model, seconds=600).findings.items() if finding.holds is False}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_architectures_are_clean(name: str) -> None:
+    checkup = check_model(load_model(tiny(name)), seconds=600)
+    assert checkup.holds, str(checkup)
+    assert sum(finding.holds is True for finding in checkup.findings.values()) >= 6
+
+
+@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"])
+def test_the_included_models_are_clean(name: str) -> None:
+    checkup = check_model(load_model(name), seconds=600)
+    assert checkup.holds, str(checkup)
+    table = checkup.table.set_index("check").holds
+    assert table[["attention", "matrix products", "projections", "padding", "tokens", "leftovers", "weights"]].all()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_other_precisions_are_clean(dtype: str) -> None:
+    assert check_model(load_model(tiny("Llama").to(getattr(torch, dtype))), seconds=600).holds
+
+
+# --- planted faults
+
+
+def instead(module: Any, forward: Callable[..., Any]) -> None:
+    """Run this in the place of a module's forward, which it gets as its first argument."""
+    module.forward = partial(forward, module.forward)
+
+
+def larger(factor: float, own: Callable, *read: Any, **options: Any) -> Any:
+    return own(*read, **options) * factor
+
+
+def with_mask(make: Callable[[int], Any], own: Callable, *read: Any, **options: Any) -> Any:
+    """An attention module that is given another mask."""
+    return own(*read, **options | {"attention_mask": make(options["hidden_states"].shape[1])})
+
+
+def minus_ten_thousand(tokens: int) -> torch.Tensor:
+    return torch.full((1, 1, tokens, tokens), -10_000.0).triu(1)
+
+
+def everything(tokens: int) -> torch.Tensor:
+    return torch.ones(1, 1, tokens, tokens, dtype=torch.bool)
+
+
+def three_tokens(tokens: int) -> torch.Tensor:
+    return everything(tokens).tril() & everything(tokens).triu(-2)
+
+
+def one_position_late(own: Callable, x: Any, position_ids: Any, **options: Any) -> Any:
+    return own(x, position_ids + 1, **options)
+
+
+def heads_swapped(own: Callable, x: torch.Tensor) -> torch.Tensor:
+    return own(x).unflatten(-1, (2, 8)).flip(-2).flatten(-2)
+
+
+def stale(own: Callable, *read: Any, **options: Any) -> Any:
+    kept = options.get("past_key_values")
+    if kept is not None and kept.get_seq_length():
+        kept.layers[0].keys = kept.layers[0].keys.roll(1, dims=2)
+    return own(*read, **options)
+
+
+def padding_read(own: Callable, *read: Any, **options: Any) -> Any:
+    return own(*read, **options | {"attention_mask": None})
+
+
+def layer(network: Any) -> Any:
+    return network.model.layers[0].self_attn
+
+
+FAULTS: dict[str, tuple[str, str, Callable[[Any], object]]] = {
+    "queries 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).q_proj, partial(larger, 1.01))),
+    "keys 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).k_proj, partial(larger, 1.01))),
+    "values 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).v_proj, partial(larger, 1.01))),
+    "W_O 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).o_proj, partial(larger, 1.01))),
+    "swapped key heads": ("projections", "Llama", lambda n: instead(layer(n).v_proj, heads_swapped)),
+    "ignored scale": ("scale", "Llama", lambda n: setattr(layer(n), "scaling", 1.0)),
+    "wrong rotary base": ("rotary positions", "Llama", lambda n: n.model.rotary_emb.inv_freq.mul_(0.9)),
+    "rotary positions from 1": ("rotary positions", "Llama", lambda n: instead(n.model.rotary_emb, one_position_late)),
+    "positions from 1": (
+        "absolute positions",
+        "GPT-2",
+        lambda n: instead(n.transformer.wpe, lambda own, ids: own(ids + 1)),
+    ),
+    "no mask": ("later tokens", "Llama", lambda n: instead(layer(n), partial(with_mask, everything))),
+    "a mask of -10,000": ("mask", "Llama", lambda n: instead(layer(n), partial(with_mask, minus_ten_thousand))),
+    "another window": ("window", "Mistral", lambda n: instead(layer(n), partial(with_mask, three_tokens))),
+    "no soft cap": ("soft cap", "Gemma 2", lambda n: setattr(layer(n), "attn_logit_softcapping", None)),
+    "stale cache": ("cache", "Llama", lambda n: instead(n.model, stale)),
+    "padding that is read": ("padding", "BERT", lambda n: instead(n.encoder, padding_read)),
+    "NaN": ("finite numbers", "Llama", lambda n: layer(n).v_proj.weight.data.fill_(float("nan"))),
+}
+
+
+@pytest.mark.parametrize(("check", "architecture", "plant"), FAULTS.values(), ids=FAULTS)
+def test_planted_faults_are_found(check: str, architecture: str, plant: Callable[[Any], object]) -> None:
+    network = tiny(architecture)
+    model = load_model(network)
+    plant(network)
+    assert check in failed(model)
+
+
+def test_one_percent_is_found_in_bfloat16() -> None:
+    network = tiny("Llama").bfloat16()
+    model = load_model(network)
+    instead(layer(network).v_proj, partial(larger, 1.01))
+    assert "matrix products" in failed(model)
+
+
+# --- faults between a model and its files
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Model:
+    """A tiny Phi, which has biases, with the words of the fixed text."""
+    words = [word for word, _ in Whitespace().pre_tokenize_str(TEXT)]
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(["<s>", "?", *words]))}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="?"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    t.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>").save_pretrained(tmp_path)
+    randomised(TINY["Phi"]()).save_pretrained(tmp_path)
+    return load_model(tmp_path)
+
+
+def lose_bias(model: Model) -> None:
+    layer(model.network).q_proj.bias = None
+
+
+def change_weight(model: Model) -> None:
+    layer(model.network).q_proj.weight.data.mul_(1.01)
+
+
+def split_otherwise(model: Model) -> None:
+    model.tokenizer.add_tokens(["The cat"])
+
+
+def begin_twice(model: Model) -> None:
+    model.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> <s> $A", special_tokens=[("<s>", 0)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "plant"),
+    [
+        ("leftovers", lose_bias),
+        ("weights", change_weight),
+        ("tokens", split_otherwise),
+        ("beginning and end", begin_twice),
+    ],
+)
+def test_faults_between_a_model_and_its_files_are_found(
+    on_disk: Model, check: str, plant: Callable[[Model], None]
+) -> None:
+    assert not failed(on_disk)
+    plant(on_disk)
+    assert check in failed(on_disk)
+
+
+# --- what it says
+
+
+def test_it_ends_when_its_time_is_over() -> None:
+    checkup = check_model(load_model(tiny("Llama")), seconds=0)
+    assert checkup.holds
+    assert {finding.holds for finding in checkup.findings.values()} == {None}
+    assert "were over" in str(checkup)
+
+
+def test_its_sentences_name_what_failed() -> None:
+    network = tiny("Llama")
+    model = load_model(network)
+    layer(network).scaling = 1.0
+    checkup = check_model(model, seconds=600)
+    assert not checkup.holds
+    assert "failed on this machine: scale." in checkup.summary
+    assert "multiplied by 1, and the configuration says 0.35355" in str(checkup)
+
+
+def test_it_stops_where_progress_raises() -> None:
+    def stop(_done: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check_model(load_model(tiny("Llama")), on_progress=stop)
+
+
+def test_models_without_queries_are_refused() -> None:
+    with pytest.raises(InputError) as refusal:
+        check_model(load_model(WEIGHTS_ONLY["BLOOM"]()))
+    assert refusal.value.field == "model"
