@@ -22,6 +22,7 @@ from core.units import small_number
 from tests.browser.driver import AS_IT_IS, CHANGED, EQUATION, STAGES, Picture, difference
 from tests.pages.app import address, choose, fields, figure, go, links, new, ran, texts, words
 from ui import state
+from ui.requests import ModelChoice
 from ui.views.sources import models
 from ui.views.sources.text_fields import SENTENCE
 
@@ -43,6 +44,18 @@ def shows_trace(app, trace):
     for stage, drawn in zip(EQUATION, figure(app, "equation").data, strict=True):
         numbers = STAGES[stage](trace)
         assert difference(Picture([drawn], {}), numbers.T if stage == "Key" else numbers) is None, stage
+
+
+def test_the_page_says_whether_its_model_was_checked(monkeypatch):
+    app = opened(model=MODEL)
+    assert "Checked on this machine." in said(app)
+    assert "The outputs of 36 heads follow from their queries, keys and values" in said(app)
+    assert not app.warning
+    half = models.load(ModelChoice(MODEL, "float16"))  # which no other test opens here
+    monkeypatch.setattr(half.network.encoder.layer[0].attention.self, "scaling", 1.0)
+    app = opened(model=MODEL, dtype="float16")
+    assert "failed on this machine: scale." in app.warning[0].value.replace("\\", "")
+    assert "Checked on this machine." not in said(app)
 
 
 def test_every_source_and_its_knobs():
