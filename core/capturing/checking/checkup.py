@@ -7,7 +7,6 @@ these: it runs the model over a short fixed text and compares chosen layers with
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ import pandas as pd
 from ...errors import InputError, first_line
 from ...models.model import Model, require_model
 from ...progress import OnProgress
+from ...threads import processor_time
 from ...versions import versions
 from ..capture import not_captured
 from ..finite import NotFiniteError
@@ -54,6 +54,7 @@ class Checkup:
     """What was checked of a model, on one device with these versions.
 
     findings  by the name of the check, in the order of `CHECKS`
+    skipped   the names of the checks for which there was no time
     devices   as `Model.devices`
     versions  of Headlight, Python, torch and transformers
     """
@@ -64,6 +65,12 @@ class Checkup:
     devices: tuple[str, ...]
     versions: dict[str, str]
     findings: dict[str, Finding]
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the model could be read, and there was time for all checks."""
+        return self.findings[FINITE].holds is not None and not self.skipped
 
     @property
     def holds(self) -> bool:
@@ -83,8 +90,9 @@ class Checkup:
         made = [finding.holds for finding in self.findings.values() if finding.holds is not None]
         if failed := [name for name, finding in self.findings.items() if finding.holds is False]:
             return f"{len(failed)} of {len(made)} checks failed on this machine: {', '.join(failed)}."
+        how_far = "Checked" if self.is_whole else "Partly checked" if made else "Not checked"
         return (
-            f"Checked on this machine: {len(made)} checks passed, {len(self.findings) - len(made)} could not be made."
+            f"{how_far} on this machine: {len(made)} checks passed, {len(self.findings) - len(made)} could not be made."
         )
 
     def __str__(self) -> str:
@@ -98,7 +106,8 @@ class Checkup:
 def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress | None = None) -> Checkup:
     """Check a model on this machine: its projections, attention, masks, positions, cache, tokens and files.
 
-    seconds      no check is begun after this time; those that are left say so
+    seconds      of this thread's processor time, which is less than that on the clock on a busy machine: no check is begun
+                 after it, and those that are left say so
     on_progress  called with the number of checks that are done; an error that it raises ends the check-up
 
     Raises InputError (field "model") for a model that only a file describes, and for one whose queries, keys and values cannot
@@ -107,8 +116,9 @@ def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress |
     require_model(model, "The check-up")
     if not model.captures:
         raise not_captured(model)
-    begun = time.monotonic()
+    begun = processor_time()
     findings: dict[str, Finding] = {}
+    skipped: list[str] = []
     try:
         reading = read_fixed(model)
     except InputError as error:
@@ -117,14 +127,15 @@ def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress |
     for number, (name, check) in enumerate(CHECKS.items()):
         if reading is None:
             findings.setdefault(name, Finding(None, "The pass gives no numbers to check."))
-        elif time.monotonic() - begun > seconds:
+        elif processor_time() - begun > seconds:
             findings[name] = Finding(None, f"The {seconds:g} seconds of the check-up were over.")
+            skipped.append(name)
         else:
             findings[name] = _made(check, reading)
         if on_progress is not None:
             on_progress(number + 1)
     computed_by = versions("torch", "transformers")
-    return Checkup(model.name, model.revision, model.dtype, model.devices, computed_by, findings)
+    return Checkup(model.name, model.revision, model.dtype, model.devices, computed_by, findings, tuple(skipped))
 
 
 def _made(check: Callable[[Reading], Finding], reading: Reading) -> Finding:

@@ -13,7 +13,7 @@ from .finding import Finding, first_failure
 from .reading import LINEAR, TEXT, Reading
 
 ROWS = 64  # of each matrix that are read again
-IN_MEMORY = "The model was not read from files, or was changed after that."
+IN_MEMORY = "The model was not read from files, or was changed afterwards."
 
 
 def beginning_of_text(reading: Reading) -> Finding:
@@ -39,7 +39,7 @@ def tokens_of_the_file(reading: Reading) -> Finding:
     length = min(len(expected), len(found))
     different = [at for at in range(length) if expected[at] != found[at]] or [length] * (len(expected) != len(found))
     return first_failure(
-        [f"The text is split otherwise than tokenizer.json says, first at token {at}." for at in different[:1]],
+        [f"The text is not split as tokenizer.json says, first at token {at}." for at in different[:1]],
         f"The {len(found)} tokens of the text are those of tokenizer.json.",
     )
 

@@ -29,13 +29,13 @@ def later_tokens(reading: Reading) -> Finding:
     other[0, -1] = ids[0, 1] if ids[0, 1] != ids[0, -1] else ids[0, 0]
     moved = _apart(reading.returned[:-1], returned_by(reading.model, reading.inputs | {name: other})[:-1])
     if not (reading.model.has_language_model_head or reading.model.is_encoder_decoder):
-        reads = "moves the tokens before it" if moved > 0 else "moves no token before it"
-        return Finding(True, f"Another last token {reads}, as {'in' if moved > 0 else 'without'} attention both ways.")
+        ways = "changes the rows" if moved > 0 else "changes no row"
+        return Finding(True, f"Another last token {ways} before it. In an encoder either may be right.")
     if moved <= _allowed(reading) / 16:
         return Finding(True, "Another last token changes nothing before it.")
     return Finding(
         False,
-        f"Another last token moves the tokens before it by {moved:.2g} of the largest logit: they read the future.",
+        f"Another last token changes the rows before it by {moved:.2g} of the largest logit. They see later tokens.",
     )
 
 

@@ -15,7 +15,7 @@ from ...models.modules import Kind
 from ...models.projections import head_weights
 from ..rounding import OF_PRODUCTS, OF_SLOPES, rounding_error
 from .finding import Finding, first_failure
-from .heads import own_scale, scales_queries
+from .heads import config_of, factor_of_queries, number_of
 from .reading import LINEAR, Reading, Visit
 
 COLUMNS = 64  # of each matrix; all would take as long as the pass itself, in float64
@@ -53,11 +53,11 @@ def projections(reading: Reading) -> Finding:
             except InputError as error:
                 return Finding(None, str(error))
             if of_head is None:
-                said.add("What some layers read could not be told.")
+                said.add("The input of some layers could not be identified.")
                 continue
             heads += 1
             compared = {"values": of_head.value}
-            if not _is_changed_on_the_way(reading, call):
+            if not _has_norms(call) and _rope(reading, call) is None:
                 compared |= {"queries": of_head.query, "keys": of_head.key}
             for what, (expected, unit, found) in compared.items():
                 if (why := _Difference.of(expected, unit, found).failure()) is not None:
@@ -85,9 +85,7 @@ def rotary_positions(reading: Reading) -> Finding:
         if (normed := _normed(reading, call)) is not None:
             expected, unit = normed, normed.abs() + unit.mean()
         elif _has_norms(call):
-            return Finding(
-                None, "A norm stands between the query and its rotation, and what it returned could not be told."
-            )
+            return Finding(None, "A norm comes before the rotation, and its result could not be identified.")
         fits = {
             start: min(
                 (
@@ -180,12 +178,9 @@ def _product(module: Any, read: Tensor, returned: Tensor) -> _Difference:
     """The difference of a linear map's result, in some of its columns."""
     columns = torch.tensor(_some(returned.shape[-1], COLUMNS))
     weight = module.weight if isinstance(module, Conv1D) else module.weight.T
-    expected, unit = _affine(read, weight[:, columns.to(weight.device)], _at(module.bias, columns))
+    bias = None if module.bias is None else module.bias[columns.to(weight.device)]
+    expected, unit = _affine(read, weight[:, columns.to(weight.device)], bias)
     return _Difference.of(expected, unit, returned.reshape(-1, returned.shape[-1])[:, columns.to(returned.device)])
-
-
-def _at(bias: Tensor | None, columns: Tensor) -> Tensor | None:
-    return None if bias is None else bias[columns.to(bias.device)]
 
 
 def _affine(read: Tensor, weight: Any, bias: Any = None) -> tuple[Tensor, Tensor]:
@@ -217,8 +212,10 @@ class _OfHead(NamedTuple):
 
 
 def _of_head(reading: Reading, kind: Kind, layer: int, head: int, call: Call) -> _OfHead | None:
-    """The projections of a head, from its weights and what its module read; None if that cannot be told. Raises InputError for
-    an architecture whose weights are not understood."""
+    """The projections of a head, from its weights and what its module read; None if its input cannot be identified.
+
+    Raises InputError for an architecture whose weights are not understood.
+    """
     weights = head_weights(reading.model, layer, head, kind)
     visit = next((visit for visit in reading.visits.values() if visit.module is call.module), None)
     read = None if visit is None else _tensor(visit)
@@ -233,7 +230,7 @@ def _of_head(reading: Reading, kind: Kind, layer: int, head: int, call: Call) ->
         or read.numel() // read.shape[-1] != call.query.shape[2]
     ):
         return None
-    size = own_scale(call) if scales_queries(call) else 1.0
+    size = factor_of_queries(call)
     query, unit = _affine(read, weights.W_Q, weights.b_Q)
     return _OfHead(
         (query * size, unit * size, call.query[0, head]),
@@ -253,10 +250,6 @@ def _is_read_by_output(reading: Reading, call: Call) -> bool:
     output = call.output.flatten(2)[0]
     read = (_tensor(visit) for visit in reading.visits.values() if isinstance(visit.module, LINEAR))
     return any(one is not None and torch.equal(one.reshape(-1, one.shape[-1]).cpu(), output) for one in read)
-
-
-def _is_changed_on_the_way(reading: Reading, call: Call) -> bool:
-    return _has_norms(call) or _rope(reading, call) is not None
 
 
 def _has_norms(call: Call) -> bool:
@@ -279,18 +272,18 @@ def _normed(reading: Reading, call: Call) -> Tensor | None:
 
 def _rope(reading: Reading, call: Call) -> dict[str, Any] | None:
     """The rotary settings of a call's configuration."""
-    own: Any = getattr(call.module, "config", reading.model.text_config)
+    own: Any = config_of(reading, call)
     return getattr(own, "rope_parameters", None) or None
 
 
 def _frequencies(reading: Reading, call: Call, layer: int) -> tuple[Tensor, float, float] | None:
     """(the angle by which each pair of numbers turns at each token, a factor, the base) of a layer; None without rotation."""
-    rope, own = _rope(reading, call), getattr(call.module, "config", reading.model.text_config)
+    rope, own = _rope(reading, call), config_of(reading, call)
     if rope is None:
         return None
     of_type = None
     if not any(name.startswith("rope") for name in rope):  # by the type of the layer
-        of_type = own.layer_types[getattr(call.module, "layer_idx", None) or layer]
+        of_type = own.layer_types[number_of(call, layer)]
         rope = rope.get(of_type)
         if rope is None:
             return None
@@ -317,7 +310,7 @@ def _rotated(x: Tensor, frequencies: Tensor, start: int, between: bool) -> Tenso
 def _may_lack_rotation(call: Call, layer: int) -> bool:
     """Whether the configuration says that this layer has no rotation (SmolLM3)."""
     rotates = getattr(getattr(call.module, "config", None), "no_rope_layers", None)
-    return bool(rotates) and not rotates[getattr(call.module, "layer_idx", None) or layer]
+    return bool(rotates) and not rotates[number_of(call, layer)]
 
 
 def _first_position(table: nn.Embedding) -> int:

@@ -92,29 +92,22 @@ def scales(reading: Reading) -> Finding:
     """The scale of the scores is the configuration's."""
     failures, seen = [], set()
     for name, _, layer, call in reading.calls():
-        wanted, scale = scale_of(call, reading.model.text_config, layer), call.scale
-        if np.isclose(scale, 1, rtol=1e-5) and scales_queries(call):
-            scale = own_scale(call)  # multiplied into the queries, which the check of projections compares
+        # A factor of the queries is compared by the check of projections.
+        wanted, scale = scale_of(config_of(reading, call), call, layer), call.scale * factor_of_queries(call)
         seen.add(f"{scale:.4g}")
         if not np.isclose(scale, wanted, rtol=1e-5):
             failures.append(f"In {name} scores are multiplied by {scale:.5g}, and the configuration says {wanted:.5g}.")
     return first_failure(failures, f"Scores are multiplied by {' or '.join(sorted(seen))}, as the configuration says.")
 
 
-def scales_queries(call: Call) -> bool:
-    """Whether a module multiplies its queries by its scale, and asks for none in the attention call (OPT)."""
-    return call.scale == 1 and hasattr(call.module, "scaling")
-
-
-def own_scale(call: Call) -> float:
-    """The scale that a module multiplies its queries by."""
+def factor_of_queries(call: Call) -> float:
+    """What a module multiplies its queries by where it asks for no scale in the attention call (OPT); 1 for any other."""
     module: Any = call.module
-    return float(module.scaling)
+    return float(module.scaling) if call.scale == 1 and hasattr(module, "scaling") else 1.0
 
 
-def scale_of(call: Call, config: Any, layer: int) -> float:
+def scale_of(own: Any, call: Call, layer: int) -> float:
     """The scale that the configuration gives: 1/√d_k (Vaswani et al. 2017) but for what some architectures name."""
-    own: Any = getattr(call.module, "config", config)
     if (multiplier := getattr(own, "attention_multiplier", None)) is not None:  # Granite
         return float(multiplier)
     if getattr(own, "relative_attention_num_buckets", None) is not None and hasattr(own, "d_kv"):  # T5: in its weights
@@ -126,8 +119,7 @@ def scale_of(call: Call, config: Any, layer: int) -> float:
 
 def window_of(reading: Reading, call: Call, layer: int) -> int | None:
     """The number of tokens, itself included, over which a query of this layer reaches by the configuration; None: over all."""
-    own: Any = getattr(call.module, "config", reading.model.text_config)
-    layer = getattr(call.module, "layer_idx", None) or layer
+    own, layer = config_of(reading, call), number_of(call, layer)
     types = getattr(own, "layer_types", None)
     if types is not None and not (layer < len(types) and "sliding" in types[layer]):
         return None
@@ -136,6 +128,17 @@ def window_of(reading: Reading, call: Call, layer: int) -> int | None:
     if (both_ways := getattr(own, "local_attention", None)) is not None:  # ModernBERT: half before, half after
         return both_ways // 2 + 1
     return getattr(own, "sliding_window", None)
+
+
+def config_of(reading: Reading, call: Call) -> Any:
+    """The configuration of a call's module: a model of several parts has one for each."""
+    return getattr(call.module, "config", reading.model.text_config)
+
+
+def number_of(call: Call, layer: int) -> int:
+    """The number of a call's layer among all layers of the network. layer: among those with this attention"""
+    number = getattr(call.module, "layer_idx", None)
+    return layer if number is None else number
 
 
 def _distances(call: Call) -> NDArray[np.integer]:

@@ -80,7 +80,7 @@ def choose_request(
     checkup = None if model is None else _checked(chosen, model, progress)
     says = ["No model." if model is None else _what_it_does(model)]
     if checkup is not None and checkup.holds:
-        says.append("Checked on this machine.")
+        says.append(f"{checkup.summary.partition(':')[0]}.")
     elif checkup is not None:
         problem.warning(f"{plain(checkup.summary)} *More* says what was found.", icon=":material/warning:")
     model_place.caption(" ".join(says), help=model_help())

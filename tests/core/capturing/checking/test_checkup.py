@@ -195,6 +195,8 @@ def test_it_ends_when_its_time_is_over() -> None:
     assert checkup.holds
     assert {finding.holds for finding in checkup.findings.values()} == {None}
     assert "were over" in str(checkup)
+    assert not checkup.is_whole
+    assert checkup.summary.startswith("Not checked on this machine")
 
 
 def test_its_sentences_name_what_failed() -> None:
