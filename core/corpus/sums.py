@@ -50,8 +50,9 @@ class ExactSum:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """The sums as floating point, rounded once."""
-        return self.whole + self.part * 2.0**-_BITS
+        """The sums as floating point, to within one unit in the last place."""
+        up = (self.whole < 0).astype(np.int64)  # a negative sum would cancel with its whole
+        return (self.whole + up) + (self.part - (up << _BITS)) * 2.0**-_BITS
 
     def exact(self) -> NDArray[np.object_]:
         """The sums as fractions, not rounded at all."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.corpus.sums import ExactSum, SampleSoFar, StrongestSoFar, draws, mean_and_spread, rows_of, sample_dtype
@@ -34,11 +34,13 @@ def cut(number):
 
 
 @given(st.lists(NUMBERS, min_size=1), st.randoms(use_true_random=False))
+@example([-(2.0**-60)], random.Random(0))
 def test_any_order_and_parts_give_the_same_bits(row, chance):
     numbers = np.array([row, row[::-1]])
     whole = summed(numbers)
     assert whole.exact().tolist() == [sum(map(cut, numbers[0]))] * 2
     assert ((whole.part >= 0) & (whole.part < 2**62)).all()
+    np.testing.assert_allclose(whole.values, float(sum(map(cut, numbers[0]))), rtol=2.0**-52, atol=0)
     # What is cut off is less than 2^-62 of each.
     np.testing.assert_allclose(whole.values, math.fsum(numbers[0]), rtol=1e-15, atol=numbers.shape[1] * 2.0**-62)
     for parts in (2, 3, 7):

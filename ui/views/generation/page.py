@@ -223,12 +223,11 @@ def choose_step(
         number = 0
         if len(steps) > 1:
             with st.container(width="stretch"):
-                number = int(menu("Step, and what it writes", state.STEP, steps, look="line")) - 1
+                number = int(menu("Step", state.STEP, steps, look="line")) - 1
     head = replace(whole, capture=generation.capture_of(number))
     weights = one_query(head.capture, head.shape[0] - 1, head.kind)
-    row = weights[head.place]
     with line, st.container(width=150):
-        key = token_picker("Key", state.KEY, head.tokens[1], int(row.argmax()))
+        key = token_picker("Key", state.KEY, head.tokens[1], int(weights[head.place].argmax()))
     return ShownStep(generation, number, whole, head, weights, key)
 
 
