@@ -22,6 +22,7 @@ from .capturing.layer_labels import missing_layers as missing_layers
 from .capturing.weights_only import WeightsOnly as WeightsOnly
 from .capturing.weights_only import attention_weights as attention_weights
 from .capturing.weights_only import open_weights as open_weights
+from .corpus.changes import what_changed as what_changed
 from .errors import InputError as InputError
 from .exporting.page import PageView as PageView
 from .exporting.page import save_page as save_page
@@ -46,6 +47,7 @@ from .models.loading import model_size as model_size
 from .models.model import Model as Model
 from .models.projections import HeadWeights as HeadWeights
 from .models.projections import head_weights as head_weights
+from .models.rounded import rounded_copy as rounded_copy
 from .notebook.figures import heads_figure as heads_figure
 from .notebook.figures import stage_figure as stage_figure
 from .notebook.view import View as View

@@ -17,7 +17,7 @@ import pytest
 
 from tests.source_files import EVERYTHING, PRODUCT, ROOT, called, literal, python_files, text
 
-MOST_LINES = {"program": (PRODUCT, 46_720), "tests": (("tests",), 36_110)}  # CONTRIBUTING.md says where these should go
+MOST_LINES = {"program": (PRODUCT, 47_746), "tests": (("tests",), 36_529)}  # CONTRIBUTING.md says where these should go
 SAFE = {"allow_pickle": False, "trust_remote_code": False, "weights_only": True, "unsafe_allow_html": False}
 
 

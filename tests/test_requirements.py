@@ -98,7 +98,7 @@ def test_the_app_installs_what_it_imports_and_nothing_else() -> None:
 
 
 def test_what_only_runs_over_a_corpus_need_is_imported_by_these_alone() -> None:
-    running = {Path("core/corpus", f"{name}.py") for name in ("profiles", "reading", "running")}
+    running = {Path("core/corpus", f"{name}.py") for name in ("profiles", "reading", "running", "running_changes")}
     extra = pins(text(CORPUS)).keys()
     users = {path for path in python_files(*PRODUCT) if imported_by(path) & extra}
     assert users <= running

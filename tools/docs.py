@@ -127,9 +127,10 @@ def corpus() -> str:
 
 
 def corpus_flags() -> list[tuple[str, str, str]]:
-    """(flag, what holds without it, what it is) of `run`, in words."""
+    """(flag, what holds without it, what it is) of `run`, and of what `changes` has besides, in words."""
     found = []
-    for action in parser_of_run()._actions:
+    actions = [action for command in ("run", "changes") for action in parser_of(command)._actions]
+    for action in {action.dest: action for action in actions}.values():
         if action.dest != "help":
             words = (action.help or "").replace(" (default: %(default)s)", "")
             choices = f": {', '.join(action.choices)}" if action.choices else ""
@@ -139,9 +140,9 @@ def corpus_flags() -> list[tuple[str, str, str]]:
     return found
 
 
-def parser_of_run() -> ArgumentParser:
+def parser_of(command: str) -> ArgumentParser:
     commands = next(action for action in corpus_parser()._actions if action.dest == "command")
-    return commands.choices["run"]  # type: ignore[index]
+    return commands.choices[command]  # type: ignore[index]
 
 
 # --- docs/what-if.md

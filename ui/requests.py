@@ -9,6 +9,7 @@ from core.capturing.edits.edits import Edits
 from core.capturing.sampling import Sampling
 from core.models.devices import called
 from core.models.modules import Kind
+from core.models.rounded import Rounding
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,14 @@ class ModelChoice:
     As text it is its name, with dtype and device where these are not float32 and the CPU.
 
     contents  of an uploaded file with a recorded pass or its weights, whose model is not here; None: not uploaded
+    rounded   how the weights of a copy of it are rounded (core.models.rounded); None: it is the model itself
     """
 
     name: str
     dtype: str = "float32"
     device: str = "cpu"
     contents: bytes | None = field(default=None, repr=False)
+    rounded: Rounding | None = None
 
     @property
     def is_recorded(self) -> bool:
@@ -31,7 +34,8 @@ class ModelChoice:
         return self.contents is not None or self.name.strip().lower().endswith((".safetensors", ".npz"))
 
     def __str__(self) -> str:
-        return called(self.name, self.dtype, self.device)
+        name = called(self.name, self.dtype, self.device)
+        return name if self.rounded is None else f"{name} rounded to {self.rounded}"
 
 
 @dataclass(frozen=True)

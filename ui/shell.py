@@ -62,14 +62,15 @@ WHY = st.Page(ROOT / "pages/why.py", title="Why", icon=":material/account_tree:"
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
 GENERATION = st.Page(ROOT / "pages/generation.py", title="Generation", icon=":material/edit_note:")
 CORPUS = st.Page(ROOT / "pages/corpus.py", title="Corpus", icon=":material/library_books:")
+CHANGES = st.Page(ROOT / "pages/what_changed.py", title="What changed", icon=":material/difference:")
 TALK = st.Page(ROOT / "pages/talk.py", title="Talk", icon=":material/slideshow:")
 OLD_ATLAS = st.Page(lambda: None, title="Atlas", url_path="atlas", visibility="hidden")  # now the page "Heads"
 LEARN = [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()]
-PAGES = [GALLERY, STEPS, HEADS, WHY, WHAT_IF, GENERATION, CORPUS, TALK, EXHIBIT, *LEARN]
+PAGES = [GALLERY, STEPS, HEADS, WHY, WHAT_IF, GENERATION, CORPUS, CHANGES, TALK, EXHIBIT, *LEARN]
 menu = {
     "": [GALLERY, STEPS, HEADS, WHY, WHAT_IF, GENERATION, CORPUS, OLD_ATLAS],
     "Learn": LEARN,
-    "More": [TALK, EXHIBIT],
+    "More": [CHANGES, TALK, EXHIBIT],
 }
 page = st.navigation(menu, position="hidden" if embedded else "top")
 if page == OLD_ATLAS:

@@ -178,13 +178,20 @@ REGION_ROWS, REGION_COLUMNS = speaking("region_rows", "region_columns", of=(MODE
 TOKEN_AT, NEW_TOKEN = speaking("token", "new_token", of=READ_TEXT)
 TOKEN_LINE = "token_line"
 
+# What changed: the copy, its name if it is another model, the texts, the passage that is drawn
+COPY, COPY_NAME, TEXTS = in_address("copy", "copy_name", "texts", of=ANY_TEXT)
+(PASSAGE,) = in_address("passage", of=(TEXTS,))
+APPLY_TEXTS = "apply_texts"
+
 # What if: comparing
 COMPARE_WITH, OTHER_LAYER, OTHER_HEAD = in_address("compare", "other_layer", "other_head", of=ANY_TEXT)
 OTHER_HEAD_BOX = "other_head_box"
 OTHER_TEXT, OTHER_MODEL = in_address("other_text", "other_model", of=ANY_TEXT)
 # On the common axes of two texts
 PLACE_OF_QUERY, PLACE_OF_KEY = in_address(
-    "query_place", "key_place", of=(*READ_TEXT, KIND, COMPARE_WITH, OTHER_TEXT, OTHER_MODEL)
+    "query_place",
+    "key_place",
+    of=(*READ_TEXT, KIND, COMPARE_WITH, OTHER_TEXT, OTHER_MODEL, COPY, COPY_NAME, TEXTS, PASSAGE),
 )
 HEADS_LIKE = "heads_like"
 

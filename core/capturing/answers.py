@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,12 +99,19 @@ ROWS = 64  # positions whose losses are computed at a time
 
 
 def pass_with_losses(
-    model: Model, input_ids: TokenNumbers, *, edits: Edits | None = None, start: int = 1
+    model: Model,
+    input_ids: TokenNumbers,
+    *,
+    edits: Edits | None = None,
+    start: int = 1,
+    known: Iterable[Capture] = (),
 ) -> tuple[list[Call], NDArray[np.float64]]:
     """Run a pass: (its attention calls, one a layer; -ln p of each token from `start` on, given the tokens before it).
 
     input_ids  the tokens, including special tokens if the model expects them
     start      the first token to predict, at least 1: the first token of a text has none before it
+    known      passes over the texts that edits read, if they are known. A patch from a pass of another model of the same shape
+               puts in what its heads gave
 
     The losses are [tokens - start], in nats, at least 0. Raises InputError for models that do not predict the next token, for a
     start outside the text, and for too many logits.
@@ -121,7 +129,7 @@ def pass_with_losses(
             f"The logits of {positions:,} positions would take too much memory; {model.name} can predict at most "
             f"{MAX_LOGITS // vocabulary - 1:,} tokens at once. Shorten the text."
         )
-    inputs, calls, returned = edited_pass(model, inputs, edits or Edits(), logits_to_keep=positions)
+    inputs, calls, returned = edited_pass(model, inputs, edits or Edits(), known=known, logits_to_keep=positions)
     logits, following = returned.logits[0, -positions:-1], inputs["input_ids"][0, start:].to(returned.logits.device)
     blocks = zip(logits.split(ROWS), following.split(ROWS), strict=True)
     losses = [torch.nn.functional.cross_entropy(wide(rows), those, reduction="none") for rows, those in blocks]

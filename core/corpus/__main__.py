@@ -28,6 +28,7 @@ from ..units import seconds_in_words
 
 try:
     from .running import Progress, run
+    from .running_changes import as_json, run_changes
 except ModuleNotFoundError as missing:
     sys.exit(
         f"{missing.name} is not installed. Install what runs over a corpus need: pip install -r requirements-corpus.txt"
@@ -44,8 +45,11 @@ LEAST = 200  # the minimum number of characters of a docstring in them
 def main(words: Sequence[str] | None = None) -> int:
     options = vars(_parser().parse_args(words))
     try:
-        if options.pop("command") == "example":
+        command = options.pop("command")
+        if command == "example":
             example(**options, on_progress=_Line())
+        elif command == "changes":
+            _changes(**options)
         else:
             about = run(**options, on_progress=_Line())
             unread = f"{about.unread:,} texts or parts of them could not be read: see problems.parquet."
@@ -60,6 +64,27 @@ def main(words: Sequence[str] | None = None) -> int:
         print("\nStopped. The same command continues where this one ended.", file=sys.stderr)
         return 130
     return 0
+
+
+LARGEST = 10  # changes that are printed
+
+
+def _changes(base: str, copy: str, out: str, **options: Any) -> None:
+    """Compare a copy with its base, write the file and print what changed most. Raises InputError as `run_changes` does."""
+    require_address(out, "out")
+    changes = run_changes(base, copy, on_progress=_Line(), **options)
+    try:
+        Path(out).write_text(json.dumps(as_json(changes, base, copy), indent=1), "utf-8")
+    except OSError as error:
+        raise InputError(f"{out!r} cannot be written: {error.strerror}. Choose another file.", field="out") from error
+    left_out = changes.unlike + changes.unread
+    print(f"\n{changes.tokens:,} tokens in {changes.passages:,} passages; {left_out:,} passages left out.")
+    if changes.loss is not None:
+        print("Loss: {:.4f} nats a token, and {:.4f} in the copy.".format(*changes.loss))
+    largest = changes.table().sort_values("divergence", ascending=False).head(LARGEST)
+    for row in largest.to_dict("records"):
+        place, noise = "{layer}.{head}".format(**row), f"noise {row['noise']:.2g}"
+        print(f"{place}  {row['divergence']:.3g} nats ({noise}), output {row['output_change']:.1%}")
 
 
 def _heads(text: str) -> list[tuple[int, int]]:
@@ -83,29 +108,47 @@ def _parser() -> argparse.ArgumentParser:
     two.add_argument("--out", default="corpora", help="the folder for them (default: %(default)s)")
     own = commands.add_parser("run", help="a run over texts of your own; the same command continues a stopped run")
     own.add_argument("--model", required=True, help="a name, a folder or a Hugging Face id")
-    own.add_argument("--data", required=True, help="a file, a folder or a pattern; local, s3://, gs:// or hdfs://")
-    own.add_argument("--out", required=True, help="the folder of the run, such as corpora/my-run")
-
-    def setting(flag: str, words: str, **others: Any) -> None:
-        default = getattr(RunSettings, flag.removeprefix("--").replace("-", "_"))
-        shown = "" if default is None or isinstance(default, tuple) else " (default: %(default)s)"
-        own.add_argument(flag, default=default, help=f"{words}{shown}", **others)
-
-    setting("--column", "where the texts of JSONL, CSV and Parquet are")
-    setting("--by", "what a text is in a file of plain text", choices=get_args(By))
-    setting("--heads", "only these, such as 0.3,5.1", type=_heads)
-    setting("--tokens", "read at most this many, in passages drawn at random", type=int)
-    setting("--passage-tokens", "how many are read at once", type=int)
-    setting("--strongest", "examples kept of each head and metric", type=int)
-    setting("--sample", "queries drawn at random that are kept", type=int)
-    setting("--examples-of", "metrics whose strongest examples are kept, with commas between", type=_names)
-    setting("--dtype", "of the weights")
-    setting("--device", "cpu or cuda")
-    own.add_argument("--address", help='of a Ray cluster: "auto", "ray://host:10001"; without it, Ray in this machine')
-    own.add_argument("--workers", type=int, help="how many hold the model; without it, as many as there are processors")
-    own.add_argument("--cpus", type=float, default=1, help="processors of each worker (default: %(default)s)")
-    own.add_argument("--gpus", type=float, default=0, help="GPUs of each worker, such as 0.5 (default: %(default)s)")
+    _add_data(own, "the folder of the run, such as corpora/my-run")
+    _setting(own, "--heads", "only these, such as 0.3,5.1", type=_heads)
+    _setting(own, "--strongest", "examples kept of each head and metric", type=int)
+    _setting(own, "--sample", "queries drawn at random that are kept", type=int)
+    _setting(own, "--examples-of", "metrics whose strongest examples are kept, with commas between", type=_names)
+    _add_workers(own)
+    two = commands.add_parser("changes", help="what changed in every head of a copy of a model")
+    two.add_argument(
+        "--base", required=True, help="the model that it is a copy of: a name, a folder or a Hugging Face id"
+    )
+    two.add_argument("--copy", required=True, help="the copy, of the same architecture")
+    _add_data(two, "the file for the numbers, such as changes.json")
+    two.add_argument("--copy-dtype", default=RunSettings.dtype, help="of the copy's weights (default: %(default)s)")
+    _add_workers(two)
     return parser
+
+
+def _setting(parser: argparse.ArgumentParser, flag: str, words: str, **others: Any) -> None:
+    default = getattr(RunSettings, flag.removeprefix("--").replace("-", "_"))
+    shown = "" if default is None or isinstance(default, tuple) else " (default: %(default)s)"
+    parser.add_argument(flag, default=default, help=f"{words}{shown}", **others)
+
+
+def _add_data(parser: argparse.ArgumentParser, out: str) -> None:
+    parser.add_argument("--data", required=True, help="a file, a folder or a pattern; local, s3://, gs:// or hdfs://")
+    parser.add_argument("--out", required=True, help=out)
+    _setting(parser, "--column", "where the texts of JSONL, CSV and Parquet are")
+    _setting(parser, "--by", "what a text is in a file of plain text", choices=get_args(By))
+    _setting(parser, "--tokens", "read at most this many, in passages drawn at random", type=int)
+    _setting(parser, "--passage-tokens", "how many are read at once", type=int)
+
+
+def _add_workers(parser: argparse.ArgumentParser) -> None:
+    _setting(parser, "--dtype", "of the weights")
+    _setting(parser, "--device", "cpu or cuda")
+    cluster = 'of a Ray cluster: "auto", "ray://host:10001"; without it, Ray in this machine'
+    parser.add_argument("--address", help=cluster)
+    every = "how many hold the model; without it, as many as there are processors"
+    parser.add_argument("--workers", type=int, help=every)
+    parser.add_argument("--cpus", type=float, default=1, help="processors of each worker (default: %(default)s)")
+    parser.add_argument("--gpus", type=float, default=0, help="GPUs of each worker, such as 0.5 (default: %(default)s)")
 
 
 def example(out: str, *, on_progress: Callable[[Progress], None] = lambda _progress: None) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import psutil
@@ -58,6 +58,7 @@ LISTED_AFTER = 5  # seconds between two listings of the folder of parts, which t
 READ_AT_ONCE = 2**20  # bytes of small files that one task reads
 ROUNDS = 3  # attempts to measure what has been lost on the way
 LEAST_SHARE, MOST_CPUS = 0.01, 1_000  # the fewest and the most processors or GPUs of a worker
+Result = TypeVar("Result")
 RETRIES = 20  # of a shard whose worker dies, in each round: one that kills every worker must not go on for ever
 
 
@@ -126,7 +127,7 @@ def run(
     answer), "heads", "examples_of", "by", "workers" (not enough memory), "cpus", "gpus", "tokens".
     """
     require_address(model, "model")
-    _require_pool(workers, cpus, gpus)
+    require_pool(workers, cpus, gpus)
     settings = RunSettings(
         column=column,
         by=by,
@@ -143,8 +144,8 @@ def run(
     pool = Pool(workers or 0, cpus, gpus)
     begin = partial(_run, model, data, out, settings, pool)
     if address is not None and address.startswith("ray://"):
-        with _ray(address, pool):
-            return _run_there(begin, on_progress)
+        with on_ray(address, pool):
+            return run_there(begin, on_progress)
     return begin(address, on_progress)
 
 
@@ -170,9 +171,9 @@ def _run(
         on_progress(Progress("Looking at the model"))
         job = Job(model, model_revision(model), data_folder, versions_that_count(), settings)
         kept = bytes_kept(settings, outline)
-        with _ray(address, pool) as pool:
+        with on_ray(address, pool) as pool:
             if len(ray.nodes()) == 1:  # what others have free is not known here
-                _require_memory(job, kept, pool.size)
+                require_memory([(job.model, job.settings.dtype)], kept, pool.size)
             tally, corpus = _Work(job, files, folder, pool, on_progress).tally(kept)
         about = About.of(
             tally,
@@ -200,7 +201,7 @@ class _Work:
     def tally(self, kept: int) -> tuple[Tally, str]:
         """The tally of all passages that are wanted, and their hash."""
         self.on_progress(Progress("Counting the passages"))
-        census, problems, unread = self.census()
+        census, problems, unread = take_census(self.files, self.job)
         wanted = limited(census, self.job.settings.tokens)
         corpus, whole = corpus_hash(wanted), int(wanted["tokens"].sum())
         self.folder.begin(self.job.json(corpus), (AT_ONCE + 2 * self.pool.size) * kept)
@@ -217,20 +218,6 @@ class _Work:
         tally.note(problems, unread)
         return tally, corpus
 
-    def census(self) -> tuple[NDArray[np.void], list[Problem], int]:
-        """The census of all passages, the first problems, and how many problems there are in all.
-
-        Raises InputError (field "data" or "column") where there are no passages.
-        """
-        # Reading takes no processor of its own: while workers hold all of them, it would never begin.
-        counted = self._groups().flat_map(partial(count_passages, job=self.job), num_cpus=0)
-        rows, problems, unread = [np.empty(0, CENSUS)], [], 0
-        for row in counted.iter_rows():
-            rows.append(np.frombuffer(row["census"], CENSUS))
-            further = [read_problem(written) for written in json.loads(row["problems"])]
-            problems, unread = first_of([*problems, *further]), unread + len(further)
-        return in_order(np.concatenate(rows), problems, unread), problems, unread
-
     def measure(self, left: NDArray[np.uint64], done: int, whole: int) -> None:
         """Measure the passages that are left, by sorted ids. Raises InputError with the reason why a worker cannot work.
 
@@ -238,7 +225,7 @@ class _Work:
         """
         self.on_progress(Progress("Starting the workers", done, whole))
         reading = partial(read_shards, job=self.job, wanted=left, most=self.pool.shard(len(left)))
-        shards = self._groups().flat_map(reading, num_cpus=0)
+        shards = groups_of(self.files).flat_map(reading, num_cpus=0)
         measured = shards.map_batches(
             Measurer,
             fn_constructor_args=(self.job, self.folder.parts_address, max(1, round(self.pool.cpus))),
@@ -261,23 +248,42 @@ class _Work:
                 merger.step()
         merger.end()
 
-    def _groups(self) -> Dataset:
-        """The files in groups, each of which one task reads: many small files, or one large file."""
-        groups: list[list[str]] = [[]]
-        size = 0
-        for name, count in zip(self.files.names, self.files.bytes, strict=True):
-            if groups[-1] and size + count > READ_AT_ONCE:
-                groups.append([])
-                size = 0
-            groups[-1].append(name)
-            size += count
-        return ray.data.from_items([json.dumps(group) for group in groups], override_num_blocks=len(groups))
+
+# --- reading on the workers
+
+
+def take_census(files: Files, job: Job) -> tuple[NDArray[np.void], list[Problem], int]:
+    """The census of all passages, the first problems, and how many problems there are in all.
+
+    Raises InputError (field "data" or "column") where there are no passages.
+    """
+    # Reading takes no processor of its own: while workers hold all of them, it would never begin.
+    counted = groups_of(files).flat_map(partial(count_passages, job=job), num_cpus=0)
+    rows, problems, unread = [np.empty(0, CENSUS)], [], 0
+    for row in counted.iter_rows():
+        rows.append(np.frombuffer(row["census"], CENSUS))
+        further = [read_problem(written) for written in json.loads(row["problems"])]
+        problems, unread = first_of([*problems, *further]), unread + len(further)
+    return in_order(np.concatenate(rows), problems, unread), problems, unread
+
+
+def groups_of(files: Files) -> Dataset:
+    """The files in groups, each of which one task reads: many small files, or one large file."""
+    groups: list[list[str]] = [[]]
+    size = 0
+    for name, count in zip(files.names, files.bytes, strict=True):
+        if groups[-1] and size + count > READ_AT_ONCE:
+            groups.append([])
+            size = 0
+        groups[-1].append(name)
+        size += count
+    return ray.data.from_items([json.dumps(group) for group in groups], override_num_blocks=len(groups))
 
 
 # --- before the work
 
 
-def _require_pool(workers: int | None, cpus: float, gpus: float) -> None:
+def require_pool(workers: int | None, cpus: float, gpus: float) -> None:
     if workers is not None and workers < 1:
         raise InputError(f"There are to be {workers} workers; there has to be 1 at least.", field="workers")
     for field, number in (("cpus", cpus), ("gpus", gpus)):
@@ -286,10 +292,11 @@ def _require_pool(workers: int | None, cpus: float, gpus: float) -> None:
             raise InputError(why, field=field)
 
 
-def _require_memory(job: Job, kept: int, workers: int) -> None:
+def require_memory(models: Sequence[tuple[str, str]], kept: int, workers: int) -> None:
+    """Raise InputError (field "workers") where so many of them, each with these models (name, dtype), do not fit."""
     # A worker holds what it keeps several times while that is put in order and written; Python and torch come on top. Measured:
     # all-MiniLM-L6-v2 0.92 GB where this says 0.90, SmolLM2 1.67 GB where it says 1.66.
-    needed = model_size(job.model).needed(job.settings.dtype) + 4 * kept + 7 * 10**8
+    needed = sum(model_size(name).needed(dtype) for name, dtype in models) + 4 * kept + 7 * 10**8
     free = free_bytes("cpu")
     if workers * needed > free:
         most = int(free // needed)
@@ -303,7 +310,7 @@ def _require_memory(job: Job, kept: int, workers: int) -> None:
 
 
 @contextmanager
-def _ray(address: str | None, pool: Pool) -> Iterator[Pool]:
+def on_ray(address: str | None, pool: Pool) -> Iterator[Pool]:
     """Ray, in this machine or the cluster at an address, and its workers. Ray that runs in this process already stays."""
     ours = not ray.is_initialized()
     if ours:
@@ -360,23 +367,23 @@ def _require_answer(address: str) -> None:
     socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=10).close()
 
 
-def _run_there(begin: Callable[..., About], on_progress: Callable[[Progress], None]) -> About:
-    """Run `begin`, which is `_run` without its last two arguments, in the cluster: Ray's client cannot drive Ray Data."""
+def run_there(begin: Callable[..., Result], on_progress: Callable[[Progress], None]) -> Result:
+    """Run `begin`, which takes an address and `on_progress`, in the cluster: Ray's client cannot drive Ray Data."""
     start_board: Any = ray.remote(num_cpus=0)(_Board)
-    start_run: Any = ray.remote(num_cpus=0, max_retries=0)(_run_and_report)
+    start: Any = ray.remote(num_cpus=0, max_retries=0)(_run_and_report)
     board = start_board.remote()
-    run_there = start_run.remote(begin, board)
+    task = start.remote(begin, board)
     try:
-        while not ray.wait([run_there], timeout=1)[0]:
+        while not ray.wait([task], timeout=1)[0]:
             if (progress := cast("Progress | None", ray.get(board.last.remote()))) is not None:
                 on_progress(progress)
-        ended = cast("About | dict[str, str]", ray.get(run_there))
+        ended = cast("Result | dict[str, str]", ray.get(task))
     except RayError as error:
         reason = str(error).strip().splitlines()[-1][:300]
         why = f"The run on the cluster failed: {reason}. Every machine there needs this program."
         raise InputError(why, field="address") from error
     except BaseException:
-        ray.cancel(run_there)
+        ray.cancel(task)
         raise
     if isinstance(ended, dict):
         raise InputError(**ended)
@@ -396,8 +403,8 @@ class _Board:
         return self._last
 
 
-def _run_and_report(begin: Callable[..., About], board: Any) -> About | dict[str, str]:
-    """The record of a run, or the arguments of an InputError, which does not travel as it is."""
+def _run_and_report(begin: Callable[..., Result], board: Any) -> Result | dict[str, str]:
+    """What the run returns, or the arguments of an InputError, which does not travel as it is."""
     try:
         return begin(None, board.put.remote)
     except InputError as error:

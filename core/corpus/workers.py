@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -112,7 +112,7 @@ class Measurer:
             self._check_machine()
             job.settings.require_metrics()
             self._model = load_model(job.model, dtype=job.settings.dtype, device=job.settings.device)
-            self._check_weights()
+            require_weights(self._model, self._job.revision)
             self._heads = heads_of(job.settings, self._model)
         except InputError as error:
             self._failure = _failed(str(error), error.field)
@@ -125,17 +125,7 @@ class Measurer:
             why = f"A worker does not see the folder {self._folder!r}."
             advice = "It has to be one that all machines share, or an address of object storage."
             raise InputError(f"{why} {advice}", field="out")
-        wanted, here = self._job.versions, versions_that_count()
-        if other := next((name for name in wanted if wanted[name] != here.get(name)), None):
-            why = f"A worker has {other} {here.get(other)}, and the run was started with {wanted[other]}."
-            raise InputError(f"{why} All machines need the same versions.", field="address")
-
-    def _check_weights(self) -> None:
-        """The same name or folder may stand for other weights on another machine."""
-        if self._model.revision != self._job.revision:
-            other = f"other weights of {self._model.name} ({self._model.revision})"
-            why = f"A worker has {other} than where the run was started ({self._job.revision}). All machines need the same."
-            raise InputError(why, field="model")
+        require_versions(self._job.versions)
 
     def __call__(self, rows: Row) -> Row:
         """A batch of one row, {"shard": [JSON]}, to {"failed", "tokens"}; failed: the arguments of an InputError as JSON."""
@@ -148,6 +138,22 @@ class Measurer:
         except OSError as error:
             return _failed(f"A result could not be written: {error}. Make room and start again: it continues.", "out")
         return {"failed": [""], "tokens": [tally.tokens_read]}
+
+
+def require_versions(wanted: Mapping[str, str]) -> None:
+    """Raise InputError (field "address") where this machine has others than the run was started with."""
+    here = versions_that_count()
+    if other := next((name for name in wanted if wanted[name] != here.get(name)), None):
+        why = f"A worker has {other} {here.get(other)}, and the run was started with {wanted[other]}."
+        raise InputError(f"{why} All machines need the same versions.", field="address")
+
+
+def require_weights(model: Model, revision: str) -> None:
+    """Raise InputError (field "model") for others: a name or folder may stand for other weights on another machine."""
+    if model.revision != revision:
+        other = f"other weights of {model.name} ({model.revision})"
+        why = f"A worker has {other} than where the run was started ({revision}). All machines need the same."
+        raise InputError(why, field="model")
 
 
 def _failed(message: str, field: str) -> Row:

@@ -50,24 +50,24 @@ def head_changes(
 
     Exactly 0 for a head whose weights are the same. Raises InputError unless both passes have equally many heads and tokens.
     """
-    return np.stack(side_by_side(_mean, _both(before, after, kind), on_progress))
+    return np.stack(side_by_side(_mean, rows_of_both(before, after, kind), on_progress))
 
 
 def weight_differences(before: Capture, after: Capture, kind: Kind | None = None) -> NDArray[np.float64]:
     """The largest absolute difference of a weight in every head: [layers, heads] in [0, 1]. Errors as in `head_changes`."""
-    return np.stack(side_by_side(_largest_difference, _both(before, after, kind))).astype(np.float64)
+    return np.stack(side_by_side(_largest_difference, rows_of_both(before, after, kind))).astype(np.float64)
 
 
 def _largest_difference(blocks: Iterable[tuple[Rows, Rows]]) -> NDArray[np.floating]:
     """[heads]"""
     with torch.inference_mode():
-        pairs = (_as_wide(one.weights, other.weights) for one, other in blocks)
+        pairs = (as_wide(one.weights, other.weights) for one, other in blocks)
         largest = [(one - other).abs().amax(dim=(1, 2)) for one, other in pairs]
         return torch.stack(largest).amax(dim=0).numpy(force=True)
 
 
-def _both(before: Capture, after: Capture, kind: Kind | None) -> Iterator[Iterable[tuple[Rows, Rows]]]:
-    """Blocks of rows in both passes, layer by layer."""
+def rows_of_both(before: Capture, after: Capture, kind: Kind | None = None) -> Iterator[Iterable[tuple[Rows, Rows]]]:
+    """Blocks of rows in both passes, layer by layer. Errors as in `head_changes`."""
     _refuse_unlike(before, after, kind)
     if before.shape(kind) != after.shape(kind):
         raise InputError(
@@ -153,13 +153,13 @@ def _mean(blocks: Iterable[Sequence[Rows] | tuple[Rows, Rows]]) -> NDArray[np.fl
     total, rows = torch.zeros(()), 0
     with torch.inference_mode():
         for one, other in blocks:
-            of_rows = divergence(*_as_wide(one.weights, other.weights))
+            of_rows = divergence(*as_wide(one.weights, other.weights))
             total = total + of_rows.sum(dim=-1, dtype=torch.float64)
             rows += of_rows.shape[-1]
     return (total / rows).numpy(force=True)
 
 
-def _as_wide(one: Tensor, other: Tensor) -> Iterator[Tensor]:
+def as_wide(one: Tensor, other: Tensor) -> Iterator[Tensor]:
     """Both with all keys of either: a block leaves off those at the end that no row of it may attend to."""
     keys = max(one.shape[-1], other.shape[-1])
     return (pad(weights, (0, keys - weights.shape[-1])) for weights in (one, other))
@@ -184,6 +184,6 @@ def _refuse_unlike(one: Capture, other: Capture, kind: Kind | None) -> None:
     if (layers, heads) != (other_layers, other_heads):
         raise InputError(
             f"{one.model.name} has {layers} layers of {heads} heads and {other.model.name} {other_layers} of {other_heads}: "
-            f"heads of different models have no common places. Use two passes of one model.",
+            f"heads of models of different shapes have no common places. Use one model, or copies of it.",
             field="model",
         )

@@ -53,6 +53,7 @@ OPENS = {
     "what_if": ("“·Paris” comes next: 77.3% → 14.1%", []),
     "generation": ("“·Paris” is written after “·is”, which gives 90.3% of its attention to “·France”", []),
     "heads?metric=pair": ("3.1 gives most from “it” to “animal” (67.7%)", ["atlas", "head"]),
+    "what_changed": ("Head 4.9 changed most: its attention moved by 0.011 nats", ["changed heads", "changed metrics"]),
     "corpus": ("Head 0.2 gives 99.9% of its attention to the previous token", ["heads of the corpus"]),
 }
 

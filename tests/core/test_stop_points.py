@@ -22,6 +22,7 @@ from core.capturing.calls import rows
 from core.capturing.certifying import mask_in_words
 from core.capturing.edits.edits import Edits
 from core.capturing.generation.generating import Generating
+from core.corpus.changes import swapped_back
 from core.corpus.in_process import InProcessRun
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import stage_table, to_csv, to_npz
@@ -162,6 +163,12 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "heads.views.crossing_shares": (lambda _: crossing_shares(passed(), np.arange(TOKENS) % 2), ALL),
     "heads.likeness.head_changes": (lambda _: likeness.head_changes(passed(), passed()), ALL),
     "heads.likeness.weight_differences": (lambda _: likeness.weight_differences(passed(), passed()), ALL),
+    "rounded_copy": (lambda _: core.rounded_copy(model("Llama"), "Q4_0"), 7 * LAYERS),
+    "what_changed": (lambda _: core.what_changed(model("Llama"), model("Llama"), [text(20)] * 2), 4 * CALLS),
+    "corpus.changes.swapped_back": (
+        lambda _: swapped_back(model("Llama"), model("Llama"), [text(20)], [(0, 0)]),
+        3 * CALLS,
+    ),
     "heads.likeness.heads_like": (lambda _: likeness.heads_like([passed()], 0, 0), ALL),
     "heads.likeness.random_pairs_divergence": (lambda _: likeness.random_pairs_divergence(passed(), pairs=9), 18),
     "heads.views.head_contributions": (lambda _: head_contributions(passed(), 0), HEADS),
@@ -216,7 +223,8 @@ PARTS = {
     *("attention.rowwise.RowwiseMatrix.overview", "capturing.capture.read", "capturing.capture.edited_pass"),
     *("capturing.recorder.record", "capturing.generation.generating.Generating.go_on"),
     "heads.effects.Interventions.table",
-    *("progress.step_counter", "threads.side_by_side", "corpus.running.run"),
+    *("progress.step_counter", "threads.side_by_side", "corpus.running.run", "corpus.running.run_there"),
+    "corpus.running_changes.run_changes",
     *("heads.examples.knows_paris", "heads.examples.needs_previous", "heads.examples.patch_pronoun"),
     *("corpus.reading.find_files", "corpus.walking.files_below"),
 }

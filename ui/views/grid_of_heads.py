@@ -97,12 +97,13 @@ def show_list_of_heads(
     numbers: Iterable[str],
     key: str = state.RANKED,
     on_choose: Callable[[int, int], None] = choose,
+    form: str = "%.3f",
     **dataframe: Any,
 ) -> None:
     """List heads, one a row. Marking a row calls on_choose(layer, head).
 
     listed   has the columns layer and head
-    numbers  columns that are shown with three decimals
+    numbers  columns that are shown in this form, with three decimals
     """
 
     def choose_row() -> None:
@@ -110,7 +111,7 @@ def show_list_of_heads(
         if rows and rows[0] < len(listed):
             on_choose(*(int(listed[name].iloc[rows[0]]) for name in ("layer", "head")))
 
-    dataframe |= {"column_config": {name: st.column_config.NumberColumn(format="%.3f") for name in numbers}}
+    dataframe |= {"column_config": {name: st.column_config.NumberColumn(format=form) for name in numbers}}
     st.dataframe(listed, key=key, hide_index=True, on_select=choose_row, selection_mode="single-row", **dataframe)
 
 

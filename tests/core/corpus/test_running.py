@@ -5,20 +5,24 @@ from dataclasses import fields
 from math import inf, nan
 from pathlib import Path
 
+import pandas as pd
 import psutil
 import pyarrow.parquet as pq
 import pytest
 import ray
+from pandas.testing import assert_frame_equal
 from transformers import BertConfig, BertModel
 
 from core.corpus import in_process, running
 from core.corpus.__main__ import main
+from core.corpus.changes import Pair
 from core.corpus.folder import JOB, PARTS, RunFolder
 from core.corpus.in_process import InProcessRun
 from core.corpus.opened import open_run
 from core.corpus.passages import Passage, Problem
 from core.corpus.reading import find_files
 from core.corpus.running import Pool, run
+from core.corpus.running_changes import run_changes
 from core.corpus.tables import COLUMNS, About, tables
 from core.corpus.tally import Tally
 from core.corpus.workers import heads_of, passages_of, take
@@ -244,6 +248,35 @@ def test_what_a_worker_finds_wrong_ends_the_run(encoder, texts, tmp_path):
     with refused("heads", "has no head"):
         run(encoder, texts, str(tmp_path / "run"), column="body", heads=[(2, 0)], workers=1, **SMALL)
     assert not list((tmp_path / "run" / PARTS).iterdir())
+
+
+def test_what_changed_in_a_copy_is_that_of_a_plain_loop(encoder, texts, tmp_path):
+    """To the last bit; halves follow from where the passages stand."""
+    network, copied, out = BertModel.from_pretrained(encoder), str(tmp_path / "copy"), tmp_path / "changes.json"
+    network.encoder.layer[1].attention.self.query.weight.data[:8] *= 2  # of head 0
+    network.save_pretrained(copied)
+    reader().save_pretrained(copied)
+    given = ["--base", encoder, "--copy", copied, "--data", texts, "--out", str(out), "--column", "body"]
+    assert main(["changes", *given, "--tokens", str(TOKENS), "--passage-tokens", "40"]) == 0
+    written = json.loads(out.read_text())
+    job = job_of(encoder, texts, column="body", **SMALL | {"passage_tokens": READS})
+    pair = Pair(load_model(encoder), load_model(copied))
+    changes, every = pair.changes(), list(passages_of(find_files(texts).names, job, pair.base))
+    there = sorted((found for found in every if isinstance(found, Passage)), key=lambda one: one.id)
+    with one_thread():
+        for found in there:
+            if changes.tokens + len(pair.tokens(found.text)) > TOKENS:
+                break
+            pair.add(changes, found.text, found.id % 2)
+    assert (written["passages"], written["tokens"], written["unread"]) == (changes.passages, changes.tokens, 2)
+    assert changes.passages > 9
+    table = pd.DataFrame(written["heads"])
+    assert_frame_equal(table.astype(float), changes.table().astype(float), check_exact=True)
+    assert table["divergence"].idxmax() == 4
+    with refused("model", "4 of 4: heads"):
+        tiny("ALBERT").save_pretrained(tmp_path / "albert")
+        reader().save_pretrained(tmp_path / "albert")
+        run_changes(encoder, str(tmp_path / "albert"), texts, column="body", workers=1)
 
 
 def test_many_workers_write_less_often():

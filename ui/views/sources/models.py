@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar
 
-from core import Capture, Checkup, Model, check_model, load_model, open_capture
+from core import Capture, Checkup, Model, check_model, load_model, open_capture, rounded_copy
 from core.capturing.costs import component_bytes, kept_bytes, passing_bytes
 from core.capturing.layer_labels import missing_layers as layers_without_attention
 from core.capturing.weights_only import WeightsOnly, open_weights
@@ -28,6 +28,8 @@ _CHARACTERS = 64  # a token at most: a text with more is not worth the time to c
 @cached(Store(2, waits=True))
 def loaded(choice: ModelChoice, *, report: Report | None = None) -> Model:
     """The model. Use `load`, which also checks that this host allows a model that is loaded already."""
+    if choice.rounded is not None:
+        return call(rounded_copy, loaded(replace(choice, rounded=None), report=report), choice.rounded)
     look_in = places_of(choice.name)
     return call(load_model, choice.name, dtype=choice.dtype, device=choice.device, look_in=look_in, report=report)
 

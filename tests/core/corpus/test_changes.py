@@ -1,0 +1,253 @@
+"""What changed in a copy of a model, against plain loops over transformers' own eager attention and its own losses."""
+
+import copy
+from dataclasses import replace
+from itertools import chain, permutations
+
+import numpy as np
+import pytest
+import torch
+from tokenizers.normalizers import Replace
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from core import load_model, rounded_copy, what_changed
+from core.corpus.changes import Changes, Comparing, Pair, swapped_back
+from core.heads.metrics import NAMES
+from tests.core.corpus.plain import reader
+from tests.core.tiny_models import TINY, WEIGHTS_ONLY, eager, number_words, randomised, tiny
+from tests.refusals import refused
+
+TEXTS = ["5 9 7 9 7 3 11 5 9", "8 8 21 6 40", "17 3 3 17 3 2 9 30 31 17 3", "6 2 6 2 6"]
+
+
+def altered(network, layer=1, side="q_proj", rows=slice(8, 16)):
+    """A copy in which some rows of one projection are turned round: head 1 of layer 1 asks for something else."""
+    other = copy.deepcopy(network)
+    with torch.no_grad():
+        weight = getattr(other.model.layers[layer].self_attn, side).weight
+        weight[rows] = weight[rows].flip(0)
+    return other
+
+
+@pytest.fixture(scope="module")
+def both():
+    network = tiny("Llama")
+    base = load_model(network, tokenizer=number_words())
+    return base, load_model(altered(network), tokenizer=number_words())
+
+
+def read_by_heads(network):
+    """What W_O of every layer reads of the texts, [layers, tokens, width] each: the outputs of its heads beside each other."""
+    read, held = [], []
+    hooks = [
+        layer.self_attn.o_proj.register_forward_pre_hook(lambda _, given: held.append(given[0][0]))
+        for layer in network.model.layers
+    ]
+    for text in TEXTS:
+        held.clear()
+        with torch.inference_mode():
+            network(torch.tensor([list(map(int, text.split()))]))
+        read.append(torch.stack(held))
+    for hook in hooks:
+        hook.remove()
+    return read
+
+
+def test_every_number_is_that_of_a_plain_loop(both):
+    base, changed = both
+    told = []
+    table = what_changed(base, changed, TEXTS, on_progress=told.append)
+    assert told == [1, 2, 3, 4]
+    weights = [
+        [eager(model.network, input_ids=torch.tensor([list(map(int, text.split()))])).attentions for text in TEXTS]
+        for model in both
+    ]
+    outputs = [read_by_heads(model.network) for model in both]
+    for row in table.itertuples():
+        layer, head = row.layer, row.head
+        apart = [
+            [divergence(p, q) for p, q in zip(one[layer][0, head], other[layer][0, head], strict=True)]
+            for one, other in zip(*weights, strict=True)
+        ]
+        halves = [np.mean([*chain(*apart[half::2])]) for half in (0, 1)]
+        assert row.divergence == pytest.approx(np.mean([*chain(*apart)]), abs=2e-6)
+        assert row.noise == pytest.approx(abs(halves[0] - halves[1]) / 2, abs=2e-6)
+        part = slice(8 * head, 8 * head + 8)
+        one, other = (torch.cat([read[layer][:, part] for read in reads]).double() for reads in outputs)
+        assert row.output_change == pytest.approx(float((other - one).norm() / one.norm()), abs=2e-6)
+        before, after = (
+            np.mean([float(w) for one in side for w in one[layer][0, head].diagonal(-1)]) for side in weights
+        )
+        assert (row.previous, row.previous_change) == pytest.approx((before, after - before), abs=1e-5)
+        assert row.induction_change == pytest.approx(induced(weights[1], layer, head) - row.induction, abs=1e-5)
+    assert (table["divergence"][:5] == 0).all()  # layer 0, and head 0 of layer 1
+    assert table["divergence"].idxmax() == 5
+
+
+def divergence(p, q):
+    p, q = p.double().numpy(), q.double().numpy()
+    terms = [
+        a * np.log(2 * a / (a + b)) for one, other in ((p, q), (q, p)) for a, b in zip(one, other, strict=True) if a
+    ]
+    return sum(terms) / 2
+
+
+def induced(attentions, layer, head):
+    """The mean weight on what followed an earlier copy of the token, over the queries that have one."""
+    found = []
+    for text, layers in zip(TEXTS, attentions, strict=True):
+        ids = text.split()
+        for query in range(len(ids)):
+            keys = [key for key in range(1, query) if ids[key - 1] == ids[query]]
+            if keys:
+                found.append(sum(float(layers[layer][0, head, query, key]) for key in keys))
+    return np.mean(found)
+
+
+def test_losses_and_what_swapping_a_head_back_does_to_them(both):
+    base, changed = both
+    comparing = Comparing(base, changed, TEXTS)
+    while comparing.go_on():
+        pass
+    plain = [mean_loss(model.network) for model in both]
+    assert comparing.changes.loss == pytest.approx(plain, abs=1e-5)
+    told = []
+    table = swapped_back(base, changed, TEXTS, [(1, 1), (0, 2)], on_progress=told.append)
+    assert told[-1] == 3 * len(TEXTS)
+    # All that was changed is undone by the first; the second never changed.
+    np.testing.assert_allclose(table["loss"], plain, atol=1e-5)
+    np.testing.assert_allclose(table["change"], [plain[0] - plain[1], 0], atol=1e-5)
+    other = load_model(altered(altered(base.network), 1, "v_proj", slice(8, 16)), tokenizer=number_words())
+    kept = iter(read_by_heads(base.network))  # text by text, as the losses are computed below
+    hook = other.network.model.layers[1].self_attn.o_proj.register_forward_pre_hook(
+        lambda _, given: (with_head(given[0], next(kept)),)
+    )
+    expected = mean_loss(other.network)
+    hook.remove()
+    found = swapped_back(base, other, TEXTS, [(1, 2)])["loss"].item()
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert abs(found - mean_loss(other.network)) > 1e-3
+
+
+def with_head(read, kept):
+    """What W_O of layer 1 reads, with the part of head 2 as it was in the base."""
+    read = read.clone()
+    read[0, :, 16:24] = kept[1][:, 16:24]
+    return read
+
+
+def mean_loss(network):
+    total = count = 0
+    for text in TEXTS:
+        ids = torch.tensor([list(map(int, text.split()))])
+        with torch.inference_mode():
+            total += float(network(ids, labels=ids).loss) * (ids.shape[1] - 1)
+        count += ids.shape[1] - 1
+    return total / count
+
+
+def test_the_same_model_twice_changes_nothing(both):
+    for model in (
+        both[0],
+        load_model(tiny("BERT"), tokenizer=reader()),
+        load_model(tiny("T5"), tokenizer=number_words()),
+    ):
+        table = what_changed(model, replace(model, network=copy.deepcopy(model.network)), TEXTS)
+        changes = table[["divergence", "noise", "output_change", *(f"{name}_change" for name in NAMES)]]
+        assert (changes.fillna(0) == 0).all(axis=None)
+
+
+def test_the_order_and_the_parts_change_no_bit(both):
+    pair = Pair(*both)
+    parts = []
+    for place, text in enumerate(TEXTS):
+        parts.append(pair.changes())
+        pair.add(parts[-1], text, place % 2)
+    tables = []
+    for order in permutations(range(4), 4):
+        changes = pair.changes()
+        for place in order:
+            changes = changes.merged(Changes.from_bytes(parts[place].to_bytes()))
+        tables.append(changes.table())
+        assert (changes.passages, changes.tokens, changes.predicted) == (4, 30, 26)
+    assert all(table.equals(tables[0]) for table in tables)
+    assert tables[0].equals(what_changed(*both, TEXTS))
+
+
+def test_passages_with_other_tokens_are_left_out(both):
+    base, changed = both
+    other = number_words()
+    other.backend_tokenizer.normalizer = Replace("21", "22")
+    comparing = Comparing(base, replace(changed, tokenizer=other), TEXTS)
+    while comparing.go_on():
+        pass
+    assert (comparing.changes.passages, comparing.changes.unlike) == (3, 1)
+    with refused("text", "different tokens"):
+        what_changed(base, replace(changed, tokenizer=other), TEXTS[1:2])
+
+
+def test_one_passage_has_no_noise(both):
+    assert what_changed(*both, TEXTS[:1])["noise"].isna().all()
+
+
+@pytest.mark.parametrize(("name", "words"), [("ALBERT", "4 of 4: heads"), ("GPT-Neo", "keeps its queries")])
+def test_what_is_not_a_copy_is_refused(both, name, words):
+    network = randomised({**TINY, **WEIGHTS_ONLY}[name]())
+    with refused("model", words):
+        what_changed(both[0], load_model(network, tokenizer=number_words()), TEXTS)
+
+
+@pytest.mark.parametrize("texts", [[], ["  "]])
+def test_no_text_is_refused(both, texts):
+    with refused("text", "no text"):
+        what_changed(*both, texts)
+
+
+@pytest.mark.parametrize(("name", "rounding"), [("Llama", "Q8_0"), ("Llama", "Q4_0"), ("GPT-2", "Q4_0")])
+def test_a_rounded_copy_has_the_numbers_of_the_format(name, rounding):
+    base = load_model(tiny(name), tokenizer=number_words())
+    rounded = rounded_copy(base, rounding)
+    there = dict(rounded.network.named_modules())
+    for name, module in base.network.named_modules():
+        if isinstance(module, nn.Linear | Conv1D):
+            own, weight = (one.weight.T if isinstance(one, Conv1D) else one.weight for one in (module, there[name]))
+            is_rounded = name != "lm_head" and own.shape[1] % 32 == 0
+            assert torch.equal(weight, plainly_rounded(own, rounding) if is_rounded else own), name
+    assert 0 < what_changed(base, rounded, TEXTS)["divergence"].max() < np.log(2)
+    with refused("rounding", "Q8_0, Q4_0"):
+        rounded_copy(base, "Q2_K")
+
+
+def plainly_rounded(weight, rounding):
+    """As the formats are defined: 32 weights share a scale in float16, from the largest of them."""
+    rows = []
+    for row in weight.detach().numpy():
+        for block in row.reshape(-1, 32):
+            largest = block[np.abs(block).argmax()]
+            if rounding == "Q8_0":
+                scale = np.abs(block).max() / np.float32(127)
+                numbers = [np.sign(x) * np.floor(abs(x) / scale + 0.5) for x in block]
+            else:
+                scale = largest / np.float32(-8)
+                numbers = [min(15, int(x * (np.float32(1) / scale) + np.float32(8.5))) - 8 for x in block]
+            rows.append(np.float32(np.float16(scale)) * np.array(numbers, np.float32))
+    return torch.tensor(np.array(rows)).reshape(weight.shape)
+
+
+def test_a_shuffled_head_of_a_real_model_is_found(smollm):
+    """Fixed by a plain pass: only layers from 18 on can move, and 18.6 loses most."""
+    texts = ["The old bridge was closed, so they took the long way home. The old bridge was closed, they said again."]
+    texts += ["Every winter the lake freezes and the children skate. Every spring the ice breaks with a loud crack."]
+    network = copy.deepcopy(smollm.network)
+    with torch.no_grad():
+        rows = network.model.layers[18].self_attn.q_proj.weight[6 * 64 : 7 * 64]
+        order = torch.randperm(rows.numel(), generator=torch.Generator().manual_seed(0))
+        rows.copy_(rows.flatten()[order].reshape(rows.shape))
+    table = what_changed(smollm, replace(smollm, network=network), texts)
+    largest = table.loc[table["divergence"].idxmax()]
+    assert (largest["layer"], largest["head"]) == (18, 6)
+    assert largest["divergence"] > 3 * table["divergence"].nlargest(2).iloc[1]
+    assert largest["divergence"] > 20 * largest["noise"]
+    others = table[(table["layer"] < 18) | ((table["layer"] == 18) & (table["head"] != 6))]
+    assert (others["divergence"] == 0).all()
