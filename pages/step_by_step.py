@@ -6,6 +6,7 @@ from ui.controls.masks import choose_change
 from ui.presenting import show_heading
 from ui.views.head_links import link_to_changing, link_to_why
 from ui.views.sources.heads import show_key_sharing
+from ui.views.sources.models import NEXT_TOKENS
 from ui.views.step_by_step.scenes import pick_source
 from ui.views.step_by_step.stage_view import show_head_weights, show_layer_number, show_next_tokens, show_stages
 from ui.views.step_by_step.tour import show_tour, show_tour_button
@@ -32,7 +33,7 @@ if scene is not None:
         if change is not None:
             link_to_changing(real, change[0])
         link_to_why(real.of, (cell.query, cell.key))
-        if show_next_tokens.missing(real.capture.model) is None:
+        if NEXT_TOKENS.is_met(real.capture.model):
             show_next_tokens(real, of_original=changed is not None)
         show_head_weights(real)
 show_tour(scene, cell)

@@ -75,9 +75,9 @@ def test_all_of_core_lands_under_the_name_headlight_and_nothing_else(python: str
     plotly_js = list((ROOT / "core/exporting").glob("plotly-cartesian.*"))
     assert {path.suffix for path in plotly_js} == {".gz", ".LICENSE"}
     stubs = {Path("headlight/__init__.pyi"), Path("headlight/corpus/__init__.pyi"), Path("headlight/py.typed")}
-    in_notebooks = [path for folder in ("figures/text", "notebook") for path in (ROOT / "core" / folder).glob("*.*s")]
-    assert {path.suffix for path in in_notebooks} == {".js", ".css"}
-    others = {Path("headlight") / path.relative_to(ROOT / "core") for path in [*plotly_js, *in_notebooks]}
+    of_pages = [path for path in (ROOT / "core").rglob("*") if path.suffix in (".css", ".html", ".js")]
+    assert {path.name for path in of_pages} >= {"page.js", "page.css", "fitting.js", "standalone.html", "view.js"}
+    others = {Path("headlight") / path.relative_to(ROOT / "core") for path in [*plotly_js, *of_pages]}
     assert installed == ours | model | stubs | others
     assert f"{dist_info}/METADATA" in files
 

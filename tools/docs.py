@@ -150,8 +150,8 @@ def parser_of(command: str) -> ArgumentParser:
 
 def example(name: str, found: object) -> str:
     """A worked example: what it shows in words, and its numbers."""
-    headings, rows = EXAMPLES[name].table(found)
-    return f"{EXAMPLES[name].words(found)}\n\n{rows_of(headings, rows)}"
+    told = EXAMPLES[name].tell(found)
+    return f"{told.words}\n\n{rows_of(told.headings, told.rows)}"
 
 
 def paris() -> str:

@@ -111,14 +111,11 @@ def _is_inside(name: str, folders: tuple[str, ...]) -> bool:
     if name.startswith("~"):
         return False
     try:
-        path = os.path.abspath(name)
+        path = Path(os.path.abspath(name))
         return any(
-            _within(path, os.path.abspath(folder)) and _within(os.path.realpath(path), os.path.realpath(folder))
+            path.is_relative_to(os.path.abspath(folder))
+            and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
             for folder in folders
         )
     except (OSError, ValueError):
         return False
-
-
-def _within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

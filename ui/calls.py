@@ -35,31 +35,23 @@ NOT_SAID = {"on_progress", "report", "look_in", "known", "max_bytes"}  # argumen
 NUMPY = (("numpy", "np"),)
 MOST_NUMBERS = 1_024  # in an array that is written as a literal
 LONG = 24  # characters: a longer text is a variable
-# What the result of a function or a method is called; others are written where they are used.
-NAMES = {
-    "load_model": "model",
-    "capture": "passed",
-    "attention_weights": "passed",
-    "capture_of": "passed",
-    "generate": "written",
-    "head": "head",
-    "Head.of": "head",
-    "trace": "trace",
-    "attend": "trace",
-    "changed": "changed",
-    "toy_sentence": "made",
-    "random_matrices": "made",
-    "heads_of_a_sentence": "made",
-    "head_metrics": "numbers",
-    "probe_heads": "numbers",
-    "match_heads": "numbers",
-    "pair_weights": "numbers",
-    "head_effects": "effects",
-    "patch_effects": "moved",
-    "open_run": "run",
-    "sample": "sample",
-    "shuffle": "read",
+# Variables: what gives the values that they hold. The results of other functions and methods are written where they are used.
+VARIABLES = {
+    "model": ["load_model"],
+    "passed": ["capture", "attention_weights", "capture_of"],
+    "written": ["generate"],
+    "head": ["head", "Head.of"],
+    "trace": ["trace", "attend"],
+    "changed": ["changed"],
+    "made": ["toy_sentence", "random_matrices", "heads_of_a_sentence"],
+    "numbers": ["head_metrics", "probe_heads", "match_heads", "pair_weights"],
+    "effects": ["head_effects"],
+    "moved": ["patch_effects"],
+    "run": ["open_run"],
+    "sample": ["sample"],
+    "read": ["shuffle"],
 }
+NAMES = {function: variable for variable, functions in VARIABLES.items() for function in functions}
 
 
 @dataclass(frozen=True, eq=False)

@@ -93,7 +93,7 @@ def told(kind: Told = "words") -> Iterator[None]:
     kind  "number": words about one number, which is bold in them and becomes large
     """
     draws = is_on() and not shown.is_quiet()
-    with shown.telling(kind), st.container(key=told_key(kind), gap=None) if draws else nullcontext():
+    with shown.recording(telling=kind), st.container(key=told_key(kind), gap=None) if draws else nullcontext():
         yield
 
 
@@ -139,13 +139,8 @@ def title(words: str) -> None:
 @contextmanager
 def aside() -> Iterator[None]:
     """Show pictures that only matter at a desk, beside the main one."""
-    page = shown.now()
-    with nullcontext() if _CURRENT.get() is None else st.container(key=state.ASIDE):
-        before, page.aside = page.aside, True
-        try:
-            yield
-        finally:
-            page.aside = before
+    with st.container(key=state.ASIDE) if is_on() else nullcontext(), shown.recording(aside=True):
+        yield
 
 
 def height(usual: int, share: float) -> int:
@@ -173,8 +168,8 @@ def spot() -> Spot:
     return links.field(state.SPOT, ChoiceForm(SPOTS), "none", "Spotlight")
 
 
-def lit(chart: Chart, row: int | None, column: int | None) -> None:
-    """Draw the chosen spotlight."""
+def lit(chart: Chart) -> None:
+    """Draw the chosen spotlight on the pinned row and column."""
     if (current := _CURRENT.get()) is not None:
         current.lights = True
-    with_spotlight(chart, spot(), row, column)
+    with_spotlight(chart, spot())

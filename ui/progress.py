@@ -35,7 +35,7 @@ from core.heads.effects import Piece
 from core.progress import held, stopped_by
 from core.threads import processor_time
 from core.units import counted, seconds_in_words
-from ui import settings, state
+from ui import settings, shown, state
 from ui.cache import MEMORY, Task
 from ui.markdown import plain
 from ui.turns import HEAVY, TURNS
@@ -43,14 +43,6 @@ from ui.turns import HEAVY, TURNS
 Result = TypeVar("Result")
 Tell = Callable[[str, float | None], None]
 
-# In sight wherever the page is scrolled to, and out of the page's flow. A gap would move the page too: hence the parent.
-# A line without words is not seen.
-_LINE = f"[class*=st-key-{state.one_of(state.PROGRESS, '')}]"
-STYLE = (
-    f"div:has(> {_LINE}) {{ position: fixed; top: 3.85rem; left: 1rem; right: 1rem; z-index: 1100; width: auto;"
-    " max-width: 44rem; margin: auto; border-radius: .5rem; background: Canvas; }"
-    f"div:has(> {_LINE} p) {{ padding: .4rem 1rem .6rem; border: 1px solid color-mix(in srgb, currentColor 25%, Canvas); }}"
-)
 _STRIPS = count()  # no two may have one key
 
 PATIENCE = 0.4  # seconds: shorter work shows no progress
@@ -141,7 +133,7 @@ def fill(
         drawn_at, why = 0.0, ""
         while not why and pieces.done < pieces.total:
             if pieces.done and time.monotonic() - drawn_at > FILLED:
-                with picture.container():
+                with picture.container(), shown.recording(pictures={}):  # nobody takes it away
                     draw(False)
                 drawn_at = time.monotonic()
             try:
@@ -152,7 +144,7 @@ def fill(
             except TimeIsUp:
                 why = f" This host computes for at most {settings.current().seconds} s at a time."
             progress.begin(pieces.share)
-            is_tried = progress.elapsed > TRIAL and pieces.may_pause
+            is_tried = progress.clock.elapsed > TRIAL and pieces.may_pause
             if wish != "run" and is_tried and progress.left(pieces.share) > LONG:
                 why += f" It takes about {seconds_in_words(progress.left(pieces.share))} more."
         if why and pieces.done < pieces.total:
@@ -182,7 +174,7 @@ _Wish = Literal["run"] | _Halt
 
 def _wished(job: Hashable) -> _Wish | None:
     """Return what is wished for this work. While a talk is prepared, all work is wanted that nobody has stopped."""
-    wish = _wishes().get(hash(job))
+    wish = st.session_state.get(state.WISHES, {}).get(hash(job))
     return "run" if wish is None and st.session_state.get(state.REHEARSING) else wish
 
 
@@ -200,12 +192,6 @@ class TimeIsUp(BaseException):
 
     It is a BaseException, because work may take an Exception for a fault of what it reads.
     """
-
-
-def say_time_is_up() -> None:
-    """Say why the page ends here."""
-    words = f"The page ends here, after {settings.current().seconds} s, the longest that this host computes.{_ADVICE}"
-    st.info(words, icon=":material/stop_circle:")
 
 
 class _Clock:
@@ -245,13 +231,18 @@ _PAGE: ContextVar[_Clock | None] = ContextVar("clock_of_page", default=None)
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Let whatever a page computes end at its stop points. Raises TimeIsUp where what no `run` or `fill` says anything of takes
-    too long in one stretch."""
+    """Let whatever a page computes end at its stop points. Where what no `run` or `fill` says anything of takes too long in one
+    stretch, the page says so and ends."""
     clock = _Clock()
     token = _PAGE.set(clock)
     try:
         with stopped_by(lambda _: clock.look() if clock.is_due() else None):
             yield
+    except TimeIsUp:
+        words = (
+            f"The page ends here, after {settings.current().seconds} s, the longest that this host computes.{_ADVICE}"
+        )
+        st.info(words, icon=":material/stop_circle:")
     finally:
         _PAGE.reset(token)
 
@@ -286,7 +277,7 @@ class _Progress:
     def __init__(self, place: DeltaGenerator, job: Hashable, what: str, total: int, unit: str) -> None:
         self._place, self._job, self._what, self._total, self._unit = place, job, what, total, unit
         self._is_heavy = False
-        self._clock, self._worked = _Clock(), processor_time()
+        self.clock, self._worked = _Clock(), processor_time()
         self._measured_from: tuple[float, float] | None = None
         self._bar: DeltaGenerator | None = None
         self._drawn = -math.inf
@@ -298,13 +289,13 @@ class _Progress:
         self._done, self._is_even = done, share is None
         self._share = done / self._total if share is None else share
         if done < self._total:
-            self._clock.look()
+            self.clock.look()
         self._go_on()
 
     def _look(self, part: float | None) -> None:
         """At a stop point. part: how much of the next step is done"""
-        if self._clock.is_due():
-            self._clock.look()
+        if self.clock.is_due():
+            self.clock.look()
             if part is not None and self._is_even:
                 self._share = (self._done + part) / self._total
             self._go_on()
@@ -315,7 +306,7 @@ class _Progress:
         if not self._is_heavy and processor_time() - self._worked > HEAVY:
             self._is_heavy = True
             self._take_turn()
-        if self.elapsed >= PATIENCE and time.monotonic() - self._drawn >= REDRAWN:
+        if self.clock.elapsed >= PATIENCE and time.monotonic() - self._drawn >= REDRAWN:
             self._show(self._words + self._remains)
 
     @property
@@ -328,7 +319,7 @@ class _Progress:
         left = self.left(self._share)
         if left:
             return f", about {seconds_in_words(left)} left" if left >= 1 else ""
-        return f", {self.elapsed:,.0f} s so far" if self.elapsed >= 1 else ""
+        return f", {self.clock.elapsed:,.0f} s so far" if self.clock.elapsed >= 1 else ""
 
     def wait(self, before: int) -> None:
         """Say how many others are before. Ends the page's run if its visitor wants something else or is gone."""
@@ -366,14 +357,9 @@ class _Progress:
         self._bar.progress(min(self._share, 1.0), text=words)
         self._drawn = time.monotonic()
 
-    @property
-    def elapsed(self) -> float:
-        """Seconds of work, without those spent waiting for others."""
-        return self._clock.elapsed
-
     def left(self, share: float) -> float:
         """Estimated seconds until all is done, when this share of it is; 0 while that is not known."""
-        start, already = self._measured_from or (TURNS.clock() - self.elapsed, 0.0)
+        start, already = self._measured_from or (TURNS.clock() - self.clock.elapsed, 0.0)
         return (TURNS.clock() - start) / (share - already) * (1 - share) if share > already else 0.0
 
 
@@ -429,13 +415,8 @@ def _strip(place: DeltaGenerator) -> DeltaGenerator:
     )
 
 
-def _wishes() -> dict[int, _Wish]:
-    """What is wished for each work, by the hash of its name."""
-    return st.session_state.setdefault(state.WISHES, {})
-
-
 def _wish(job: Hashable, wish: _Wish) -> None:
-    _wishes()[hash(job)] = wish
+    st.session_state.setdefault(state.WISHES, {})[hash(job)] = wish
 
 
 # --- a result that grows

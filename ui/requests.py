@@ -95,18 +95,6 @@ class KindRequest:
 
 
 @dataclass(frozen=True)
-class EffectRequest:
-    """How the model's answer changes when something is taken away: each head, each layer, or each token as a key.
-
-    token  the number of the next token that is the answer; None: the sentence vector
-    """
-
-    of: KindRequest
-    taken_away: Literal["heads", "layers", "tokens"]
-    token: int | None
-
-
-@dataclass(frozen=True)
 class AnswerRequest:
     """What an answer was read from: the logit of a next token, or the cosine of the sentence vector with that of `like`.
 
@@ -118,29 +106,6 @@ class AnswerRequest:
     token: int | None
     than: int | Literal["mean"]
     like: str = ""
-
-
-@dataclass(frozen=True)
-class PathRequest:
-    """A path from an answer to the text.
-
-    hops  in words, as `core.heads.paths.read_hops` reads them; "": the opening ones. One that begins with a score has no answer
-    """
-
-    of: AnswerRequest
-    hops: str
-
-
-@dataclass(frozen=True)
-class PatchRequest:
-    """How the model's answer changes when each head returns what it returns for another text, the source.
-
-    through  (layer, head) of the only later head through which they may act; None: all
-    """
-
-    of: KindRequest
-    source: str
-    through: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ class FetchEarly:
         held: list[Message] = []  # the messages of a page, until all of it is there
 
         async def send_more(message: Message) -> None:
-            if message["type"] == "http.response.start" and _is_page(message):
+            starts = message["type"] == "http.response.start"
+            if starts and MutableHeaders(scope=message).get("content-type", "").startswith("text/html"):
                 held.append(message)
             elif held:
                 held.append(message)
@@ -112,10 +113,6 @@ class FetchEarly:
             headers["content-length"] = str(len(body))
             del headers["etag"]  # it is that of the page without the script
         return start, {"type": "http.response.body", "body": body, "more_body": False}
-
-
-def _is_page(start: Message) -> bool:
-    return MutableHeaders(scope=start).get("content-type", "").startswith("text/html")
 
 
 def answer_in_order() -> None:

@@ -11,6 +11,7 @@ if str(ROOT) not in sys.path:
 
 from core.figures.heatmaps.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
 from ui import lessons, links, presenting, progress, shown, state  # noqa: E402 - found only now
+from ui.components.browser import held  # noqa: E402
 from ui.components.keys import await_keys, listen  # noqa: E402
 from ui.components.pin import read_cells  # noqa: E402
 from ui.gallery.views import OPENINGS  # noqa: E402
@@ -21,38 +22,14 @@ from ui.turns import TURNS  # noqa: E402
 from ui.views import talking  # noqa: E402
 from ui.views.sources import text_fields  # noqa: E402
 
-# The grid of heads and what is below it, whose parts stand among those of the page on a phone: the chosen head between them.
-_SIDE = f".st-key-{state.SIDES} > * > .stHorizontalBlock > .stColumn"
-_GRID_SIDE = ", ".join(f"{_SIDE}:first-child{below}" for below in ("", " > *", " > * > *", " > * > * > *"))
-_GROWING = f"[class*=st-key-{state.one_of(state.GROWING, '')}]"
+STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+# Without a menu there is no place for buttons, and the page needs no room above it.
+IN_A_FRAME = f".st-key-{state.ACTIONS} {{ display: none; }} .stMainBlockContainer {{ padding-top: 1rem; }}"
 embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on another site's page
 st.set_page_config(
     page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide", initial_sidebar_state="collapsed"
 )
-# The equation is never narrower than its letters need: on a phone its line scrolls. A badge wraps instead of losing words.
-st.html(
-    "<style>.stMainBlockContainer { padding-top: 3.4rem; padding-bottom: 3rem; }"
-    f".st-key-{state.EQUATION} {{ overflow-x: auto; }}"
-    f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
-    ".stApp .stMain .stMarkdownBadge { white-space: normal; }"
-    f"@media (max-width: 640px) {{ .st-key-{state.HEADING} .stElementContainer:has([data-testid=stCaptionContainer])"
-    " { display: none; } .stMain .stMarkdown:has(table) { overflow-x: auto; } }"  # a wide table scrolls, and not the page
-    # Links to other pages that look like the buttons beside them.
-    f":is(.st-key-{state.WAYS_IN}, .st-key-{state.WAY_ON}) a {{ border: 1px solid rgba(128, 132, 148, .45); min-height: 2.5rem;"
-    " border-radius: .25rem; padding: .25rem .75rem; }"
-    # Plotly's buttons stand beside the name of the columns, where they cover neither cells nor the colour bar.
-    ".js-plotly-plot .modebar-container { top: auto !important; bottom: 0; }"
-    ".js-plotly-plot .plotly .modebar { top: auto; bottom: 2px; }"
-    f"@media (max-width: 640px) {{ {_GRID_SIDE} {{ display: contents; }} {_SIDE}:last-child {{ order: 1; }}"
-    f" :has(> .st-key-{state.BELOW_THE_GRID}) {{ order: 2; }} }}"
-    "@media (hover: none) { .js-plotly-plot .modebar-container { display: none; } }"  # fingers zoom without them
-    f"[class*=st-key-{state.one_of(state.ALIKE, '')}] p {{ text-align: start; }}"  # a list: on a phone its entries wrap
-    f":is({_GROWING}, :has(> {_GROWING}))"
-    " { min-height: min(100vh - 500px, 620px); overflow: hidden; }"
-    f".stMain .st-key-{state.FINDINGS} {{ row-gap: 0; }}"  # on a phone each has a line
-    f".headlight-frame .st-key-{state.FORMULA} {{ visibility: hidden; }}"  # it is that of another stage: see ui/views/frames.js
-    f"{progress.STYLE}{talking.STYLE}{talking.IN_A_FRAME if embedded else ''}</style>"
-)
+st.html(f"<style>:root {{ --equation: {EQUATION_WIDTH}px; }} {STYLE}{IN_A_FRAME if embedded else ''}</style>")
 admit()
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
@@ -101,17 +78,14 @@ wants_to_share = talking.show_actions(
 )
 if is_leaving:
     st.stop()  # the browser goes to another address, which this page's address must not replace
-try:
-    with TURNS.page(), progress.watched():
-        page.run()
-except progress.TimeIsUp:
-    progress.say_time_is_up()
+with TURNS.page(), progress.watched():
+    page.run()
 if presentation is not None:
     index = talking.begin()
     if talking.is_rehearsing() and index is not None:
-        saved_page.keep(on_page, talking.held().views[index])
+        saved_page.keep(on_page, held().views[index])
     with keys:
-        listen(presentation, page.url_path, talking.held(), index, rehearsing=talking.is_rehearsing())
+        listen(presentation, page.url_path, held(), index, rehearsing=talking.is_rehearsing())
 links.write(page.url_path, notes, opening, is_whole=bool(on_page.pictures or on_page.lists))
 talking.remember(on_page)
 read_cells()

@@ -171,14 +171,15 @@ def quietly(show: Callable[[], Iterable[object]], given: Mapping[str, Any]) -> P
 
 
 @contextmanager
-def telling(kind: Told) -> Iterator[None]:
-    """Record that an audience reads what is said here."""
+def recording(**marks: Any) -> Iterator[None]:
+    """Record what is shown here with these marks, attributes of `PageContents`: for whom it is."""
     page = now()
-    before, page.telling = page.telling, kind
+    before = {name: getattr(page, name) for name in marks}
+    vars(page).update(marks)
     try:
         yield
     finally:
-        page.telling = before
+        vars(page).update(before)
 
 
 def say(words: str, *, small: bool = False, **look: Any) -> None:

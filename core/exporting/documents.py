@@ -25,6 +25,7 @@ import plotly
 import plotly.graph_objects as go
 import plotly.io
 
+from ..figures.standalone import standalone
 from ..models.catalogue import CATALOGUE
 
 About = Mapping[str, str]
@@ -47,35 +48,6 @@ CARTESIAN = Path(__file__).with_name("plotly-cartesian.min.js.gz")
 WHOLE = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 IN_CARTESIAN = {"bar", "heatmap", "scatter"}  # the kinds of traces that are drawn here and that it can draw
 
-# Reads the text of an element, and unpacks plotly.js.
-_UNPACK = """
-const text = (id) => document.getElementById(id).textContent;
-const unpack = async () => {
-    const packed = Uint8Array.from(atob(text("plotly")), (letter) => letter.charCodeAt(0));
-    const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const script = document.createElement("script");
-    script.textContent = await new Response(unpacked).text();
-    document.head.append(script);
-};
-"""
-_DRAW = """
-const draw = async () => {
-    await unpack();
-    const { data, layout } = JSON.parse(text("figure"));
-    await Plotly.newPlot("picture", data, layout, { displaylogo: false });
-};
-draw().catch((error) => {
-    document.getElementById("picture").textContent = `This browser cannot draw the picture: ${error.message}`;
-});
-"""
-
-
-# Nothing may be loaded, from wherever.
-_POLICY = (
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
-    "style-src 'unsafe-inline'; img-src data: blob:\">"
-)
-
 
 def to_html(figure: go.Figure, title: str, about: About) -> str:
     """An HTML page with the figure and the notes about it. It contains plotly.js, and its policy forbids loading anything."""
@@ -86,18 +58,13 @@ def to_html(figure: go.Figure, title: str, about: About) -> str:
     traces: Any = figure.data
     drawn = plotly.io.to_json(figure, validate=False)  # with each < as \u003c, so that no text in it can end the script
     ground, ink = layout.paper_bgcolor, layout.font.color
-    style = f"""
-body {{ margin: 1.5rem; font: 15px/1.5 system-ui, sans-serif; background: {ground}; color: {ink}; }}
-table {{ border-collapse: collapse; margin-top: 1rem; }}
-th {{ text-align: left; padding-right: 1.5rem; vertical-align: top; font-weight: 600; }}
-td {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
-"""
+    style = f":root {{ --ground: {ground}; --ink: {ink}; }}\n{beside('figure.css')}"
     body = f"""<div id="picture"></div>
 <script type="application/json" id="figure">{drawn}</script>
 <table>
 {rows}
 </table>"""
-    return html_page(title, style, body, {trace.type for trace in traces}, _DRAW)
+    return html_page(title, style, body, {trace.type for trace in traces}, beside("figure.js"))
 
 
 def html_page(title: str, style: str, body: str, kinds: Set[str], script: str) -> str:
@@ -105,22 +72,13 @@ def html_page(title: str, style: str, body: str, kinds: Set[str], script: str) -
 
     script  runs after the body; `unpack()` in it unpacks plotly.js
     """
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-{_POLICY}
-<meta name="viewport" content="width=device-width">
-<title>{html.escape(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-{body}
-<script type="text/plain" id="plotly">{_packed(kinds <= IN_CARTESIAN)}</script>
-<script>{_UNPACK}{script}</script>
-</body>
-</html>
-"""
+    library = f'<script type="text/plain" id="plotly">{_packed(kinds <= IN_CARTESIAN)}</script>'
+    return standalone(title, style, f"{body}\n{library}\n<script>{beside('unpack.js')}{script}</script>")
+
+
+def beside(name: str) -> str:
+    """The text of a file beside this module."""
+    return Path(__file__).with_name(name).read_text("utf-8")
 
 
 @cache

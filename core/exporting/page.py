@@ -21,12 +21,11 @@ from ..errors import InputError
 from ..figures.heatmaps.frames import VEIL
 from ..figures.labels import FITTING
 from ..figures.palette import DIVERGING, DIVERGING_ON_DARK, TEXT_ON_DARK
-from .documents import About, html_page
+from .documents import About, beside, html_page
 from .exhibit import Drawing
 
 MOST_VIEWS = 10
 MOST_BYTES = 3_000_000  # of a page
-_HERE = Path(__file__).parent
 _COLOURS = {"veil": VEIL, "text": TEXT_ON_DARK, "signed": DIVERGING, "signedOnDark": DIVERGING_ON_DARK}  # for page.js
 
 Line = Sequence[tuple[str, bool]]  # texts, and whether each is bold
@@ -85,9 +84,9 @@ def to_page(views: Sequence[PageView], *, title: str = "Headlight") -> str:
         raise InputError(f"A page holds 1 to {MOST_VIEWS} views, and these are {len(views)}.", field="views")
     written = [_json(_written(view)) for view in views]
     kinds = {trace["type"] for view in views for picture in view.pictures for trace in picture.chart.traces}
-    script = f"const COLOURS = {_json(_COLOURS)};\n{FITTING.read_text('utf-8')}{(_HERE / 'page.js').read_text('utf-8')}"
+    script = f"const COLOURS = {_json(_COLOURS)};\n{FITTING.read_text('utf-8')}{beside('page.js')}"
     body = f'<script type="application/json" id="views">[{",".join(written)}]</script>'
-    page = html_page(title, (_HERE / "page.css").read_text("utf-8"), body, kinds, script)
+    page = html_page(title, beside("page.css"), body, kinds, script)
     if (size := len(page.encode())) > MOST_BYTES:
         largest = max(range(len(views)), key=lambda at: len(written[at]))
         raise InputError(

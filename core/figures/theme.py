@@ -6,7 +6,6 @@ A figure holds its template. Without one it would get the one that Streamlit set
 from __future__ import annotations
 
 from contextvars import ContextVar
-from functools import lru_cache
 from typing import Any
 
 from .palette import GRID, INK, TEXT
@@ -34,31 +33,10 @@ def thick(width: float) -> float:
 
 
 def template() -> dict[str, Any]:
-    """Return the template of a figure, with larger letters than at a desk where these are wanted."""
-    return _template(smallest_letters.get())
+    """Return the template of a figure, with larger letters than at a desk where these are wanted.
 
-
-def plain_layout(height: int) -> dict[str, Any]:
-    """Return the layout that every plot starts from: room for the legend above, and for the labels at the sides."""
-    return {
-        "template": template(),
-        "height": height,
-        "margin": {"l": 8, "r": 16, "t": enlarged(34), "b": 8},
-        "xaxis": {"automargin": True},
-        "yaxis": {"automargin": True},
-    }
-
-
-def colour_bar(thickness: int, size: int) -> dict[str, Any]:
-    """Return the look of a colour bar of this thickness, with letters of this size."""
-    look = {"thickness": enlarged(thickness), "outlinewidth": 0, "ticks": "", "tickfont": {"size": letters(size)}}
-    # Plotly's own x of 1.02 takes room from the numbers: 20 pixels beside a picture 1000 wide.
-    return look | {"x": 1, "xpad": 12}
-
-
-@lru_cache(maxsize=8)
-def _template(_smallest_letters: int) -> dict[str, Any]:
-    """Make the template. Every figure sends all of it to the browser, so it holds only what most figures need."""
+    Every figure sends all of it to the browser, so it holds only what most figures need.
+    """
     return {
         "data": {
             "heatmap": [{"hoverongaps": False, "colorbar": colour_bar(12, 13)}],
@@ -77,3 +55,21 @@ def _template(_smallest_letters: int) -> dict[str, Any]:
             "yaxis": {"gridcolor": GRID, "zerolinecolor": INK, "ticks": "", "title": {"standoff": 8}, "nticks": 6},
         },
     }
+
+
+def plain_layout(height: int) -> dict[str, Any]:
+    """Return the layout that every plot starts from: room for the legend above, and for the labels at the sides."""
+    return {
+        "template": template(),
+        "height": height,
+        "margin": {"l": 8, "r": 16, "t": enlarged(34), "b": 8},
+        "xaxis": {"automargin": True},
+        "yaxis": {"automargin": True},
+    }
+
+
+def colour_bar(thickness: int, size: int) -> dict[str, Any]:
+    """Return the look of a colour bar of this thickness, with letters of this size."""
+    look = {"thickness": enlarged(thickness), "outlinewidth": 0, "ticks": "", "tickfont": {"size": letters(size)}}
+    # Plotly's own x of 1.02 takes room from the numbers: 20 pixels beside a picture 1000 wide.
+    return look | {"x": 1, "xpad": 12}

@@ -73,4 +73,4 @@ def heads_figure(values: pd.DataFrame | ArrayLike, name: str, *, head: tuple[int
         head = int(layer), int(number)
     signed = bool((np.nan_to_num(grid) < 0).any())
     height = max(400, min(LEGIBLE * len(grid), 900))
-    return all_heads.metric_grid(grid, name, signed=signed, chosen=head, left_out=None, height=height).figure
+    return all_heads.metric_grid(grid, name, signed=signed, chosen=head, height=height).figure

@@ -149,7 +149,7 @@ class Cell {
     showText() {
         const data = { queries: this.about.queries, keys: this.about.keys, weights: this.weights, direction: "from", lines: false };
         const tell = (place) => this.pin(place, this.key);
-        this.text.update({ ...data, pinned: [this.query], limit: null, percent: this.isShares }, tell);
+        this.text.update({ ...data, pinned: [this.query], percent: this.isShares }, tell);
     }
 
     // Say the weight of a pair, and shade the text by its query; null: of the chosen pair.

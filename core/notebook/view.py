@@ -20,6 +20,7 @@ from ..attention.arrays import AttentionArrays, RowSums, Tokens, attention_array
 from ..attention.rowwise import Pooled, ceil_divide, pool, strongest_cell
 from ..errors import check_index, shortened
 from ..figures.palette import SEQUENTIAL, colours_of
+from ..figures.standalone import standalone
 from ..figures.text.tokens import TEXT_VIEW, TOKENS, joined, spelled
 from ..progress import stop_point
 from ..units import counted
@@ -266,27 +267,6 @@ def _page(title: str, about: dict[str, Any], heads: _Heads, packed: Packed) -> s
         text_of(heads.largest.astype("<f4").tobytes()),
         *packed.heads,
     ]
-    lines = "\n".join(data)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
-style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width">
-<title>{html.escape(title)}</title>
-<style>
-{parts["css"]}
-</style>
-</head>
-<body>
-<p id="problem">This view needs JavaScript.</p>
-<script type="text/plain" id="data">
-{lines}
-</script>
-<script type="module">
-{parts["js"]}
-</script>
-</body>
-</html>
-"""
+    script = f'<script type="module">\n{parts["js"]}\n</script>'
+    body = '<p id="problem">This view needs JavaScript.</p>\n<script type="text/plain" id="data">\n{}\n</script>\n{}'
+    return standalone(title, f"\n{parts['css']}\n", body.format("\n".join(data), script))

@@ -13,7 +13,7 @@ from core.lessons import scaling
 from core.lessons.scaling import GROWING, MAX_LAYERS, POWERS_OF_TWO, WIDTHS, Around, GradientSweep, Sweep
 from ui import presenting, state
 from ui.calls import call, result
-from ui.controls.fields import menu, numbered, slider, switch
+from ui.controls.fields import choose, menu, numbered, slider, switch
 from ui.progress import run
 from ui.shown import columns, say
 from ui.views.charts import show_chart, table
@@ -130,9 +130,9 @@ def saturation() -> Iterator[None]:
 
 
 MEASURES = {  # word in the address -> name in the menu, statistic, and what it is
-    "spread": ("Spread", "spread", "standard deviation of scores"),
-    "entropy": ("Entropy", "entropy", "mean entropy of a row (nats)"),
-    "near-one": ("Weights above 0.99", "near_one", "share of rows with a weight above 0.99"),
+    "spread": ("Spread", ("spread", "standard deviation of scores")),
+    "entropy": ("Entropy", ("entropy", "mean entropy of a row (nats)")),
+    "near-one": ("Weights above 0.99", ("near_one", "share of rows with a weight above 0.99")),
 }
 OVERALL = {
     "spread, median head": ("spread", ".2f"),
@@ -149,10 +149,8 @@ def in_a_model(experiment: Experiment, real: RealHead, _trace: AttentionTrace) -
     result(scores)
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        measures = {word: name for word, (name, _, _) in MEASURES.items()}
         formerly = {"Rows above .99": "near-one"}
-        measure = menu("Measure", state.MEASURE, measures, look="buttons", formerly=formerly)
-    _, name, label = MEASURES[measure]
+        name, label = choose("Measure", state.MEASURE, MEASURES, look="buttons", formerly=formerly)
     groups = {UNSCALED: getattr(scores.without_scale, name), "scaled": getattr(scores.with_scale, name)}
     levels = {UNSCALED: scores.theory, "scaled": 1.0} if name == "spread" else None
     chart = dots(groups, y=label, levels=levels, marked=real.place, log_y=name == "spread", height=400)
@@ -173,8 +171,7 @@ def in_a_model(experiment: Experiment, real: RealHead, _trace: AttentionTrace) -
     formerly="Gradient",
 )
 def gradient() -> Iterator[None]:
-    shown = menu("Gradient", state.GRADIENT_OF, GRADIENT_OF, look="buttons")
-    yield from GRADIENTS[shown]()
+    yield from choose("Gradient", state.GRADIENT_OF, GRADIENTS, look="buttons")()
 
 
 def jacobian() -> Iterator[None]:
@@ -211,13 +208,12 @@ def reaching(name: str, lines_of: dict[str, str]) -> Callable[[], Iterator[None]
     return draw
 
 
-GRADIENT_OF = {"j": "J", "norm": "Norm of J", "q": "q", "k": "k", "w-q": "W_Q"}
 GRADIENTS = {
-    "j": jacobian,
-    "norm": norm_of_jacobian,
-    "q": reaching("q", {"query": ", mean row", "median_query": ", median row"}),
-    "k": reaching("k", {"key": ", mean row", "median_key": ", median row"}),
-    "w-q": reaching("W_Q", {"W_Q": ""}),
+    "j": ("J", jacobian),
+    "norm": ("Norm of J", norm_of_jacobian),
+    "q": ("q", reaching("q", {"query": ", mean row", "median_query": ", median row"})),
+    "k": ("k", reaching("k", {"key": ", mean row", "median_key": ", median row"})),
+    "w-q": ("W_Q", reaching("W_Q", {"W_Q": ""})),
 }
 
 

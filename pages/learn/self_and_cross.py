@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import all_placed, visible
@@ -165,8 +166,7 @@ def in_a_model() -> Iterator[None]:
     yield
     crosses = crossing_shares(capture, sides)  # [layers, heads]
     say("**Share that crosses, all heads**")
-    axes = Axis("layer", pinned=layer), Axis("head", pinned=head)
-    chart = heatmap(crosses, *axes, name="share that crosses", scale="share", height=230, printed=0)
+    chart = metric_grid(crosses, "share that crosses", signed=False, chosen=(layer, head), height=230)
     show_chart(chart, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
 
 

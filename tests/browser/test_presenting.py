@@ -488,7 +488,8 @@ def test_a_saved_page_has_the_spotlight_and_the_dark_ground_of_the_stage(browser
     """Only this test finds a saved page whose light falls elsewhere than the app's, or that is white in a dark room."""
     drawings = {spot: drawing() for spot in ("row", "column", "cell", "none")}
     for spot, one in drawings.items():
-        with_spotlight(one.chart, spot, 0, 2)
+        one.chart.layout["meta"]["pinned"] = [0, 2]
+        with_spotlight(one.chart, spot)
     save_page([PageView("", pictures=[drawings["row"]])], tmp_path / "page.html")
     page = new_page(browser.new_context(color_scheme="dark", **STILL))
     page.goto((tmp_path / "page.html").as_uri())

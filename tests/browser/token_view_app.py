@@ -1,7 +1,7 @@
 """A page with nothing but a token view of random weights; what the address says, it shows.
 
 streamlit run tests/browser/token_view_app.py
-?text=markup&mask=causal&direction=to&lines=1&count=200&seed=1&from=100&limit=1&plain=1&keys=pieces
+?text=markup&mask=causal&direction=to&lines=1&count=200&seed=1&from=100&plain=1&keys=pieces
     With grow=1 every pinned token makes the text one token longer.
 """
 
@@ -54,16 +54,15 @@ def main() -> None:
     st.session_state.setdefault("pins", [])
     seed = st.number_input("Seed", value=int(asked.get("seed", 0)), key="seed")
     pins = st.multiselect("Pinned", range(start, start + max(len(queries), len(keys))), key="pins")
+    rows, columns = (range(start, start + len(of)) for of in (queries, keys))
     token_view(
-        queries,
-        keys,
+        ([""] * start + queries, [""] * start + keys),
+        rows,
+        columns,
         weights(len(queries), len(keys), seed=int(seed), is_causal=asked.get("mask") == "causal"),
-        rows_from=start,
-        columns_from=start,
         direction="to" if asked.get("direction") == "to" else "from",
         lines="lines" in asked,
         pinned=pins,
-        limit=float(asked["limit"]) if "limit" in asked else None,
         percent="plain" not in asked,
         on_token=toggle,
         key="view",

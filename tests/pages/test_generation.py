@@ -14,7 +14,7 @@ from tests.written_numbers import number
 from ui import state
 from ui.requests import ModelChoice, TextRequest, WritingRequest
 from ui.views.generation import page as generation
-from ui.views.generation.results import written_after
+from ui.views.generation.results import FirstTokens, written_after
 
 DATES, DATE = "written-dates", "the 3rd of march 1987"
 
@@ -63,12 +63,12 @@ def test_more_tokens_go_on_from_those_that_are_there(dates):
     app = page(new="2", temperature="1")
     request = WritingRequest(TextRequest(ModelChoice(DATES), DATE), False, Sampling())
     writing = written_after(request)
-    assert writing.first(2).done == 2
+    assert FirstTokens(writing, 2).done == 2
     before = writing.generating.so_far().steps[:2]
     app = choose(app, state.NEW_TOKENS, 40)
     assert writing.generating.so_far().steps[:2] == before
     assert "The model ended its text here." in words(app)
-    assert writing.first(40).total == writing.first(40).done == len(generate(dates, DATE, 40).token_ids)
+    assert FirstTokens(writing, 40).total == FirstTokens(writing, 40).done == len(generate(dates, DATE, 40).token_ids)
 
 
 def test_drawn_tokens_are_those_of_the_seed(dates):
@@ -77,7 +77,7 @@ def test_drawn_tokens_are_those_of_the_seed(dates):
     app = page(new="12", **hot)
     assert f"“{theirs.tokens[0]}” was drawn" in words(app)
     request = WritingRequest(TextRequest(ModelChoice(DATES), DATE), False, Sampling(4.0, 5, 0.9, 7))
-    assert written_after(request).first(12).so_far().token_ids == theirs.token_ids
+    assert FirstTokens(written_after(request), 12).so_far().token_ids == theirs.token_ids
 
 
 def test_what_a_step_took_from_the_cache_and_what_it_saves(dates):

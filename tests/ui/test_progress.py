@@ -32,7 +32,7 @@ def page(works, said=True, **options):
 
     from core import InputError
     from ui.cache import Task
-    from ui.progress import TimeIsUp, run, say_time_is_up, watched
+    from ui.progress import run, watched
 
     try:
         with watched():
@@ -40,8 +40,6 @@ def page(works, said=True, **options):
                 st.text(f"{run(Task(name, work), f'The {name}', 10, **options) if said else work()}")
     except InputError as error:
         st.error(str(error))
-    except TimeIsUp:
-        say_time_is_up()
 
 
 def shown(work: Callable | dict[str, Callable], **options: Any) -> AppTest:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.refusals import refused
 from ui import links, presenting, state
+from ui.components import browser
 from ui.talk import MAX_BYTES, MAX_NOTES, MAX_VIEWS, Talk, TalkView, from_file, to_file, view_at
-from ui.views import talking
 
 VIEW = {"title": "First", "page": "heads", "notes": "Slowly.\n\nNow."}
 VIEW |= {"parameters": {"layer": ["5"], "text": ["<b>“x” & y</b>"]}}
@@ -175,13 +175,13 @@ def test_what_was_added_before_a_talk_was_known_follows_it():
 
 def test_a_damaged_talk_is_offered_and_a_sound_one_of_another_window_takes_its_place(monkeypatch):
     session = {}
-    monkeypatch.setattr(talking.st, "session_state", session)
-    talking.hold(talk_of("a"))
+    monkeypatch.setattr(browser.st, "session_state", session)
+    browser.hold(talk_of("a"))
     damaged, sound = '{"format": "nonsense"}', to_file(talk_of("b")).decode()
-    talking._found(damaged, session[state.TALK_TEXT], 1)
-    assert (talking.held(), session[state.TALK_UNREAD][0]) == (talk_of("a"), damaged)
-    talking._found(sound, damaged, 2)
-    assert talking.held() == talk_of("b", "a")
+    browser.take_in(damaged, session[state.TALK_TEXT], 1)
+    assert (browser.held(), session[state.TALK_UNREAD][0]) == (talk_of("a"), damaged)
+    browser.take_in(sound, damaged, 2)
+    assert browser.held() == talk_of("b", "a")
     assert state.TALK_UNREAD not in session
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from core.attention.rowwise import around
 from core.figures.text.tokens import TEXT_VIEW, TOKENS, spelled
+from ui import state
 from ui.in_browser import clicks_seen, component_beside, new_clicks
 
 MAX_TOKENS = 256  # queries or keys: more are slow to send and hard to read
@@ -33,82 +34,70 @@ def part_in_text(position: int, length: int) -> range:
 
 
 def token_view(
-    query_tokens: Sequence[str],
-    key_tokens: Sequence[str],
+    tokens: tuple[Sequence[str], Sequence[str]],
+    rows: range,
+    columns: range,
     weights: ArrayLike,
     *,
-    rows_from: int = 0,
-    columns_from: int = 0,
     direction: Literal["from", "to"] = "from",
     lines: bool = False,
     pinned: Collection[int] = (),
-    limit: float | None = None,
     percent: bool = True,
     written_from: int | None = None,
     special: Collection[int] = (),
     on_token: Callable[[int], None] | None = None,
-    key: str,
+    key: str = state.TOKEN_VIEW,
 ) -> None:
     """Put the view on the page.
 
-    query_tokens, key_tokens  at most 256 each; the same tokens from the same position are one text and shown once
-    weights                   [queries, keys], NaN for masked pairs; a mean counts them as 0
-    rows_from, columns_from   positions of the first query and the first key in the whole text
-    direction                 "from": what a token attends to, weights[token, :]; "to": what attends to it, weights[:, token].
-                              If queries and keys are shown apart, both can be pointed at in either direction
-    lines                     show two columns joined by lines instead of running text
-    pinned                    positions in the whole text: of queries for "from", of keys for "to"; others are ignored
-    limit                     the weight with the strongest shade; if None, the largest one that is shown
-    percent                   write 0.413 as "41.3%"
-    written_from              the first query that the model has written: this one and all later ones are underlined
-    special                   positions of queries that are special tokens: they are boxed
-    on_token                  called with the position of a clicked token before the page runs again, while widgets above the
-                              view (the list of pins) can still be changed
+    tokens         (query tokens, key tokens) of the whole text
+    rows, columns  the queries and the keys that are shown, at most 256 each; the same tokens at the same positions are one text
+                   and shown once
+    weights        [rows, columns], NaN for masked pairs; a mean counts them as 0
+    direction      "from": what a token attends to, weights[token, :]; "to": what attends to it, weights[:, token]. If queries
+                   and keys are shown apart, both can be pointed at in either direction
+    lines          show two columns joined by lines instead of running text
+    pinned         positions in the whole text: of queries for "from", of keys for "to"; others are ignored
+    percent        write 0.413 as "41.3%"
+    written_from   the first query that the model has written: this one and all later ones are underlined
+    special        positions of queries that are special tokens: they are boxed
+    on_token       called with the position of a clicked token before the page runs again, while widgets above the view (the
+                   list of pins) can still be changed
     Raises ValueError for shapes that do not fit, more than 256 tokens, and an unknown direction.
     """
-    numbers = _checked(query_tokens, key_tokens, weights, direction)
-    is_one_text = list(query_tokens) == list(key_tokens) and rows_from == columns_from
-    start, count = (rows_from, len(query_tokens)) if direction == "from" else (columns_from, len(key_tokens))
-
-    def position(message: object) -> int | None:
-        """Return a message of the browser if it is a position in this text."""
-        if isinstance(message, int) and not isinstance(message, bool) and start <= message < start + count:
-            return message
-        return None
+    query_tokens, key_tokens = tokens[0][rows.start : rows.stop], tokens[1][columns.start : columns.stop]
+    numbers = _checked(len(query_tokens), len(key_tokens), weights, direction)
+    is_one_text = list(query_tokens) == list(key_tokens) and rows == columns
+    places = rows if direction == "from" else columns
 
     def clicked() -> None:
-        for token in map(position, new_clicks(key)):
-            if on_token is not None and token is not None:
+        for token in new_clicks(key):
+            is_position = isinstance(token, int) and not isinstance(token, bool) and token in places
+            if on_token is not None and is_position:
                 on_token(token)
 
     first_written = np.inf if written_from is None else written_from
-    places = range(rows_from, rows_from + len(query_tokens))
     # s(pecial), w(ritten) or "." for neither
-    marks = "".join("s" if at in special else "w" if at >= first_written else "." for at in places)
+    marks = "".join("s" if at in special else "w" if at >= first_written else "." for at in rows)
     data = {
-        "queries": spelled(query_tokens, rows_from) | {"marks": marks},
-        "keys": None if is_one_text else spelled(key_tokens, columns_from) | {"marks": ""},
+        "queries": spelled(query_tokens, rows.start) | {"marks": marks},
+        "keys": None if is_one_text else spelled(key_tokens, columns.start) | {"marks": ""},
         "weights": base64.b64encode(numbers.tobytes()).decode("ascii"),
         "direction": direction,
         "lines": bool(lines),
         "pinned": sorted(int(token) for token in set(pinned)),
-        "limit": None if limit is None or not np.isfinite(limit) else float(limit),
         "percent": bool(percent),
         "seen": clicks_seen(key),
     }
     _VIEW(key=key, data=data, on_clicks_change=clicked)
 
 
-def _checked(
-    query_tokens: Sequence[str], key_tokens: Sequence[str], weights: ArrayLike, direction: str
-) -> NDArray[np.float32]:
+def _checked(queries: int, keys: int, weights: ArrayLike, direction: str) -> NDArray[np.float32]:
     """Return the weights as the browser reads them: float32, little-endian, row by row."""
     numbers = np.ascontiguousarray(weights, dtype="<f4")
-    if numbers.shape != (len(query_tokens), len(key_tokens)):
-        raise ValueError(
-            f"weights have the shape {numbers.shape}, but there are {len(query_tokens)} query tokens "
-            f"and {len(key_tokens)} key tokens."
-        )
+    if numbers.shape != (queries, keys):
+        words = f"weights have the shape {numbers.shape}, but there are {queries} query tokens and {keys} key tokens."
+        raise ValueError(words)
     if max(numbers.shape) > MAX_TOKENS:
         raise ValueError(f"{max(numbers.shape)} tokens are too many for a token view; choose at most {MAX_TOKENS}.")
     if direction not in ("from", "to"):

@@ -195,6 +195,12 @@ def menu(
     return value
 
 
+def choose(label: str, key: str, choices: Mapping[Word, tuple[str, Value]], **widget: Any) -> Value:
+    """A menu of `choices`: word in the address -> label on the page, and what it stands for, which is returned."""
+    names = {word: name for word, (name, _) in choices.items()}
+    return choices[menu(label, key, names, **widget)][1]
+
+
 def menu_of_several(
     label: str, key: str, choices: Mapping[Word, str], *, look: Literal["pills", "box"] = "pills", **widget: Any
 ) -> list[Word]:

@@ -32,7 +32,8 @@ CHOICES = {word: named.name for word, named in m.MASKS.items()} | {CUSTOM: "My o
 
 def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
     """Return the chosen mask [queries, keys]. A click on any picture of queries and keys flips its cell."""
-    name = menu("Mask", state.PATTERN, CHOICES, opening="causal", on_change=_by_name)
+    empties = {"on_change": st.session_state.update, "args": ({state.CELLS: ""},)}
+    name = menu("Mask", state.PATTERN, CHOICES, opening="causal", **empties)
     named = m.MASKS["none" if name == CUSTOM else name]
     size = 0
     if named.number is not None:
@@ -59,10 +60,6 @@ def turn_over(mask: NDArray[np.bool_], cell: pin.Cell) -> None:
     changed[pair] = not changed[pair]
     st.session_state[state.CELLS] = m.to_rows(changed)
     _by_cells()
-
-
-def _by_name() -> None:
-    st.session_state[state.CELLS] = ""
 
 
 def _by_cells() -> None:

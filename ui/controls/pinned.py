@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from core.attention.rowwise import Numbers, largest_in, strongest_cell
+from core.attention.rowwise import Numbers, Whole, largest_in, strongest_cell
 from ui import links, state
 from ui.controls.fields import token_picker
 from ui.links import IndexForm
@@ -27,12 +27,7 @@ def pinned(weights: NDArray[np.floating], tokens: Tokens) -> tuple[int, int]:
 
     tokens  (query tokens, key tokens)
     """
-    return pinned_among(tokens, strongest_cell(weights), exact_in(weights))
-
-
-def exact_in(weights: NDArray[np.floating]) -> Numbers:
-    """Return a function of rows and columns that gives their numbers in a whole matrix."""
-    return lambda rows, columns: weights[rows.start : rows.stop, columns.start : columns.stop]
+    return pinned_among(tokens, strongest_cell(weights), Whole(weights).exact)
 
 
 def pinned_among(

@@ -324,22 +324,6 @@ GROUPS = {
     "Theory": ("saturation", "leak", "in_blocks", "gradients", "costs", "own_matrices"),
 }
 
-# The whole card is a link, though only its title is a link element; the picture has its room before it is loaded. On a phone
-# the picture stands beside the words, or the page would be ten screens long.
-_CARDS, _CARD = f"[class*=st-key-{state.one_of(state.CARDS, '')}]", f"[class*=st-key-{state.one_of(state.CARD, '')}]"
-STYLE = (
-    f"{_CARDS} {_CARD} {{ position: relative; }}"
-    f"{_CARDS} [data-testid=stPageLink] a::after {{ content: ''; position: absolute; inset: 0; }}"
-    f"{_CARDS} [data-testid=stPageLink] a {{ padding-left: 0; }}"
-    f"{_CARDS} h4 {{ font-size: 1.1rem; padding: 0 0 .6rem; }}"
-    f"{_CARDS} p {{ line-height: 1.4; }}"
-    f"{_CARDS} {_CARD}:hover {{ border-color: currentColor; }}"
-    f"{_CARDS} img {{ aspect-ratio: 16 / 9; }}"
-    f"@media (max-width: 640px) {{ {_CARDS} {_CARD} {{ display: grid; grid-template-columns: 7.5rem minmax(0, 1fr);"
-    " column-gap: .8rem; }"
-    f"{_CARDS} {_CARD} > :first-child {{ grid-row: 1 / span 4; }} {_CARDS} {_CARD} > :last-child {{ display: none; }} }}"
-)
-
 
 def show_ways_in() -> None:
     """Show a link to each main page."""
@@ -350,7 +334,6 @@ def show_ways_in() -> None:
 
 def show_cards() -> None:
     """Show all cards, each group in a grid."""
-    st.html(f"<style>{STYLE}</style>")
     for number, (group, words) in enumerate(GROUPS.items()):
         st.subheader(group, anchor=False)
         with st.grid(4, min_column_width=230, key=state.one_of(state.CARDS, number)):

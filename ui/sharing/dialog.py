@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from math import prod
 from urllib.parse import urlencode
 
@@ -20,10 +19,9 @@ from ui import links, state
 from ui.calls import Expression
 from ui.controls.fields import uploaded_file
 from ui.in_browser import component_beside
-from ui.progress import for_its_visitor
 from ui.requests import HeadRequest
 from ui.sharing.page import view_of_page
-from ui.sharing.pictures import about, file_name, offered, show_pictures
+from ui.sharing.pictures import about, download, file_name, offered, show_pictures
 from ui.shown import PageContents
 from ui.views.sources import passes
 from ui.views.sources.text_fields import target_in_address
@@ -56,9 +54,8 @@ def open_dialog(shown: PageContents) -> None:
 
 def show_page(shown: PageContents) -> None:
     """Show a button that saves what the page shows as one HTML page."""
-    make = for_its_visitor(lambda: to_page([view_of_page(shown, shown.title)], title=shown.title))
-    name, icon = file_name(about(shown), shown.title, ".html"), ":material/web_asset:"
-    st.download_button("Page", make, name, "text/html", key=state.SAVE_VIEW, icon=icon, on_click="ignore")
+    name, look = file_name(about(shown), shown.title, ".html"), {"key": state.SAVE_VIEW, "icon": ":material/web_asset:"}
+    download("Page", lambda: to_page([view_of_page(shown, shown.title)], title=shown.title), name, "text/html", **look)
     st.caption(
         "Its pictures, sentences and knobs in one HTML file, without a network. The page Talk saves several views."
     )
@@ -113,10 +110,9 @@ def show_exhibit(shown: PageContents) -> None:
     uploads = {} if image is None else {state.IMAGE: Upload(*image)}
     heads = ["the head"] if shown.head is not None else list(_requests(shown))
     contents = f"{len(shown.pictures)} pictures" + (f" and all inputs of {' and '.join(heads)}" if heads else "")
-    make = for_its_visitor(partial(file_of, shown, address, uploads))
-    name = file_name(about(shown), shown.title, f".{ENDING}")
-    icon, kind = ":material/inventory_2:", "application/octet-stream"
-    st.download_button("Exhibit", make, name, kind, key=state.SAVE_EXHIBIT, icon=icon, on_click="ignore")
+    name, kind = file_name(about(shown), shown.title, f".{ENDING}"), "application/octet-stream"
+    look = {"key": state.SAVE_EXHIBIT, "icon": ":material/inventory_2:"}
+    download("Exhibit", lambda: file_of(shown, address, uploads), name, kind, **look)
     st.caption(
         f"An exhibit is one file with everything in this view: its address with all texts, uploads, {contents}. The page "
         "“Exhibit” shows it again with the same numbers, with or without the model."
@@ -191,9 +187,8 @@ def show_as_python(shown: PageContents) -> None:
     st.code(in_one(cells), language="python")
     facts = about(shown)
     files = list(shown.recorded.files.values())
-    make = for_its_visitor(partial(to_notebook, cells, shown.title, facts, files=files))
-    name, icon = file_name(facts, shown.title, ".ipynb"), ":material/book_2:"
-    st.download_button("Notebook", make, name, NOTEBOOK, key=state.SAVE_NOTEBOOK, icon=icon, on_click="ignore")
+    name, look = file_name(facts, shown.title, ".ipynb"), {"key": state.SAVE_NOTEBOOK, "icon": ":material/book_2:"}
+    download("Notebook", lambda: to_notebook(cells, shown.title, facts, files=files), name, NOTEBOOK, **look)
     st.caption(
         "The notebook first installs `headlight`. Put it into Headlight's own folder, or name that in its first cell."
     )

@@ -28,7 +28,6 @@ _SAVE = component_beside(__file__, "buttons", "png", "pdf", "pictures")
 GROUND_NAMES = {"light": "White", "dark": "Dark"}
 WIDTHS = {0: "Screen", COLUMN: f"{COLUMN} mm", COLUMNS: f"{COLUMNS} mm"}
 WORDS = {"title": "Title", "text": "Model and text", "hash": "Hash"}
-_UNFINISHED = re.compile(r"(.+) \d+")  # the name of a picture that was drawn while its numbers came
 
 
 def show_pictures(shown: PageContents) -> None:
@@ -53,8 +52,7 @@ def offered(shown: PageContents) -> dict[str, Picture]:
         is_of_pairs = any(values.columns and values.headings[0] in ("query", "key") for values in picture.chart.values)
         return not is_of_pairs, picture.numbers is None
 
-    unfinished = {name for name in shown.pictures if (of := _UNFINISHED.fullmatch(name)) and of[1] in shown.pictures}
-    return {name: shown.pictures[name] for name in sorted(shown.pictures, key=rank) if name not in unfinished}
+    return {name: shown.pictures[name] for name in sorted(shown.pictures, key=rank)}
 
 
 def _show_picture(shown: PageContents, pictures: dict[str, Picture]) -> None:
@@ -79,7 +77,7 @@ def _show_picture(shown: PageContents, pictures: dict[str, Picture]) -> None:
     with st.container(horizontal=True):
         _SAVE(key=state.SAVE_PICTURE, data=_to_draw(figure, picture.title, known, width), width="content")
         name = file_name(known, picture.title, ".html")
-        _download("HTML", lambda: to_html(figure, picture.title, known), name, "text/html")
+        download("HTML", lambda: to_html(figure, picture.title, known), name, "text/html", key=state.download(name))
         _offer_numbers(numbers, known, picture.title)
     st.caption(
         "Each file says where its numbers come from, also without words above the picture: PDF, SVG and PNG in their metadata. "
@@ -117,12 +115,13 @@ def _offer_numbers(numbers: ShownNumbers, known: About, title: str) -> None:
     ):
         name, fits = file_name(known, title, f".{label.lower()}"), numbers.cells <= most
         too_many = None if fits else f"There are {numbers.cells:,} numbers; {label} holds at most {most:,}."
-        _download(label, lambda write=write: write(numbers.make(), known), name, kind, help=too_many, disabled=not fits)
+        look = {"key": state.download(name), "help": too_many, "disabled": not fits}
+        download(label, lambda write=write: write(numbers.make(), known), name, kind, **look)
 
 
-def _download(label: str, make: Callable[[], str | bytes], name: str, kind: str, **widget: Any) -> None:
+def download(label: str, make: Callable[[], str | bytes], name: str, kind: str, *, key: str, **widget: Any) -> None:
     """Show a button that makes its file when it is pressed."""
-    st.download_button(label, for_its_visitor(make), name, kind, key=state.download(name), on_click="ignore", **widget)
+    st.download_button(label, for_its_visitor(make), name, kind, key=key, on_click="ignore", **widget)
 
 
 # --- where the numbers come from

@@ -15,8 +15,6 @@ from core.attention.rowwise import Overview, RowwiseMatrix, around
 from core.figures.chart import Chart, copied, packed
 from core.figures.palette import DIVERGING_ON_DARK, TEXT_ON_DARK, set_signed_colours
 from ui import presenting, shown, state
-from ui.components.token_view import token_view
-from ui.controls.pinned import Tokens
 from ui.markdown import plain
 
 # Plotly's own camera makes a picture without title or model: the dialog "Share" makes better ones. One zooms by drawing a
@@ -116,17 +114,6 @@ def show_magnified(
     window = f"queries {rows.start} to {rows.stop - 1}, keys {columns.start} to {columns.stop - 1}"
     st.markdown(f"**Every {unit} near the chosen pair**: {window}")
     draw(matrix.window(rows, columns))
-
-
-def part_of_tokens(tokens: Tokens, rows: range, columns: range) -> Tokens:
-    """Return the tokens of some queries and of some keys."""
-    return tokens[0][rows.start : rows.stop], tokens[1][columns.start : columns.stop]
-
-
-def show_as_text(tokens: Tokens, rows: range, columns: range, weights: ArrayLike, **look: Any) -> None:
-    """Show the text view of a page for these queries and keys, with their weights; `look` is that of `token_view`."""
-    starts = {"rows_from": rows.start, "columns_from": columns.start}
-    token_view(*part_of_tokens(tokens, rows, columns), weights, key=state.TOKEN_VIEW, **starts, **look)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

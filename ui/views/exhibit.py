@@ -32,7 +32,8 @@ LONGEST = 400  # characters of a text
 def show_opening() -> None:
     """Show the field for a file, and the exhibit that is open. A pass or weights open on Heads, in the place of a model."""
     label = "An exhibit that “Share” has saved, a recorded pass (safetensors), or attention weights (NPZ)"
-    file = upload(label, state.EXHIBIT_FILE, [ENDING, *RECORDED], on_change=_dropped)
+    new = {"on_change": st.session_state.update, "args": ({state.EXHIBIT_IS_NEW: True},)}
+    file = upload(label, state.EXHIBIT_FILE, [ENDING, *RECORDED], **new)
     if file is not None and st.session_state.get(state.EXHIBIT_IS_NEW, False):
         st.session_state.pop(state.EXHIBIT, None)
         try:
@@ -55,10 +56,6 @@ def show_opening() -> None:
             _open_steps()
     if (exhibit := st.session_state.get(state.EXHIBIT)) is not None:
         _show(exhibit)
-
-
-def _dropped() -> None:
-    st.session_state[state.EXHIBIT_IS_NEW] = True
 
 
 def _open_steps() -> None:

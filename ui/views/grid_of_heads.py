@@ -43,12 +43,11 @@ def show_grid_of_heads(
     alt: str = "",
     numbers: str = "",
     signed: bool = False,
-    left_out: NDArray | None = None,
-    left_out_name: str = "filtered out",
     height: int = HEIGHT,
     on_stage: tuple[float, float] = (0.36, 0.5),
+    **look: Any,
 ) -> None:
-    """Draw one number for each head, with the chosen (layer, head) framed.
+    """Draw one number for each head, with the chosen (layer, head) framed; `look` is that of `heatmap`.
 
     values    [layers, heads], NaN where not known
     label     name of the numbers, for pointing at them
@@ -57,14 +56,11 @@ def show_grid_of_heads(
     alt       what the picture is, for a person who cannot see it; left out: the title
     numbers   name of the numbers in a file; left out: the label
     signed    whether the colours are centred on 0
-    left_out  [layers, heads] bool, True for heads that are drawn grey; None: none
-    left_out_name  what these are, in the legend
     on_stage  its shares of the window's width and height while presenting, which decide how many labels fit
     """
     title = title or f"All heads by {label}"
-    grey = {"left_out": left_out, "left_out_name": left_out_name}
     width, height = presenting.width(WIDTH, on_stage[0]), presenting.height(height, on_stage[1])
-    chart = metric_grid(values, label, signed=signed, chosen=chosen, width=width, height=height, **grey)
+    chart = metric_grid(values, label, signed=signed, chosen=chosen, width=width, height=height, **look)
     exact = of_grid(values.astype(np.float64), numbers or label)
     show_chart(chart, name, f"{alt or title}: a grid of layers by heads.", title=title, numbers=exact)
 
@@ -136,7 +132,7 @@ def fill_grid(growing: Growing, job: Hashable, what: str, label: str, real: Real
         known = np.pad(growing.known, beyond)
         part = f", {growing.done} of {growing.total} measured" if growing.done < growing.total else ""
         named = {"name": NAME if last else f"{NAME} {growing.done}", "title": f"All heads by {label}{part}"}
-        grey = {"left_out": None if known.all() else ~known, "left_out_name": "not measured"}
+        grey = {"forbidden": None if known.all() else ~known, "forbidden_name": "not measured"}
         show_grid_of_heads(values(), label, real.place, signed=signed, on_stage=(0.9, 0.75), **named, **grey)
 
     fill(growing, job, what, draw, unit="head")

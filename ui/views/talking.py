@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ import streamlit as st
 from core import InputError
 from core.exporting.page import MOST_VIEWS, to_page
 from ui import links, presenting, state
-from ui.components.browser import TalkStorage, browser, view_order
+from ui.components.browser import browser, held, hold, is_read, say_of_talk, view_order
 from ui.controls.fields import switch, upload, uploaded_file
 from ui.gallery.views import CARDS
 from ui.links import NumberForm, go_to
@@ -21,88 +21,10 @@ from ui.markdown import plain
 from ui.shown import PageContents
 from ui.talk import Talk, from_file, to_file, view_at, view_of
 
-# In the line of the menu, and out of the page's flow, so that they take no room on the page.
-STYLE = (
-    f"div:has(> .st-key-{state.ACTIONS}) {{ position: fixed; top: .65rem; right: 1rem; width: auto; z-index: 999991; }}"
-    f".st-key-{state.ACTIONS} {{ gap: .8rem; align-items: center; }}"
-    f"@media (max-width: 900px) {{ .st-key-{state.ACTIONS} button p, .st-key-{state.TABLES} .stTooltipIcon"
-    " { display: none; } }"  # icons only
-)
-# Without a menu there is no place for buttons, and the page needs no room above it.
-IN_A_FRAME = f".st-key-{state.ACTIONS} {{ display: none; }} .stMainBlockContainer {{ padding-top: 1rem; }}"
-
-
-def held() -> Talk:
-    """Return the talk of this session."""
-    return st.session_state.get(state.TALK, Talk())
-
-
-def hold(talk: Talk) -> None:
-    """Make this the talk of this session, which the browser then keeps."""
-    st.session_state[state.TALK] = talk
-    st.session_state[state.TALK_TEXT] = to_file(talk).decode()
-
-
-# --- what the browser keeps
-
-
-def storage(*, asks: bool) -> TalkStorage:
-    """Return what the browser should keep: nothing new while it keeps a talk that cannot be read.
-
-    asks  whether the page shows the talk, and so waits for what the browser keeps
-    """
-    text = None if state.TALK_UNREAD in st.session_state else st.session_state.get(state.TALK_TEXT)
-    is_kept, taken = text == st.session_state.get(state.TALK_KEPT), st.session_state.get(state.TALK_TAKEN)
-    return TalkStorage(text, is_kept, taken, asks and not is_read(), _found, _nothing, _kept, _lost)
-
-
-def is_read() -> bool:
-    """Return whether this session knows what the browser keeps."""
-    return st.session_state.get(state.TALK_READ, False)
-
-
-def _nothing() -> None:
-    st.session_state[state.TALK_READ] = True
-
-
-def _found(text: str, base: str | None, number: int) -> None:
-    """Take over a talk of an earlier session, with what was added here before it was read, or merge that of another window."""
-    st.session_state[state.TALK_TAKEN], st.session_state[state.TALK_READ] = number, True
-    if text == st.session_state.get(state.TALK_KEPT):
-        return  # the browser has sent it twice
-    mine = st.session_state.get(state.TALK)
-    before = Talk()
-    with suppress(InputError):  # the one before may have been damaged
-        before = from_file((base or "").encode(errors="replace"))[0]
-    try:
-        theirs = from_file(text.encode(errors="replace"))[0]
-        hold(theirs if mine is None else mine.merged(theirs, before))
-    except InputError as error:
-        st.session_state[state.TALK_UNREAD] = (text, str(error))
-        return
-    st.session_state[state.TALK_KEPT] = text
-    st.session_state.pop(state.TALK_UNREAD, None)
-    if None not in (mine, base) and held() != mine:
-        _say("Another window has changed this talk. The changes of both windows are here.")
-
-
-def _kept(text: str) -> None:
-    st.session_state[state.TALK_KEPT], st.session_state[state.TALK_READ] = text, True
-    st.session_state.pop(state.TALK_LOST, None)
-
-
-def _lost(why: str) -> None:
-    st.session_state[state.TALK_LOST], st.session_state[state.TALK_READ] = why, True
-
 
 def _forget_unread() -> None:
     del st.session_state[state.TALK_UNREAD]
     hold(held())
-
-
-def _say(words: str) -> None:
-    """Show a message on the page Talk until somebody next changes the talk there."""
-    st.session_state.setdefault(state.TALK_SAID, []).append(words)
 
 
 @contextmanager
@@ -112,7 +34,7 @@ def _changing() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        _say(str(error))
+        say_of_talk(str(error))
 
 
 def begin() -> int | None:
@@ -290,7 +212,7 @@ def _read() -> None:
         with _changing():
             talk, remarks = from_file(file.getvalue())
             for remark in remarks:
-                _say(remark)
+                say_of_talk(remark)
             hold(talk)
 
 
@@ -349,7 +271,7 @@ def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pict
     has_pictures  whether the page has pictures, below which tables can be shown
     """
     with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
-        browser(page, paths, storage(asks=page == "talk"))
+        browser(page, paths, asks=page == "talk")
         _lead_back()
         if can_present:
             words = "Shows the page without controls, in large letters. Press Esc to leave, ? for the keys."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from plotly.colors import sample_colorscale
@@ -11,7 +13,7 @@ from ..labels import thinned
 from ..palette import FORBIDDEN, PIN, SEQUENTIAL
 from ..theme import PLAIN_AXIS, enlarged, template, thick
 from .frames import over_cells
-from .heatmap import WIDTH, Axis, heatmap
+from .heatmap import Axis, heatmap
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures: those from ZERO up are weights
 _LEVELS = 255
@@ -19,35 +21,11 @@ _MARKED = (0, 0.01, 0.1, 0.3, 0.6, 1)  # weights beside the colour bar
 
 
 def metric_grid(
-    values: NDArray[np.floating],
-    label: str,
-    *,
-    signed: bool,
-    chosen: tuple[int, int],
-    left_out: NDArray[np.bool_] | None,
-    height: int,
-    width: int = WIDTH,
-    left_out_name: str = "filtered out",
+    values: NDArray[np.floating], label: str, *, signed: bool, chosen: tuple[int, int], **look: Any
 ) -> Chart:
-    """Draw one number for each head [layers, heads], NaN where it is unknown.
-
-    left_out       [layers, heads] bool, True for heads that are drawn grey
-    width          as in `heatmap`
-    left_out_name  what these are, in the legend
-    """
-    layer, head = chosen
-    return heatmap(
-        values,
-        Axis("layer", pinned=layer),
-        Axis("head", pinned=head),
-        name=label,
-        scale="signed" if signed else "share",
-        forbidden=left_out,
-        forbidden_name=left_out_name,
-        height=height,
-        width=width,
-        printed=0,
-    )
+    """Draw one number for each head [layers, heads], NaN where it is unknown; `look` is that of `heatmap`."""
+    axes, scale = map(Axis, ("layer", "head"), (None, None), chosen), "signed" if signed else "share"
+    return heatmap(values, *axes, name=label, scale=scale, printed=0, **look)
 
 
 def small_pictures(

@@ -6,7 +6,7 @@ import html
 import math
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -33,6 +33,17 @@ class Axis:
     notes: Sequence[str] | None = None  # a remark for each drawn row or column, shown when pointing at it
     start: int = 0  # number of the first row or column, where the matrix is a part of a larger one
     gaps: Sequence[int] = ()  # missing rows or columns, counted from the first: hatched, unlike masked pairs
+
+    def part(self, start: int, count: int) -> Axis:
+        """So many rows or columns of this axis, from `start` on. Its notes are of those that are drawn already."""
+        places = range(start, start + count)
+        return replace(
+            self,
+            tokens=None if self.tokens is None else self.tokens[start : start + count],
+            pinned=None if self.pinned is None or self.pinned not in places else self.pinned - start,
+            start=start,
+            gaps=[gap - start for gap in self.gaps if gap in places],
+        )
 
 
 def margins_for(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, titled: bool) -> dict[str, float]:

@@ -66,12 +66,13 @@ def with_borders(
     return chart
 
 
-def with_spotlight(chart: Chart, spot: Spot, row: int | None, column: int | None) -> None:
-    """Dim all cells of a heatmap except those of the row, of the column, or the one where they meet.
+def with_spotlight(chart: Chart, spot: Spot) -> None:
+    """Dim all cells of a heatmap except those of the pinned row, of the pinned column, or the one where they meet.
 
-    row, column  as on the axes; nothing is dimmed if the one that the spot needs is None. The colour bar stays as it is.
+    Nothing is dimmed if the one that the spot needs is not pinned. The colour bar stays as it is.
     """
-    chart.layout.setdefault("meta", {}).update(spot=spot, lit=[row, column])  # for page.js, which moves the light
+    row, column = chart.layout["meta"]["pinned"]
+    chart.layout["meta"] |= {"spot": spot, "lit": [row, column]}  # for page.js, which moves the light
     needed = {"none": (), "row": (row,), "column": (column,), "cell": (row, column)}[spot]
     if not needed or None in needed:
         return

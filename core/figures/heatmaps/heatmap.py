@@ -49,7 +49,8 @@ def heatmap(
     """Draw a matrix [rows, columns] as an interactive heatmap.
 
     values          NaN is left empty. A matrix of more than 256 rows or columns is pooled: each drawn cell shows the number of
-                    its block farthest from 0. One that is pooled already is drawn as it is, with the pairs that it masks grey
+                    its block farthest from 0. One that is pooled already is drawn as it is, with the pairs that it masks grey;
+                    of a part of a matrix, `rows` and `columns` are those of the whole
     forbidden       [rows, columns] bool, True where a pair is masked: drawn grey, never like a small number
     hover           name and numbers of a second matrix of the same shape, also shown when pointing at a cell; not where a drawn
                     cell stands for several, because the strongest cell of a block may be another one in the second matrix
@@ -63,6 +64,7 @@ def heatmap(
     """
     if isinstance(values, Pooled):
         drawn = values
+        rows, columns = map(Axis.part, (rows, columns), drawn.start, drawn.shape)
     else:
         max_cells = MAX_CELLS // 4 if compact else MAX_CELLS
         drawn = pool(values, max_cells, None if forbidden is None else ~forbidden)
@@ -128,6 +130,7 @@ def _coordinates(drawn: Pooled, rows: Axis, columns: Axis, *, empty: str) -> dic
         "columns": columns.name,
         "row_block": drawn.row_block,
         "column_block": drawn.column_block,
+        "pinned": [rows.pinned, columns.pinned],
         "row_from": rows.start,
         "column_from": columns.start,
         "empty": empty,

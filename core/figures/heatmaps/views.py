@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from ..chart import Chart
 from ..palette import ALLOWED, PIN, largest, text_on
 from ..theme import letters, thick
 from .frames import over_cells
-from .heatmap import WIDTH, Axis, heatmap, printed_in
+from .heatmap import Axis, heatmap, printed_in
 
 
 def stage_heatmap(
@@ -25,32 +25,23 @@ def stage_heatmap(
     key_tokens: Sequence[str] | None,
     *,
     pin: tuple[int, int] | None,
-    limit: float | None = None,
-    height: int = 420,
-    width: int = WIDTH,
+    **look: Any,
 ) -> Chart:
-    """Draw one stage as a heatmap with the pinned (query, key) marked.
+    """Draw one stage as a heatmap with the pinned (query, key) marked; `look` is that of `heatmap`.
 
     stages  each stage by its key, pooled or a window of it
-    query_tokens, key_tokens, pin: those of the window, counted from its first; None: numbers
-    limit   fixes the colour range (see `colour_limit`)
+    query_tokens, key_tokens  those of the whole; None: numbers
     """
-    drawn = stages[stage.key]
-    start_row, start_column = drawn.start
     query, key = pin or (None, None)
-    queries = Axis("query", query_tokens, query, start=start_row)
-    keys = Axis("key", key_tokens, key, start=start_row if stage.rows == "key" else start_column)
-    beside = stage.beside
+    queries, keys, beside = Axis("query", query_tokens, query), Axis("key", key_tokens, key), stage.beside
     return heatmap(
-        drawn,
+        stages[stage.key],
         queries if stage.rows == "query" else keys,
         keys if stage.columns == "key" else Axis("dimension"),
         name=stage.noun,
         scale=stage.scale,
-        limit=limit,
         hover=None if beside is None else (BY_KEY[beside].noun, stages[beside].values),
-        height=height,
-        width=width,
+        **look,
     )
 
 
@@ -64,10 +55,9 @@ def colour_limit(stage: Stage, *drawn: Pooled) -> float | None:
 MAX_PRINTED = 12  # keys: beyond that the numbers do not fit into their cells
 
 
-def additive_mask(
-    added: NDArray[np.floating], queries: Sequence[str], keys: Sequence[str], *, height: int = 340, width: int = WIDTH
-) -> Chart:
-    """Draw M [queries, keys] of 0 and -inf: each cell in the colour of its meaning, with its number where that fits."""
+def additive_mask(added: NDArray[np.floating], queries: Sequence[str], keys: Sequence[str], **look: Any) -> Chart:
+    """Draw M [queries, keys] of 0 and -inf: each cell in the colour of its meaning, with its number where that fits; `look` is
+    that of `heatmap`."""
     forbidden = np.isneginf(added)
     chart = heatmap(
         np.where(forbidden, 0.0, 1.0),
@@ -76,8 +66,7 @@ def additive_mask(
         name="mask",
         scale="permission",
         forbidden=forbidden,
-        height=height,
-        width=width,
+        **look,
     )
     if max(added.shape) <= MAX_PRINTED:
         size = letters(15 if len(keys) <= 9 else 12)
@@ -95,81 +84,71 @@ def view_heatmap(
     removed: NDArray[np.floating] | None,
     name: str,
     signed: bool,
-    pin: tuple[int, int] | None,
+    pin: tuple[int, int],
     marked: Sequence[int] = (),
-    height: int,
-    width: int = WIDTH,
+    **look: Any,
 ) -> Chart:
-    """Draw a view of these tokens, which are those of the cells.
+    """Draw a view, or a part of it; `look` is that of `heatmap`.
 
+    query_tokens, key_tokens  those of the whole
     removed  [queries] share of each query that is left out; pointing at a row shows its mean. None: nothing is left out
-    pin      the framed (query, key), counted from the first of these tokens; None: it lies outside
+    pin      the framed (query, key)
     marked   further queries whose rows are framed
     """
     notes = None
     if removed is not None:
         blocks = np.split(removed, range(cells.row_block, len(removed), cells.row_block))
         notes = [f"<br>left out {block.mean():.1%}" for block in blocks]
-    query, key = pin or (None, None)
     chart = heatmap(
         replace(cells, values=cells.values.astype(np.float32)),
-        Axis("query", query_tokens, query, notes, cells.start[0]),
-        Axis("key", key_tokens, key, start=cells.start[1]),
+        Axis("query", query_tokens, pin[0], notes),
+        Axis("key", key_tokens, pin[1]),
         name=name,
         scale="signed" if signed else "share",
-        height=height,
-        width=width,
+        **look,
     )
     dotted = {"color": PIN, "width": thick(1), "dash": "dot"}
     whole = range(cells.shape[1])
-    chart.layout["shapes"] += [over_cells(range(row, row + 1), whole, line=dotted) for row in marked]
+    rows = [query - cells.start[0] for query in marked]
+    chart.layout["shapes"] += [
+        over_cells(range(row, row + 1), whole, line=dotted) for row in rows if row in range(cells.shape[0])
+    ]
     return chart
 
 
-Part = Literal["first", "second", "difference"]
-
-
-@dataclass(frozen=True)
-class ComparedAxis:
-    """One side of all three heatmaps."""
-
-    tokens: Mapping[Part, Sequence[str]]  # a text for each place of the common axis, or of its drawn window
-    gaps: Mapping[Part, list[int]]  # the places that its text lacks; for the difference those that either text lacks
-    pinned: int | None  # the marked place
-    start: int = 0  # number of the first place
+PARTS = ("first", "second", "difference")
 
 
 def compared_heatmaps(
-    pictures: dict[Part, Pooled],
-    queries: ComparedAxis,
-    keys: ComparedAxis,
+    pictures: Mapping[str, Pooled],
+    queries: Mapping[str, Axis],
+    keys: Mapping[str, Axis],
     *,
     divergence: NDArray[np.floating],
     limits: tuple[float, float],
-    height: int,
-    width: int,
-) -> dict[Part, Chart]:
+    **look: Any,
+) -> dict[str, Chart]:
     """Draw the three heatmaps: both weights in one colour range from 0 up, the difference in colours around 0.
 
+    pictures    by `PARTS`; queries and keys: the common axes of the whole, with the tokens and the gaps of each picture
     divergence  [rows] shown when pointing at a row; of rows that are drawn as one, the largest
     limits      the weight and the difference with the strongest colour
-    height, width  of one of them in pixels, the width as in `heatmap`
+    look        that of `heatmap`, for each of them
     """
     notes = _notes(divergence, pictures["difference"].row_block)
-    charts: dict[Part, Chart] = {}
-    for part, cells in pictures.items():
-        signed = part == "difference"
+    charts: dict[str, Chart] = {}
+    for part in PARTS:
+        cells, signed = pictures[part], part == "difference"
         charts[part] = heatmap(
             replace(cells, values=cells.values.astype(np.float32)),
-            Axis("query", queries.tokens[part], queries.pinned, notes, queries.start, queries.gaps[part]),
-            Axis("key", keys.tokens[part], keys.pinned, start=keys.start, gaps=keys.gaps[part]),
+            replace(queries[part], notes=notes),
+            keys[part],
             name="difference" if signed else "weight",
             scale="signed" if signed else "share",
             limit=limits[signed],
             gap_name="in one text only" if signed else "not in this text",
-            height=height,
-            width=width,
             printed=0,
+            **look,
         )
     # Legends differ in height, and labels in length: cells should not.
     margins = [chart.layout["margin"] for chart in charts.values()]
@@ -179,7 +158,7 @@ def compared_heatmaps(
     return charts
 
 
-def strongest_colours(pictures: dict[Part, Pooled]) -> tuple[float, float]:
+def strongest_colours(pictures: Mapping[str, Pooled]) -> tuple[float, float]:
     """Return the `limits` of these pictures: the largest weight and the largest difference; 1 where all are 0."""
     weights = np.concatenate([pictures["first"].values.ravel(), pictures["second"].values.ravel()])
     return largest(weights), largest(pictures["difference"].values)

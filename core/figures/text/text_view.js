@@ -182,7 +182,7 @@ class TextView {
         const subject = this.subject;
         const means = this.mean(subject);
         const shaded = subject.byRow ? this.keys : this.queries;
-        const top = this.data.limit ?? means.reduce((most, mean) => (mean > most ? mean : most), 0);
+        const top = means.reduce((most, mean) => (mean > most ? mean : most), 0);
         const pairs = subject.at ? this.pairs(subject) : [];
         const lines = this.svg && this.lines(subject);
         this.paintTokens(subject, means, shaded, top);
@@ -233,7 +233,7 @@ class TextView {
         this.svg.setAttribute("viewBox", `0 0 100 ${height}`);
         this.svg.style.height = `${height}px`;
         const middle = (place) => (place + 0.5) * LINE;
-        const widest = this.data.limit ?? (pairs.length ? pairs[0].weight : 0);
+        const widest = pairs.length ? pairs[0].weight : 0;
         const paths = pairs.map(({ query, key, weight }) => {
             const share = Math.min(weight / widest, 1) || 0;
             return drawn("path", {

@@ -155,7 +155,8 @@ def test_a_grid_of_heads_names_the_largest_and_the_smallest():
     values = RNG.random((4, 5))
     left_out = values > 0.9
     shown = np.where(left_out, np.nan, values)
-    words = metric_grid(values, "sink", signed=False, chosen=(0, 0), left_out=left_out, height=300).description
+    grey = {"forbidden": left_out, "forbidden_name": "filtered out"}
+    words = metric_grid(values, "sink", signed=False, chosen=(0, 0), height=300, **grey).description
     (high, low) = (np.unravel_index(place, shown.shape) for place in (np.nanargmax(shown), np.nanargmin(shown)))
     filtered = f"; {left_out.sum()} filtered out" if left_out.any() else ""
     assert words == (

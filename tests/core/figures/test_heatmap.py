@@ -8,7 +8,7 @@ from core.attention.masks import causal, grid
 from core.attention.stages import BY_KEY, STAGES
 from core.attention.trace import attend
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.heatmaps.views import ComparedAxis, colour_limit, compared_heatmaps, stage_heatmap, strongest_colours
+from core.figures.heatmaps.views import colour_limit, compared_heatmaps, stage_heatmap, strongest_colours
 from core.figures.palette import FORBIDDEN
 from core.heads.comparing import HeadPair, align
 
@@ -173,7 +173,8 @@ def figures():
     assert axis.gaps == ([1, 5], [])
     gaps = {"first": [1, 5], "second": [], "difference": [1, 5]}
     labels = axis.labels(FIRST, SECOND)
-    side = ComparedAxis({"first": labels.first, "second": labels.second, "difference": labels.both}, gaps, 2)
+    tokens = {"first": labels.first, "second": labels.second, "difference": labels.both}
+    side = {part: Axis("query", tokens[part], 2, gaps=gaps[part]) for part in tokens}
     limits, divergence = strongest_colours(pictures), found.row_numbers["divergence"]
     charts = compared_heatmaps(pictures, side, side, divergence=divergence, limits=limits, height=300, width=300)
     return found, {part: chart.figure for part, chart in charts.items()}

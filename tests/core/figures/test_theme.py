@@ -32,7 +32,7 @@ CELL = explain(attend(ONES, ONES, ONES), 0, 1)
 HEAD = Head.of(attend(ONES, ONES, ONES, mask=np.tri(2, dtype=bool)))
 CHARTS = {
     "additive": lambda: additive_mask(ONES, AB, AB),
-    "metric grid": lambda: metric_grid(ONES, "sink", signed=False, chosen=(0, 0), left_out=None, height=300),
+    "metric grid": lambda: metric_grid(ONES, "sink", signed=False, chosen=(0, 0), height=300),
     "small pictures": lambda: small_pictures(np.ones((2, 2, 2, 2)), chosen=(0, 0), left_out=None, height=300),
     "bar panels": lambda: bar_panels(AB, {"one": [1, 2], "two": [2, 1]}, x="x"),
     "blocks": lambda: running(np.ones(2), AB, [1, 2], [1.0, 1.0]),
@@ -81,7 +81,7 @@ def test_all_cells_but_the_lit_ones_are_dimmed_once(spot, row, column, scale):
     chart = heatmap(np.eye(ROWS, COLUMNS), Axis("q", pinned=row), Axis("k", pinned=column), name="x", scale=scale)
     frames = list(chart.figure.layout.shapes)
     dimmed = np.zeros((ROWS, COLUMNS), int)
-    with_spotlight(chart, spot, row, column)
+    with_spotlight(chart, spot)
     lit = chart.figure
     veils = [shape for shape in lit.layout.shapes if shape.fillcolor == VEIL]
     for veil in veils:

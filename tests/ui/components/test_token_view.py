@@ -16,4 +16,4 @@ from ui.components.token_view import token_view
 )
 def test_what_cannot_be_shown_is_refused(shape, given, options, words):
     with pytest.raises(ValueError, match=words):
-        token_view(["a"] * shape[0], ["b"] * shape[1], np.zeros(given), key="view", **options)
+        token_view((["a"] * shape[0], ["b"] * shape[1]), *map(range, shape), np.zeros(given), **options)

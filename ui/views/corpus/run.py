@@ -15,7 +15,7 @@ from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.units import counted
 from core.versions import versions
 from ui import links, presenting, progress, shown, state
-from ui.controls.fields import KEPT, head_picker, menu, upload, uploaded_file
+from ui.controls.fields import KEPT, choose, head_picker, upload, uploaded_file
 from ui.markdown import errors_shown, plain
 from ui.requests import ModelChoice, RunRequest
 from ui.views.corpus import results
@@ -58,16 +58,13 @@ def _choose_run(listed: list[ListedRun]) -> Path | RunRequest | None:
     that text was given in an earlier visit."""
     folder = results.corpora() or Path()
     request: RunRequest | None = st.session_state.get(state.OWN_RUN)  # the last one of this session
-    there: dict[str, Path | RunRequest | None] = {
-        run.name: folder / run.name for run in listed if run.about is not None
+    there: dict[str, tuple[str, Path | RunRequest | None]] = {
+        run.name: (run.name, folder / run.name) for run in listed if run.about is not None
     }
-    names = {name: name for name in there}
-    if state.RUN_INCLUDED not in there:
-        there[state.RUN_INCLUDED], names[state.RUN_INCLUDED] = results.INCLUDED, "Headlight’s documentation"
+    there.setdefault(state.RUN_INCLUDED, ("Headlight’s documentation", results.INCLUDED))
     if request is not None or links.asks(state.RUN, state.RUN_OWN):
-        name = "Your own text" if request is None else f"{request.name}, {request.model}"
-        there[state.RUN_OWN], names[state.RUN_OWN] = request, name
-    return there[menu("Run", state.RUN, names, width=270, label_visibility="collapsed")]
+        there[state.RUN_OWN] = "Your own text" if request is None else f"{request.name}, {request.model}", request
+    return choose("Run", state.RUN, there, width=270, label_visibility="collapsed")
 
 
 def _show_reading(run: Run, place: DeltaGenerator) -> None:

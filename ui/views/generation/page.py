@@ -32,13 +32,13 @@ from ui import presenting, shown, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.keys import arrow_keys
-from ui.components.token_view import IN_TEXT, part_in_text
-from ui.controls.fields import menu, number, switch, token_picker, whole_number
+from ui.components.token_view import IN_TEXT, part_in_text, token_view
+from ui.controls.fields import choose, menu, number, switch, token_picker, whole_number
 from ui.markdown import quoted, show_error
 from ui.progress import fill, run
 from ui.requests import TextRequest, WritingRequest
 from ui.views.certificates import show_certificate
-from ui.views.charts import show_as_text, show_chart
+from ui.views.charts import show_chart
 from ui.views.generation import results
 from ui.views.grid_of_heads import choose_clicked, show_grid_of_heads
 from ui.views.head_links import link_to_why_word
@@ -49,9 +49,7 @@ from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.reading import InputFields, read_or_say
 
 OPENING_TOKENS = 20
-SHOWS = {"text": "Text", "steps": "Every step", "layer": "Heads of the layer", "heads": "All heads"}
 CHOICES = {"greedy": "Most probable", "drawn": "Drawn"}
-TELLS = {"next": "Candidates", "heat": "Temperature", "cache": "Cache"}
 HEIGHT, LEAST_HEIGHT, PER_ROW, AXIS = 520, 280, 22, 90  # of the large picture in pixels
 ENDED = {
     "end": " The model ended its text here.",
@@ -74,7 +72,7 @@ def show_generation(fields: InputFields) -> None:
 
     def begin(text: TextRequest) -> tuple[WritingRequest, results.FirstTokens]:
         request = WritingRequest(text, chat, sampling)
-        return request, results.written_after(request).first(most)
+        return request, results.FirstTokens(results.written_after(request), most)
 
     begun = read_or_say(fields, begin, lambda begun: begun[1].so_far().notes)
     if begun is None:
@@ -117,15 +115,13 @@ def _show_step(
         _say_where_it_looks(step)
     large, small = st.columns([7, 5], gap="medium")
     with large:
-        shows = menu("Shown", state.STEP_SHOWS, SHOWS, look="buttons", label_visibility="collapsed")
-        views = {"text": show_text, "steps": show_every_step, "layer": show_heads_of_layer, "heads": show_all_heads}
-        views[shows](step)
+        choose("Shown", state.STEP_SHOWS, SHOWS, look="buttons", label_visibility="collapsed")(step)
         places, words = ((0, step.number), (1, len(generation.steps))), "← → walk through the steps"
         label = f"Walk through the steps with the arrow keys. Chosen: {step.number + 1} of {len(generation.steps)}."
         arrow_keys(state.picture("row"), label, *places, lambda _, column: step.go_to(column), words=words)
     with small:
-        tells = menu("Told", state.STEP_TELLS, TELLS, look="buttons", label_visibility="collapsed")
-        {"next": show_candidates, "heat": show_temperature, "cache": show_cache}[tells](generation, step.number)
+        show = choose("Told", state.STEP_TELLS, TELLS, look="buttons", label_visibility="collapsed")
+        show(generation, step.number)
         if not request.chat and request.text.image is None:
             before = head.capture.model.text_of((*generation.begun, *generation.token_ids[: step.number]))
             link_to_why_word(request.text, before, generation.tokens[step.number])
@@ -256,7 +252,7 @@ def show_text(step: ShownStep) -> None:
     boxed = [position for position in rows if ids[position] in special]
     look: dict[str, Any] = {"pinned": [step.query], "written_from": begun, "special": boxed}
     look["on_token"] = lambda position: step.go_to(position - begun + 1)
-    show_as_text((queries, keys), rows, columns, weights[:, columns.start : columns.stop], **look)
+    token_view((queries, keys), rows, columns, weights[:, columns.start : columns.stop], **look)
     longest = max(len(queries), len(keys))
     shortened = f" At most {IN_TEXT} of {longest:,} tokens are shown, around those chosen." if longest > IN_TEXT else ""
     ended = ENDED.get(generation.ended or "", "")
@@ -272,7 +268,7 @@ def show_every_step(step: ShownStep) -> None:
     notes = [f"<br>query {escaped(token)}" for token in queries[first:]]
     rows = Axis("step", tokens, step.query - first, notes, 1)
     chart = _picture(trace.weights, rows, Axis("key", keys, step.key), ~trace.mask)
-    presenting.lit(chart, step.query - first, step.key)
+    presenting.lit(chart)
     alt = f"The rows of head {whole}, one for each step by what it writes, by keys."
     numbers = of_weights(trace, Side("step", tokens, start=1), Side("key", keys))
     show_chart(chart, "row", alt, title=f"Every step in head {whole}", numbers=numbers)
@@ -301,6 +297,14 @@ def show_all_heads(step: ShownStep) -> None:
     look: dict[str, Any] = {"alt": "Every head's weight on the chosen key", "height": 460, "on_stage": (0.55, 0.7)}
     show_grid_of_heads(step.weights[:, :, step.key], "weight", step.head.place, **named, **look)
     st.caption(f"The share that each head gives to {quoted(key)} in this step.")
+
+
+SHOWS = {
+    "text": ("Text", show_text),
+    "steps": ("Every step", show_every_step),
+    "layer": ("Heads of the layer", show_heads_of_layer),
+    "heads": ("All heads", show_all_heads),
+}
 
 
 # --- what is told beside it
@@ -355,3 +359,10 @@ def show_cache(generation: Generation, step: int) -> None:
     total = costs.sum(axis=0)
     words = f"{with_cache:,} multiplications; reading everything anew takes {without:,}."
     st.caption(f"{words} All steps together: {1 - total[0] / total[1]:.1%} of the multiplications are saved.")
+
+
+TELLS = {
+    "next": ("Candidates", show_candidates),
+    "heat": ("Temperature", show_temperature),
+    "cache": ("Cache", show_cache),
+}

@@ -33,9 +33,6 @@ class Writing:
     lock: Lock = field(default_factory=Lock)
     problems: list[InputError] = field(default_factory=list)
 
-    def first(self, new_tokens: int) -> FirstTokens:
-        return FirstTokens(self, new_tokens)
-
 
 @dataclass(frozen=True, eq=False)
 class FirstTokens:

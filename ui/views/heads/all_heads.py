@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture
 from core.attention.masks import Predicate
+from core.capturing.layer_labels import layer_labels
 from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import all_placed, visible
 from core.heads import patterns
@@ -21,8 +25,8 @@ from core.heads.quantities import text_of
 from core.notebook.figures import heads_figure
 from ui import presenting, shown, state
 from ui.calls import call, result, result_of
-from ui.controls.fields import menu
-from ui.controls.heads_by import PAIR, By, ByMetric, ByPattern, HeadsBy, heads_by
+from ui.controls.fields import menu, text_line, whole_number
+from ui.controls.heads_by import CONTRIBUTION, PAIR, PATTERN, Bounds, choose_bounds, metric_menu
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
 from ui.views import grid_of_heads
@@ -34,6 +38,16 @@ from ui.views.sources.heads import AnyHead
 from ui.views.sources.models import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
 
 FINDINGS = 3  # heads that are named above the grid
+ON = {"text": "This text", "random": "Random tokens, twice"}
+DRAWN_AS = {"colours": "Colours", "pictures": "Small pictures"}
+PATTERNS = {
+    "diagonal": "Diagonal",
+    "first": "First token",
+    "stripes": "Stripes",
+    "blocks": "Blocks",
+    "pairs": "Drawn pairs",
+}
+OF_TWO_TEXTS = {name: words for name, words in PATTERNS.items() if name != "blocks"}  # which are parts of one text
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
 
 
@@ -56,6 +70,22 @@ class Ranking:
     pair: str = ""
 
 
+# Gives the numbers, once the chosen (query, key) of tokens is known; None where they cannot be given, which the page then says.
+Rank = Callable[[tuple[int, int] | None], Ranking | None]
+Remarks = tuple[str, ...]  # what a visitor could not guess from the menu
+
+
+@dataclass(frozen=True)
+class HeadsBy:
+    """What the menu and the popover of the grid choose. by: the word of the menu"""
+
+    by: str
+    rank: Rank
+    bounds: Bounds
+    drawn_as: str
+    remarks: Remarks
+
+
 def measure(head: AnyHead) -> pd.DataFrame | None:
     """Return the metrics of every head on this text; None where the computation was stopped."""
     with st.container():  # keeps its place when there is nothing to show in it
@@ -63,20 +93,72 @@ def measure(head: AnyHead) -> pd.DataFrame | None:
 
 
 def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
-    """Show the heading of the grid and its menu; return what they choose."""
+    """Show the heading of the grid, its menu and its popover; return what they choose."""
     model, writes_next = head.capture.model, head.kind not in ("encoder", "vision") and not head.request.reads_both
+    own = {PAIR: "Your choice: From token to token"}
+    if QUERIES_AND_KEYS.is_met(model):  # a match is corrected for chance, which depends on the mask
+        own |= {PATTERN: "Your choice: Match with a pattern"}
+    if missing(model, QUERIES_AND_KEYS, NEXT_TOKENS) is None and writes_next:
+        own |= {CONTRIBUTION: "Answer: Contribution to the next token"}
+    offered, opening = _offered(head, measured), most_telling(measured, known_probe(head))
     with st.container(gap="xsmall"):
         with st.container(horizontal=True):  # as the heading beside it, at one height
             st.subheader("All heads by", anchor=False, width="content")
-        return heads_by(
-            _offered(head, measured),
-            most_telling(measured, known_probe(head)),
-            predicts=missing(model, QUERIES_AND_KEYS, NEXT_TOKENS) is None and writes_next,
-            patterns=QUERIES_AND_KEYS.is_met(model),  # a match is corrected for chance, which depends on the mask
-            one_text=text_of(head.capture, head.kind).same,
-            probes=missing(model, QUERIES_AND_KEYS, TEXTS) is None and head.kind == "self",
-            deepest=head.grid[0] - 1,
-        )
+        with st.container(horizontal=True, gap="xsmall"):
+            name = metric_menu("Heads by", offered, opening, own, label_visibility="collapsed")
+            popover = st.popover("Options")
+        in_sight = st.container()
+    with popover:  # its fields are there whether it is open or not, and keep their places in the address
+        drawn_as = menu("Drawn as", state.ATLAS_BY, DRAWN_AS, look="buttons")
+        bounds = choose_bounds(head.grid[0] - 1)
+        with st.container():  # whatever comes and goes in it, nothing else moves: what moves is made anew
+            if name in offered:
+                rank, remarks = _choose_metric(head, offered[name], measured)
+            elif name == PATTERN:
+                rank, remarks = _choose_pattern(head, in_sight)
+            else:
+                by_own = _by_pair if name == PAIR else _by_contribution
+                rank, remarks = partial(by_own, head), ()
+    return HeadsBy(name, rank, bounds, drawn_as, remarks + bounds.remarks)
+
+
+def _choose_metric(head: AnyHead, metric: Metric, measured: pd.DataFrame) -> tuple[Rank, Remarks]:
+    """Induction and duplicates are a matter for the probe, unless one says so."""
+    probes = missing(head.capture.model, QUERIES_AND_KEYS, TEXTS) is None and head.kind == "self"
+    on = usual = "random" if metric.name in SCORES and probes else "text"
+    if probes:
+        choice = menu("Measured on", state.MEASURED_ON, {"usual": f"As usual: {ON[usual].lower()}"} | ON)
+        on = usual if choice == "usual" else choice
+    unit = f" {metric.unit}" if metric.unit else ""
+    st.markdown(f"**{metric.label}** {metric.words}")
+    st.latex(metric.formula)
+    st.markdown(f"From 0 to {metric.high}{unit}. Source: {plain(metric.source)}.")
+    if on == "random":
+        return lambda _: _on_random_tokens(head, metric), ("on random tokens, read twice",)
+    return lambda _: _on_text(head, metric, measured), ("on this text",) if on != usual else ()
+
+
+def _choose_pattern(head: AnyHead, in_sight: DeltaGenerator) -> tuple[Rank, Remarks]:
+    """in_sight: outside the popover"""
+    name = menu("Pattern", state.LOOK_FOR, PATTERNS if text_of(head.capture, head.kind).same else OF_TWO_TEXTS)
+    detail, remark = "", "the first token"
+    if name == "diagonal":
+        detail = str(whole_number("Positions back", state.BACK, 1, -64, 4096))
+        remark = f"diagonal, {detail} back"
+    elif name == "stripes":
+        detail = text_line("Key positions", state.STRIPES, "0, 1", max_chars=400)
+        remark = f"stripes at keys {detail}"
+    elif name == "blocks":
+        detail = str(whole_number("Tokens a block", state.BLOCK_LENGTH, 4, 2, 4096))
+        remark = f"blocks of {detail} tokens"
+    elif name == "pairs":
+        # Clicks write into this field, and a browser does not hear of it while a field is folded up: with the next click it
+        # would send back what the field held before.
+        help = "While this is chosen, a click on the large picture adds its cell or takes it away."
+        with in_sight:
+            detail = text_line("Pairs, query-key", state.PAIRS, "7-2", max_chars=2000, help=help)
+        remark = "drawn pairs"
+    return lambda _: _by_pattern(head, name, detail), (remark,)
 
 
 def show_findings(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tuple[int, int] | None) -> None:
@@ -124,7 +206,7 @@ def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tupl
     """
     shown.now().lists["Metrics of all heads"] = of_heads(measured)
     with st.container():  # progress, and what is wrong: outside the popover, where it is seen
-        ranking = _ranking(head, measured, wanted.by, cell)
+        ranking = wanted.rank(cell)
     if ranking is None:
         return
     result_of(heads_figure, *ranking.source, head=head.place)
@@ -151,7 +233,7 @@ def _show_numbers(head: AnyHead, ranking: Ranking, left_out: NDArray[np.bool_] |
     names = ["filtered out"] * (left_out is not None)
     if ranking.pair and (may_not := np.isnan(ranking.values)).any():
         left_out, names = (may_not if left_out is None else left_out | may_not), ["masked", *names]
-    grey = {"left_out": left_out, "left_out_name": " or ".join(names)}
+    grey = {"forbidden": left_out, "forbidden_name": " or ".join(names)}
     look = {"title": f"All heads: weight {ranking.pair}" if ranking.pair else "", "on_stage": (0.36, 0.75)}
     grid_of_heads.show_grid_of_heads(ranking.values, ranking.label, head.place, signed=ranking.signed, **look, **grey)
 
@@ -161,18 +243,6 @@ def _offered(head: AnyHead, measured: pd.DataFrame) -> dict[str, Metric]:
         return {metric.name: metric for metric in METRICS if np.isfinite(measured[metric.name]).any()}
     lacking = {"one text", "mask"} - text_of(head.capture, head.kind).offers
     return {metric.name: metric for metric in METRICS if lacking.isdisjoint(metric.needs)}
-
-
-def _ranking(head: AnyHead, measured: pd.DataFrame, by: By, cell: tuple[int, int] | None) -> Ranking | None:
-    match by:
-        case "pair":
-            return _by_pair(head, cell)
-        case ByPattern():
-            return _by_pattern(head, by)
-        case ByMetric():
-            return _by_metric(head, by, measured)
-        case "contribution":
-            return _by_contribution(head)
 
 
 def _by_pair(head: AnyHead, cell: tuple[int, int] | None) -> Ranking | None:
@@ -190,15 +260,16 @@ def _by_pair(head: AnyHead, cell: tuple[int, int] | None) -> Ranking | None:
     return Ranking("Weight", values, caption, {}, (values, "Weight"), pair=_from_to(head, cell))
 
 
-def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking | None:
-    metric = by.metric
-    if by.on == "text":
-        read = "text" if head.kind != "vision" and TEXTS.is_met(head.capture.model) else "image"
-        caption = f"{metric.words} Mean over the queries of this {read}; spread: their standard deviation."
-        if read == "image":
-            caption += " Its tokens stand in the order of its patches, row by row: so do “previous”, “next” and “near”."
-        notes = {"spread": _grid(head, measured, f"{metric.name}_spread")}
-        return Ranking(metric.label, _grid(head, measured, metric.name), caption, notes, (measured, metric.name))
+def _on_text(head: AnyHead, metric: Metric, measured: pd.DataFrame) -> Ranking:
+    read = "text" if head.kind != "vision" and TEXTS.is_met(head.capture.model) else "image"
+    caption = f"{metric.words} Mean over the queries of this {read}; spread: their standard deviation."
+    if read == "image":
+        caption += " Its tokens stand in the order of its patches, row by row: so do “previous”, “next” and “near”."
+    notes = {"spread": _grid(head, measured, f"{metric.name}_spread")}
+    return Ranking(metric.label, _grid(head, measured, metric.name), caption, notes, (measured, metric.name))
+
+
+def _on_random_tokens(head: AnyHead, metric: Metric) -> Ranking | None:
     if (probed := _probe(head)) is None:
         return None
     notes = {"±": _grid(head, probed, f"{metric.name}_error")}
@@ -214,13 +285,13 @@ def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking |
     return Ranking(metric.label, _grid(head, probed, metric.name), caption, notes, (probed, metric.name))
 
 
-def _by_contribution(head: AnyHead) -> Ranking | None:
+def _by_contribution(head: AnyHead, _cell: tuple[int, int] | None) -> Ranking | None:
     pass_ = head.capture
     if not isinstance(pass_, Capture):
         return None
     if (table := grid_of_heads.contributions_of(head.of_kind, pass_)) is None:
         return None
-    ((token, share),) = passes.next_tokens(head.request, 1, capture=pass_)
+    ((token, share),) = pass_.next_tokens(1)
     logit = f"the logit of {quoted(token)}, the most probable next token ({share:.1%})"
     later = "What later layers make of it is not in it: *Which heads matter* on What if counts both."
     caption = f"What each head itself adds to {logit}, less what it adds to all logits on average. {later}"
@@ -254,29 +325,30 @@ def looks_like(head: AnyHead, measured: pd.DataFrame) -> tuple[str, ...]:
     return results.descriptions(head.of_kind, known is not None, capture=head.capture, measured=measured, probed=known)
 
 
-def _by_pattern(head: AnyHead, by: ByPattern) -> Ranking | None:
+def _by_pattern(head: AnyHead, name: str, typed: str) -> Ranking | None:
+    """typed: the detail of the pattern, which may be wrong"""
     values = None
     with errors_shown():
-        details, pattern = _read_pattern(by)
-        matches = results.matches.task(head.of_kind, by.pattern, details, predicate=pattern)
+        details, pattern = _read_pattern(name, typed)
+        matches = results.matches.task(head.of_kind, name, details, predicate=pattern)
         values = run(matches, "Comparing every head", head.grid[0])
     caption = "Match: the share of each query's attention that lies in the pattern, corrected for chance. "
     caption += "1: all of it; 0: as much as even attention would put there."
     return None if values is None else Ranking("Match", values, caption, {}, (values, "Match"), signed=True)
 
 
-def _read_pattern(by: ByPattern) -> tuple[str, Predicate]:
+def _read_pattern(name: str, typed: str) -> tuple[str, Predicate]:
     """The detail that distinguishes this pattern from others of its kind, and the pattern. Raises InputError."""
-    match by.pattern:
+    match name:
         case "diagonal":
-            return by.detail, call(patterns.diagonal, int(by.detail))
+            return typed, call(patterns.diagonal, int(typed))
         case "stripes":
-            keys = patterns.read_keys(by.detail)
+            keys = patterns.read_keys(typed)
             return str(keys), call(patterns.columns, keys)
         case "blocks":
-            return by.detail, call(patterns.blocks, int(by.detail))
+            return typed, call(patterns.blocks, int(typed))
         case "pairs":
-            cells = patterns.read_pairs(by.detail)
+            cells = patterns.read_pairs(typed)
             return str(sorted(set(cells))), call(patterns.pairs, cells)
     return "", call(patterns.columns, [0])
 
@@ -309,7 +381,7 @@ def _show_list(head: AnyHead, ranking: Ranking, measured: pd.DataFrame, left_out
     columns: dict[str, Any] = {"layer": layers, "head": numbers, ranking.label: ranking.values[at]}
     columns |= {name: note[at] for name, note in ranking.notes.items()}
     listed = pd.DataFrame(columns | {"looks like": [words[row] for row in layers * head.grid[1] + numbers]})
-    labels = passes.labels(head.of_kind, capture=head.capture)
+    labels = layer_labels(head.capture, head.kind)
     if any(label.number != layer for layer, label in enumerate(labels)):
         listed["layer of the model"] = [labels[layer].number for layer in layers]
     if any(label.words for label in labels):

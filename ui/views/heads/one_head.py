@@ -12,7 +12,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
-from core.attention.rowwise import Numbers, Overview, strongest_cell
+from core.attention.rowwise import Numbers, Overview, Whole, strongest_cell
+from core.capturing.layer_labels import layer_labels
 from core.figures.chart import Chart
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH
@@ -25,16 +26,16 @@ from core.notebook.figures import stage_figure
 from ui import links, presenting, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
-from ui.components.token_view import IN_TEXT, part_in_text
-from ui.controls.fields import label_again, menu, menu_of_several, numbered, switch
+from ui.components.token_view import IN_TEXT, part_in_text, token_view
+from ui.controls.fields import choose, label_again, menu, menu_of_several, numbered, switch
 from ui.controls.heads_by import PATTERN
-from ui.controls.pinned import Tokens, exact_in, from_to, pinned_among
+from ui.controls.pinned import Tokens, from_to, pinned_among
 from ui.links import ChoiceForm
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
 from ui.requests import HeadRequest
 from ui.views.certificates import check_head
-from ui.views.charts import part_of_tokens, show_as_text, show_chart, show_magnified
+from ui.views.charts import show_chart, show_magnified
 from ui.views.grid_of_heads import choose_clicked
 from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
 from ui.views.heads.all_heads import looks_like
@@ -46,15 +47,15 @@ from ui.views.sources.heads import AnyHead, ExposedHead, RealHead, say_what_is_m
 LOOKS = {"heatmap": "Heatmap", "text": "Text", "lines": "Lines", "picture": "On the picture"}
 OF_TEXTS, OF_IMAGES = ("heatmap", "text", "lines"), ("heatmap", "picture")
 OF_BOTH = ("picture", *OF_TEXTS)
-QUANTITIES: dict[str, tuple[Quantity, str]] = {
-    "weights": ("weights", "Weights"),
-    "value-weighted": ("values", "Weights × value"),
-    "output-weighted": ("outputs", "Weights × value × W_O"),
-    "raw": ("raw", "Raw scores"),
-    "scaled": ("scaled", "Scaled scores"),
-    "masked": ("masked", "Masked scores"),
+QUANTITIES: dict[str, tuple[str, Quantity]] = {
+    "weights": ("Weights", "weights"),
+    "value-weighted": ("Weights × value", "values"),
+    "output-weighted": ("Weights × value × W_O", "outputs"),
+    "raw": ("Raw scores", "raw"),
+    "scaled": ("Scaled scores", "scaled"),
+    "masked": ("Masked scores", "masked"),
 }
-NAMES_OF = dict(QUANTITIES.values())
+NAMES_OF = {quantity: name for name, quantity in QUANTITIES.values()}
 WORDS_ABOUT = {
     "values": "weight times the length of the key's value vector: how much arrives of what is found there",
     "outputs": "weight times the length of value times W_O: how much the key adds to what the head writes "
@@ -108,7 +109,7 @@ def show_exposed_head(
     weights = head.capture.weights(*head.place)
     beside = st.container()
     with beside:
-        cell = _choose_cell(head.tokens, strongest_cell(weights), exact_in(weights), boxes)
+        cell = _choose_cell(head.tokens, strongest_cell(weights), Whole(weights).exact, boxes)
     show_weights(head, cell, picture, beside, 440)
     return cell
 
@@ -185,7 +186,7 @@ def _overview(real: RealHead, matrix: ViewMatrix) -> Overview | None:
 def _title(head: AnyHead, measured: pd.DataFrame | None) -> DeltaGenerator:
     """Show the name of the head and what it looks like; return the place for a link beside it."""
     layer = head.layer
-    label = passes.labels(head.of_kind, capture=head.capture)[layer]
+    label = layer_labels(head.capture, head.kind)[layer]
     in_model = f" (layer {label.number} of the model)" if label.number != layer else ""
     row = layer * head.grid[1] + head.head
     remarks = [] if measured is None else [looks_like(head, measured)[row]]
@@ -216,8 +217,7 @@ def _choose_view(real: RealHead) -> tuple[str, HeadView]:
 
 
 def _choose_numbers(real: RealHead) -> HeadView:
-    names = {word: name for word, (_, name) in QUANTITIES.items()}
-    quantity = QUANTITIES[menu("Numbers", state.QUANTITY, names)][0]
+    quantity = choose("Numbers", state.QUANTITY, QUANTITIES)
     reads_texts = bool(real.capture.ids(real.kind)[0])
     is_score = quantity in SCORES  # nothing is left out of scores, and words have none
     has_image = bool(real.capture.image_grids(real.kind))
@@ -245,21 +245,11 @@ def _chart(
     matrix: ViewMatrix, overview: Overview, cell: tuple[int, int], marked: Sequence[int] = (), *, height: int
 ) -> Chart:
     """The view or a window of it, with the chosen (query, key) framed if it lies in there; marked: further queries."""
-    quantity, labels, cells = matrix.view.quantity, matrix.labels, overview.matrices["view"]
-    rows, columns = (range(first, first + length) for first, length in zip(cells.start, cells.shape, strict=True))
-    tokens = part_of_tokens((labels.queries, labels.keys), rows, columns)
+    quantity, labels = matrix.view.quantity, matrix.labels
     removed = overview.row_numbers["removed"] if matrix.hidden.any() else None
-    look: dict[str, Any] = {"name": noun(quantity), "signed": quantity in SCORES, "pin": _inside(cell, overview)}
-    look["marked"] = [query - rows.start for query in marked if query in rows]
-    width = presenting.width(WIDTH, 0.52)
-    return view_heatmap(cells, *tokens, removed=removed, height=height, width=width, **look)
-
-
-def _inside(cell: tuple[int, int], overview: Overview) -> tuple[int, int] | None:
-    """The chosen (query, key) counted from the first of an overview; None if it lies outside."""
-    cells = overview.matrices["view"]
-    row, column = (place - first for place, first in zip(cell, cells.start, strict=True))
-    return (row, column) if row in range(cells.shape[0]) and column in range(cells.shape[1]) else None
+    look: dict[str, Any] = {"name": noun(quantity), "signed": quantity in SCORES, "pin": cell, "marked": marked}
+    look |= {"removed": removed, "height": height, "width": presenting.width(WIDTH, 0.52)}
+    return view_heatmap(overview.matrices["view"], labels.queries, labels.keys, **look)
 
 
 def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None:
@@ -269,7 +259,7 @@ def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None
     if matrix.texts is not None and matrix.view.part == "all":
         border = [matrix.texts[1].start]
         with_borders(chart, rows=border, columns=border)
-    presenting.lit(chart, *(_inside(cell, whole) or (None, None)))
+    presenting.lit(chart)
     alt = f"Heatmap of queries by keys, a {matrix.labels.unit} each."
     show_chart(chart, "head", alt, title=NAMES_OF[matrix.view.quantity], numbers=of_view(matrix))
 
@@ -289,7 +279,7 @@ def _text(matrix: ViewMatrix, cell: tuple[int, int], *, lines: bool) -> None:
     columns = rows if one_text else _in_text(matrix.columns, cell[1])
     look = {"direction": direction, "lines": lines, "percent": matrix.view.quantity == "weights"}
     pins = {"pinned": _pinned_tokens(len(shaded_by)), "on_token": _toggle_pin}
-    show_as_text((labels.queries, labels.keys), rows, columns, matrix.exact(rows, columns), **look, **pins)
+    token_view((labels.queries, labels.keys), rows, columns, matrix.exact(rows, columns), **look, **pins)
     if len(matrix.rows) > IN_TEXT or len(matrix.columns) > IN_TEXT:
         part = f"{labels.unit.capitalize()}s {rows.start} to {rows.stop - 1} of {len(labels.queries):,}"
         st.caption(f"{part}, around the chosen pair. Choose another query to move on.")

@@ -32,16 +32,6 @@ from ui.views.sources.text_fields import choose_text
 IN_A_MODEL = "In a real model"
 MAX_WORDS = 12  # of a sentence for an untrained head
 
-# Controls, picture, words: in this order they stand on a phone. Elsewhere the picture stands left of the other two.
-_GRID = f".stMain .st-key-{state.EXPERIMENT}"
-_PLACES = {state.EXPERIMENT_PICTURE: "1 / 1 / span 2", state.KNOBS: "1 / 2", state.EXPERIMENT_WORDS: "2 / 2"}
-STYLE = (
-    f"@media (min-width: 641px) {{ {_GRID} {{ display: grid; column-gap: 2rem;"
-    " grid-template: auto 1fr / minmax(0, 7fr) minmax(0, 4fr); }"
-    + " ".join(f"{_GRID} > :has(> .st-key-{key}) {{ grid-area: {area}; }}" for key, area in _PLACES.items())
-    + " }"
-)
-
 
 @dataclass(frozen=True)
 class Experiment:
@@ -117,7 +107,6 @@ class Lesson:
 
     def show(self) -> None:
         """Show the heading, the menu of the experiments with Next beside it, and the chosen one."""
-        st.html(f"<style>{STYLE}</style>")
         show_heading(self._title, self._sentence)
         names = {word: experiment.name for word, experiment in self._experiments.items()}
         line: dict[str, Any] = {"vertical_alignment": "center", "horizontal_alignment": "distribute"}

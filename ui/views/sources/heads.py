@@ -169,8 +169,6 @@ def show_weights(
 
 
 def _draw(tokens: Tokens, cell: tuple[int, int], name: str, title: str, height: int, drawn: Overview) -> None:
-    cells = drawn.first
-    sides = zip(("query", "key"), tokens, cells.start, cells.shape, cell, strict=True)
-    axes = [Axis(side, of[first : first + count], at - first, start=first) for side, of, first, count, at in sides]
-    chart = heatmap(cells, *axes, name="weight", scale="share", height=height, width=520)
+    axes = map(Axis, ("query", "key"), tokens, cell)
+    chart = heatmap(drawn.first, *axes, name="weight", scale="share", height=height, width=520)
     show_chart(chart, name, f"{title}: heatmap of queries by keys.", title=title)

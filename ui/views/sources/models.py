@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, ParamSpec, TypeVar
 
 from core import Capture, Checkup, Model, check_model, load_model, open_capture, rounded_copy
 from core.capturing.costs import component_bytes, kept_bytes, passing_bytes
@@ -116,12 +115,8 @@ def needed_bytes(choice: ModelChoice, tokens: int, target_tokens: int = 1, *, co
     return sum(of(network, tokens, target_tokens=target_tokens) for of in kept)
 
 
-# --- what a view needs: declared beside it with `@needs(...)`, and checked by whoever offers it. Every view of a pass needs
-# queries and keys: `choose_text` checks that, before there is a pass.
-
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+# --- what a view needs: checked by whoever offers it. Every view of a pass needs queries and keys: `choose_text` checks that,
+# before there is a pass.
 
 
 @dataclass(frozen=True)
@@ -142,22 +137,3 @@ def missing(model: Model, *needs: Need) -> str | None:
     """Return a sentence that says what a model lacks, and what to do; None if it meets all needs."""
     lacking = [need.missing for need in needs if not need.is_met(model)]
     return f"{model.name} {' and '.join(lacking)}. Choose another model." if lacking else None
-
-
-@dataclass(frozen=True)
-class ViewWithNeeds(Generic[Arguments, Result]):
-    """A function that shows something, and what it needs from a model."""
-
-    show: Callable[Arguments, Result]
-    needs: tuple[Need, ...]
-
-    def __call__(self, *given: Arguments.args, **named: Arguments.kwargs) -> Result:
-        return self.show(*given, **named)
-
-    def missing(self, model: Model) -> str | None:
-        return missing(model, *self.needs)
-
-
-def needs(*needs: Need) -> Callable[[Callable[Arguments, Result]], ViewWithNeeds[Arguments, Result]]:
-    """Declare what the decorated view needs from a model."""
-    return lambda show: ViewWithNeeds(show, needs)

@@ -15,7 +15,6 @@ from core.capturing.certifying import Certificate
 from core.capturing.costs import image_bytes
 from core.capturing.edits.edits import Edits
 from core.capturing.generation.generating import Generating
-from core.capturing.layer_labels import LayerLabel, layer_labels
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
 from core.exporting.kept_heads import KeptHead
@@ -199,21 +198,6 @@ def target_of(request: TextRequest) -> str | tuple[int, ...] | None:
         return request.target
     ids = generated(unedited(request)).ids
     return ids if request.target.whole else ids[:-1]
-
-
-# --- what a pass says, whichever head is open
-
-
-@cached(Store(16))
-def labels(of: KindRequest, *, capture: Pass) -> tuple[LayerLabel, ...]:
-    """The labels of all layers."""
-    return layer_labels(capture, of.kind)
-
-
-@cached(Store(16))
-def next_tokens(_of: TextRequest, count: int, *, capture: Capture) -> list[tuple[str, float]]:
-    """The most probable next tokens, each with its probability."""
-    return capture.next_tokens(count)
 
 
 # --- what several pages say of all heads

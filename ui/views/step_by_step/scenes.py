@@ -21,7 +21,7 @@ from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import stage_table
 from ui import links, shown, state
 from ui.calls import call, uploaded
-from ui.controls.fields import forget_uploads, menu, name_uploads, text_area, text_line, upload, whole_number
+from ui.controls.fields import choose, forget_uploads, menu, name_uploads, text_area, text_line, upload, whole_number
 from ui.controls.masks import Change
 from ui.markdown import errors_shown, plain, show_error
 from ui.progress import run
@@ -176,9 +176,8 @@ def pick_source() -> Callable[[], Scene | None]:
     """Return what makes the scene of the chosen source. An exhibit is offered while one with a head is open, or asked for."""
     exhibit: Exhibit | None = st.session_state.get(state.EXHIBIT)
     has_file = (exhibit is not None and bool(exhibit.heads)) or links.asks(state.SOURCE, "file")
-    offered = {word: name for word, (name, _) in SOURCES.items() if word != "file" or has_file}
-    word = menu("Where the numbers come from", state.SOURCE, offered, label_visibility="collapsed", width=240)
-    return SOURCES[word][1]
+    offered = {word: source for word, source in SOURCES.items() if word != "file" or has_file}
+    return choose("Where the numbers come from", state.SOURCE, offered, label_visibility="collapsed", width=240)
 
 
 def own_matrices() -> AttentionTrace | None:

@@ -13,6 +13,7 @@ from core.attention.formulas import added, formula
 from core.attention.ledger import OutputSum, lines
 from core.attention.rowwise import Overview
 from core.attention.stages import BY_KEY, Stage, number
+from core.capturing.layer_labels import layer_labels
 from core.figures.heatmaps.equation import TERMS, equation, middle_of
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
@@ -35,9 +36,7 @@ from ui.views.frames import follow, player
 from ui.views.head_links import link_to_heads, link_to_why_word
 from ui.views.numbers import of_tokens
 from ui.views.patches import choose_clicked_patch, show_patches
-from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
-from ui.views.sources.models import NEXT_TOKENS, needs
 from ui.views.step_by_step.scenes import Scene
 
 HEIGHT = 270  # pixels of the large picture, below which the first screen of a small window ends
@@ -175,7 +174,6 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
     versions = {"As it is": scene} | ({} if changed is None else {"Changed": changed})
     limit = colour_limit(stage, *(version.overview.matrices[stage.key] for version in versions.values()))
     texts = None if scene.real is None else pair_ranges(scene.real.capture)
-    row = cell[0] if stage.rows == "query" else cell[1]
     tokens = scene.query_tokens, scene.key_tokens
     width = presenting.width(WIDTH, 0.7) if changed is None else presenting.width(ONE_OF_TWO, 0.38)
     size = {"height": presenting.height(HEIGHT, 0.64), "width": width}
@@ -187,7 +185,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
             if texts is not None:
                 border = [texts[1].start]  # where the second text begins
                 with_borders(chart, rows=border, columns=border if stage.columns == "key" else [])
-            presenting.lit(chart, row, cell[1] if stage.columns == "key" else None)
+            presenting.lit(chart)
             alt = f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}"
             title = stage.name if changed is None else f"{stage.name}, {name.lower()}"
             show_chart(chart, name, alt, title=title, numbers=version.numbers([stage.key]), grows=True)
@@ -197,10 +195,8 @@ def _show_magnified(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
     """Show the exact numbers of a stage around the chosen pair, and of the stage that is read beside it."""
 
     def draw(window: Overview) -> None:
-        (row, column), (rows, columns) = window.matrices[stage.key].start, window.matrices[stage.key].shape
-        queries, keys = scene.query_tokens[row : row + rows], scene.key_tokens[column : column + columns]
-        pinned = (cell[0] - row, cell[1] - column)
-        chart = stage_heatmap(stage, window.matrices, queries, keys, pin=pinned, height=430)
+        tokens = scene.query_tokens, scene.key_tokens
+        chart = stage_heatmap(stage, window.matrices, *tokens, pin=cell, height=430)
         alt = f"{stage.name} around the chosen pair, every number exact."
         show_chart(chart, "loupe", alt, title=f"{stage.name} near the chosen pair")
 
@@ -289,16 +285,15 @@ def _open(place: int) -> None:
 
 def show_layer_number(real: RealHead) -> None:
     """Show the layer's number in the model, if the model also has layers without attention."""
-    number = passes.labels(real.of_kind, capture=real.capture)[real.layer].number
+    number = layer_labels(real.capture, real.kind)[real.layer].number
     if number != real.layer:
         st.caption(f"Layer {real.layer} of those with softmax attention is layer {number} of the model.")
 
 
-@needs(NEXT_TOKENS)
 def show_next_tokens(real: RealHead, *, of_original: bool) -> None:
     """Show the most probable next tokens. of_original: the page changes something that the model knows nothing of"""
     st.subheader("What the model would write next", anchor=False)
-    likely = passes.next_tokens(real.request, EXPORTED, capture=real.capture)
+    likely = real.capture.next_tokens(EXPORTED)
     tokens, probabilities = zip(*likely, strict=True)
     shown.now().lists["Next tokens"] = of_tokens(tokens, {"probability": probabilities})
     for column, (token, probability) in zip(st.columns(5, wrap=False), likely, strict=False):

@@ -33,7 +33,7 @@ from ui.views.grid_of_heads import choose, choose_clicked, show_grid_of_heads, w
 from ui.views.head_links import link_to_why_word
 from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
-from ui.views.sources.models import NEXT_TOKENS, needs
+from ui.views.sources.models import NEXT_TOKENS
 from ui.views.sources.reading import run_pass
 from ui.views.what_if import results
 from ui.views.what_if.comparing import DIVERGENCE, TwoHeads, show_pictures
@@ -43,21 +43,13 @@ NAMES = ("As it is", "Changed")
 NOTHING_YET = "Nothing is changed yet. Mute a head, replace a token or choose another change, and see what comes of it."
 OFFERED = "Of all heads, the one that matters most by the gradient of the answer, and what comes of muting it."
 HEIGHT = 330
-# The list scrolls: what is below stays in its place, whatever is added. So does it when a token is chosen, whose buttons stand
-# in a line that is as high before.
-STYLE = (
-    f".st-key-{state.EDITS_LIST} {{ min-height: 6.5rem; max-height: 6.5rem; overflow-y: auto; flex-wrap: nowrap; }}"
-    f".st-key-{state.TOKEN_LINE} {{ min-height: 2.5rem; }}"
-)
 LABELLED = 256  # tokens with a bar each
 CLICKED = 128  # tokens of a text that can be clicked; of a longer one they are chosen from a box
 
 
-@needs()
 def show_changing(real: RealHead) -> None:
     """Show what the model does with the changes on the list, the list, and the chosen head before and after them."""
     pin.listen(lambda cell: _clicked(real, cell))  # before the pictures: whoever sees one may click at once
-    st.html(f"<style>{STYLE}</style>")
     answer = st.container(gap=None)  # no gap where progress comes and goes
     outcome, changes = st.columns([7, 5], gap="medium")
     region, pictures = st.container(), st.container()
@@ -71,7 +63,7 @@ def show_changing(real: RealHead) -> None:
         presenting.title(plain(f"{head}: {', '.join(edit_list.switched_on())}" if edits else head))
         changed = _changed(real, edits) if edits else real
     cell = (0, 0)
-    predicts = show_continuations.missing(real.capture.model) is None
+    predicts = NEXT_TOKENS.is_met(real.capture.model)
     if changed is not None:
         with answer:
             _answer(real, changed, predicts=predicts)
@@ -266,7 +258,7 @@ def _next_token(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
 
 
 def _best(head: RealHead) -> tuple[str, float]:
-    return passes.next_tokens(head.request, 1, capture=head.capture)[0]
+    return head.capture.next_tokens(1)[0]
 
 
 def _turned(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
@@ -331,7 +323,6 @@ def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
     walk_through_heads(real.place, real.grid)
 
 
-@needs(NEXT_TOKENS)
 def show_continuations(real: RealHead, changed: RealHead) -> None:
     words = f"Continue the text: {results.NEW_TOKENS} tokens, always the most probable one"
     if not switch(words, state.WRITES_ON):

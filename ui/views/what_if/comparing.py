@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import get_args
 
 import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError, Model
-from core.attention.rowwise import Overview, Pooled
-from core.figures.heatmaps.views import ComparedAxis, Part, compared_heatmaps, strongest_colours
+from core.attention.rowwise import Overview
+from core.figures.heatmaps.heatmap import Axis
+from core.figures.heatmaps.views import PARTS, compared_heatmaps, strongest_colours
 from core.heads.comparing import Alignment, HeadPair, Labels, align, compare, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
 from ui import presenting, shown, state
@@ -29,12 +29,11 @@ from ui.views.grid_of_heads import show_list_of_heads
 from ui.views.numbers import of_pair
 from ui.views.sources import passes
 from ui.views.sources.heads import ChosenHead, RealHead, opening_head
-from ui.views.sources.models import QUERIES_AND_KEYS, TEXTS, missing, needs
+from ui.views.sources.models import QUERIES_AND_KEYS, TEXTS, missing
 from ui.views.sources.reading import run_pass, show_notes
 from ui.views.sources.text_fields import read_model
 from ui.views.what_if import results
 
-PARTS: tuple[Part, ...] = get_args(Part)
 OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
 WIDTH, HEIGHT = 290, 380  # pixels of one of three pictures in a window 1024 wide
 MAGNIFIED = 24  # tokens a side of the exact part of a long text
@@ -80,7 +79,6 @@ class TwoHeads:
         return run(task, "Comparing two heads", self.pair.shape[0], unit="query")
 
 
-@needs()
 def show_comparison(real: RealHead) -> None:
     pin.listen()  # before the pictures: whoever sees one may click at once
     controls = st.container(horizontal=True, vertical_alignment="bottom")
@@ -88,7 +86,7 @@ def show_comparison(real: RealHead) -> None:
     try:
         with controls:
             model = real.capture.model
-            ways = {word: name for word, (name, choose) in WAYS.items() if choose.missing(model) is None}
+            ways = {word: name for word, (name, _, needs) in WAYS.items() if missing(model, *needs) is None}
             way = menu("Compare with", state.COMPARE_WITH, ways, look="buttons")
             other = WAYS[way][1](real, problem)
         if other is None:
@@ -118,12 +116,10 @@ def show_comparison(real: RealHead) -> None:
 # --- what the head is compared with
 
 
-@needs()
 def _other_head(real: RealHead, _: DeltaGenerator) -> RealHead | None:
     return _pick_head(real, (real.layer, (real.head + 1) % real.grid[1]))
 
 
-@needs(TEXTS)
 def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     text = text_area("Other text", state.OTHER_TEXT, OTHER_SENTENCE, height=68)
     request = replace(real.request, text=text)
@@ -133,7 +129,6 @@ def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     return None if capture is None else replace(real, request=request, capture=capture)
 
 
-@needs(TEXTS)
 def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     others = [name for name in offered() if name != real.request.model.name]
     name = suggested("Other model", state.OTHER_MODEL, others, others[0], width=240, help=model_help())
@@ -153,9 +148,9 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
 
 
 WAYS = {
-    "head": ("Another head", _other_head),
-    "text": ("Another text", _other_text),
-    "model": ("Another model", _other_model),
+    "head": ("Another head", _other_head, ()),
+    "text": ("Another text", _other_text, (TEXTS,)),
+    "model": ("Another model", _other_model, (TEXTS,)),
 }
 
 
@@ -198,7 +193,7 @@ def show_pictures(two: TwoHeads, whole: Overview, *, is_one_text: bool) -> tuple
         queries, keys = two.labels
         cell = pinned_among((queries.both, keys.both), two.pair.strongest(whole), two.pair.exact, boxes)
         _say_cell(two, cell, is_one=two.is_same(whole))
-    limits = strongest_colours(_parts(whole))
+    limits = strongest_colours(whole.matrices)
     with pictures:
         _draw(two, whole, cell, limits)
         if not whole.matrices["difference"].exact:
@@ -206,36 +201,29 @@ def show_pictures(two: TwoHeads, whole: Overview, *, is_one_text: bool) -> tuple
     return cell
 
 
-def _parts(drawn: Overview) -> dict[Part, Pooled]:
-    return {part: drawn.matrices[part] for part in PARTS}
-
-
 def _draw(two: TwoHeads, drawn: Overview, cell: tuple[int, int], limits: tuple[float, float], where: str = "") -> None:
     """Draw the whole of both heads, or a window of them. where: "" or " near\""""
-    cells = drawn.matrices["difference"]
-    places = [range(start, start + length) for start, length in zip(cells.start, cells.shape, strict=True)]
-    sides = [_side(*axis) for axis in zip((two.queries, two.keys), two.labels, cell, places, strict=True)]
+    sides = [_side(*axis) for axis in zip(("query", "key"), (two.queries, two.keys), two.labels, cell, strict=True)]
     size = {"height": presenting.height(HEIGHT, 0.7), "width": presenting.width(WIDTH, 0.3)}
     divergence = drawn.row_numbers["divergence"]
-    charts = compared_heatmaps(_parts(drawn), *sides, divergence=divergence, limits=limits, **size)
+    charts = compared_heatmaps(drawn.matrices, *sides, divergence=divergence, limits=limits, **size)
     titles = (*two.names, two.difference)
     labels = zip(*two.labels, strict=True)  # of each text its own in its picture, of both beside their difference
     columns = st.columns(1 if two.is_same(drawn) and not where else 3)
     for column, title, (part, chart), axes in zip(columns, titles, charts.items(), labels, strict=False):
         with column:
             presenting.tell(f"**{plain(title)}**")
-            presenting.lit(chart, *(side.pinned for side in sides))
+            presenting.lit(chart)
             alt, near = f"{title}: heatmap of queries by keys.", f"{where} the chosen pair" if where else ""
             numbers = None if where else of_pair(two.pair, part, title, *axes)
             show_chart(chart, f"compared {part}{where}", alt, title=f"Weights, {title}{near}", numbers=numbers)
 
 
-def _side(axis: Alignment, labels: Labels, pinned: int, places: range) -> ComparedAxis:
-    first, second = ([place - places.start for place in gaps if place in places] for gaps in axis.gaps)
-    tokens = [texts[places.start : places.stop] for texts in labels]
+def _side(name: str, axis: Alignment, labels: Labels, pinned: int) -> dict[str, Axis]:
+    """The axis of each picture: its difference lacks what either text lacks."""
+    first, second = axis.gaps
     gaps = (first, second, sorted(first + second))
-    by_part = dict(zip(PARTS, tokens, strict=True)), dict(zip(PARTS, gaps, strict=True))
-    return ComparedAxis(*by_part, pinned - places.start, places.start)
+    return {part: Axis(name, of, pinned, gaps=missing) for part, of, missing in zip(PARTS, labels, gaps, strict=True)}
 
 
 # --- the sentences

@@ -27,11 +27,10 @@ from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu, switch, text_line
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import Growing, fill, run
-from ui.requests import EffectRequest, PatchRequest
 from ui.views.charts import show_chart
 from ui.views.grid_of_heads import Grid, contributions_of, fill_grid, show_strongest
 from ui.views.sources.heads import RealHead
-from ui.views.sources.models import NEXT_TOKENS, TEXTS, needs
+from ui.views.sources.models import NEXT_TOKENS
 from ui.views.what_if import results
 
 TAKEN_AWAY: dict[Literal["heads", "layers", "tokens"], str] = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}
@@ -69,19 +68,17 @@ class OfferedToken(NamedTuple):
     share: float
 
 
-@needs(TEXTS)
 def show_effects(real: RealHead) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         taken_away = menu("Taken away", state.TAKEN_AWAY, TAKEN_AWAY, look="buttons", label_visibility="collapsed")
         token = _choose_token(real.capture) if NEXT_TOKENS.is_met(real.capture.model) else None
     label, unit = OF_VECTOR if token is None else OF_TOKEN
-    request = EffectRequest(real.of_kind, taken_away, None if token is None else token.number)
     finding = _place_of_finding()
     with errors_shown():
         if taken_away == "heads":
-            _show_heads(real, request, label, token, finding)
+            _show_heads(real, label, token, finding)
         else:
-            _show_bars(real, request, label, token, finding)
+            _show_bars(real, taken_away, label, token, finding)
         st.caption(f"{WORDS[taken_away]} {unit.format(real.capture.model.sentence.in_words)}")
 
 
@@ -94,16 +91,15 @@ def _choose_token(capture: Capture) -> OfferedToken:
     return next(token for token in tokens if str(token.number) == chosen)
 
 
-def _show_heads(
-    real: RealHead, request: EffectRequest, label: str, token: OfferedToken | None, finding: DeltaGenerator
-) -> None:
+def _show_heads(real: RealHead, label: str, token: OfferedToken | None, finding: DeltaGenerator) -> None:
     presenting.title(f"Which heads of {plain(str(real.request.model))} matter: {plain(label)}")
-    growing, signed = results.effects(request), token is not None
-    values = fill_grid(growing, request, "Muting every head", label, real, signed=signed)
+    asked = real.of_kind, "heads", None if token is None else token.number
+    growing = results.effects(*asked)
+    values = fill_grid(growing, asked, "Muting every head", label, real, signed=token is not None)
     direct, table = None, None
     # The heads of an encoder write nothing that the answer is read from: only other heads read it.
     if growing.done and real.kind != "encoder":
-        table = contributions_of(real.of_kind, real.capture, request.token)
+        table = contributions_of(real.of_kind, real.capture, asked[-1])
     if table is not None:
         result_of(heads_figure, table, "contribution", head=real.place)
         direct = table["contribution"].to_numpy().reshape(real.grid)
@@ -162,10 +158,15 @@ def _in_words(real: RealHead, effects: Grid, direct: Grid | None, token: Offered
 
 
 def _show_bars(
-    real: RealHead, request: EffectRequest, label: str, token: OfferedToken | None, finding: DeltaGenerator
+    real: RealHead,
+    taken_away: Literal["layers", "tokens"],
+    label: str,
+    token: OfferedToken | None,
+    finding: DeltaGenerator,
 ) -> None:
-    growing = result(results.effects(request))
-    if request.taken_away == "tokens":
+    asked = real.of_kind, taken_away, None if token is None else token.number
+    growing = result(results.effects(*asked))
+    if taken_away == "tokens":
         names, unit, axis, what = real.tokens[1], "token", "token that is hidden", "Hiding every token"
         called = list(map(quoted, all_placed(real.tokens[1])))
     else:
@@ -177,7 +178,7 @@ def _show_bars(
         chart = bars(tuple(map(str, names)), {label: growing.values}, y=label, x=axis, printed=growing.total <= PRINTED)
         show_chart(chart, "effects" if last else f"effects {growing.done}", f"{title}.", title=title)
 
-    fill(growing, request, what, draw, unit=unit)
+    fill(growing, asked, what, draw, unit=unit)
     with finding.container(gap=None):
         _say_largest(growing, called, unit, token)
     if growing.done < growing.total:
@@ -204,7 +205,6 @@ def _show_direct(real: RealHead, direct: Grid, effects: Grid, label: str, what: 
 # --- heads get their outputs from another text, and the answer moves towards the answer to that text
 
 
-@needs(TEXTS)
 def show_patching(real: RealHead) -> None:
     """Show the field for the other text, both answers, and how far each head moves the one to the other."""
     if real.request.pair:
@@ -232,11 +232,11 @@ def _show_effects(real: RealHead, source: str, both: Patching) -> None:
     look = {"disabled": real.layer == 0, "help": "Path patching. The chosen head needs layers below it."}
     only = switch(f"Only through the chosen head, {real}", state.THROUGH_HEAD, **look)
     through = real.place if only and real.layer > 0 else None
-    request = PatchRequest(real.of_kind, source, through)
-    growing = results.patch_effects(request)
+    asked = real.of_kind, source, through
+    growing = results.patch_effects(*asked)
     result_of(heads_figure, growing, "moved", head=real.place)
     finding = _place_of_finding()
-    values = fill_grid(growing, request, "Patching every head", LABEL, real, signed=True)
+    values = fill_grid(growing, asked, "Patching every head", LABEL, real, signed=True)
     what, caption = ("the sentence vector", OF_VECTORS) if both.answers is None else ("the answer", OF_ANSWERS)
     most = largest(values)
     with finding.container(gap=None):

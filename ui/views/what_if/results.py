@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Literal
 
 import pandas as pd
 
@@ -18,7 +19,7 @@ from core.heads.examples import INDUCTION_STEPS, LANGUAGE_MODEL, SENTENCE_MODEL,
 from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import call, expression, made_by
 from ui.progress import Growing
-from ui.requests import EffectRequest, HeadRequest, KindRequest, ModelChoice, PatchRequest, TextRequest
+from ui.requests import HeadRequest, KindRequest, ModelChoice, TextRequest
 from ui.views.sources.models import check_characters, load, longest_text
 from ui.views.sources.passes import PROBE_SEEDS, all_inputs_of, captured, inputs_of, limits_of, probe, target_of
 
@@ -75,29 +76,30 @@ def suspect(of: KindRequest) -> tuple[int, int] | None:
 
 
 @cached(MEMORY)
-def effects(request: EffectRequest) -> Growing:
+def effects(of: KindRequest, taken_away: Literal["heads", "layers", "tokens"], token: int | None) -> Growing:
     """The effect of each head [layers, heads], each layer [layers], or each token [keys]: see `core.heads.effects.Effects`.
+
+    token  the number of the next token that is the answer; None: the sentence vector
 
     Of heads, the suspects come first. Raises InputError if the memory is too small.
     """
-    of, pass_ = request.of, captured(request.of.text)
-    layers, inputs = pass_.layers(of.kind), inputs_of(of.text)
-    method = {"heads": "suspects_first", "layers": "layers_in_pieces", "tokens": "keys_in_pieces"}[request.taken_away]
+    pass_, inputs = captured(of.text), inputs_of(of.text)
+    layers = pass_.layers(of.kind)
+    method = {"heads": "suspects_first", "layers": "layers_in_pieces", "tokens": "keys_in_pieces"}[taken_away]
 
     def pieces() -> Iterator[Piece]:
-        return getattr(Effects(pass_.model, inputs, request.token, of.kind), method)()
+        return getattr(Effects(pass_.model, inputs, token, of.kind), method)()
 
     shapes = {"heads": (layers, pass_.heads(of.kind)), "layers": (layers,), "tokens": pass_.shape(of.kind)[1:]}
-    cost = {} if request.taken_away == "tokens" else {"cost": lambda layer: layers - layer}  # layers computed again
+    cost = {} if taken_away == "tokens" else {"cost": lambda layer: layers - layer}  # layers computed again
     MEMORY.check(2 * pass_.nbytes)
-    first = SUSPECTS if request.taken_away == "heads" else 0  # each may be in a batch of its own
-    growing = Growing(shapes[request.taken_away], pieces, nbytes=2 * pass_.nbytes, first=first, **cost)
-    if request.taken_away == "heads" and of.text.keep is None:
-        target = target_of(of.text) or None
-        read = {"token": request.token, "pair": of.text.pair, "target": target, "kind": of.kind}
+    first = SUSPECTS if taken_away == "heads" else 0  # each may be in a batch of its own
+    growing = Growing(shapes[taken_away], pieces, nbytes=2 * pass_.nbytes, first=first, **cost)
+    if taken_away == "heads" and of.text.keep is None:
+        read = {"token": token, "pair": of.text.pair, "target": target_of(of.text) or None, "kind": of.kind}
         return made_by(growing, head_effects, pass_.model, of.text.text, **read)
-    each = {"heads": "of_heads", "layers": "of_layers", "tokens": "of_keys"}[request.taken_away]
-    return made_by(growing, dict, expression(Effects, pass_.model, inputs, request.token, of.kind).method(each))
+    each = {"heads": "of_heads", "layers": "of_layers", "tokens": "of_keys"}[taken_away]
+    return made_by(growing, dict, expression(Effects, pass_.model, inputs, token, of.kind).method(each))
 
 
 @cached(MEMORY)
@@ -109,17 +111,20 @@ def patching(of: KindRequest, source: str) -> Patching:
 
 
 @cached(MEMORY)
-def patch_effects(request: PatchRequest) -> Growing:
-    """[layers that can act, heads] how far each head moves the answer: see `core.heads.effects.Patching`."""
-    both = patching(request.of, request.source)
-    layers = both.layers if request.through is None else request.through[0]
-    pieces = partial(both.heads_in_pieces, request.through)
+def patch_effects(of: KindRequest, source: str, through: tuple[int, int] | None) -> Growing:
+    """[layers that can act, heads] how far each head moves the answer: see `core.heads.effects.Patching`.
+
+    through  (layer, head) of the only later head through which they may act; None: all
+    """
+    both = patching(of, source)
+    layers = both.layers if through is None else through[0]
+    pieces = partial(both.heads_in_pieces, through)
     growing = Growing((layers, max(both.heads)), pieces, nbytes=both.nbytes, cost=lambda layer: both.layers - layer)
-    text = request.of.text
+    text = of.text
     if text.keep is not None:
         return growing
-    more = {"target": target_of(text), "kind": request.of.kind, "through": request.through}
-    return made_by(growing, measure_patching, load(text.model), text.text, request.source, **more)
+    more = {"target": target_of(text), "kind": of.kind, "through": through}
+    return made_by(growing, measure_patching, load(text.model), text.text, source, **more)
 
 
 # --- worked examples, each a few hundred numbers at most

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import streamlit as st
 
+from core.capturing.edits.edits import Edits
 from core.capturing.edits.lines import lines_of
 from core.heads import examples
 from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, LENGTH, PRONOUN_HEAD, SENTENCE_MODEL
@@ -24,25 +25,25 @@ from ui.views.what_if import results
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"
 Found = TypeVar("Found")
-Table = tuple[list[str], list[list[str]]]  # headings, rows
+
+
+class Told(NamedTuple):
+    """What the page tells of an example, and what it holds for a visitor who goes on from there."""
+
+    words: str
+    headings: list[str]
+    rows: list[list[str]]
+    opens: dict[str, object]
 
 
 @dataclass(frozen=True)
 class WorkedExample(Generic[Found]):
-    """One example.
-
-    measure  measures it, in so many `passes`
-    words    what the page says of it
-    table    its numbers
-    opens    what the page holds for a visitor who goes on from there
-    """
+    """One example. measure: measures it, in so many `passes`; tell: what is told of what that has found"""
 
     title: str
     measure: Cached[..., Found]
     passes: Callable[[], int]
-    words: Callable[[Found], str]
-    table: Callable[[Found], Table]
-    opens: Callable[[Found], dict[str, object]]
+    tell: Callable[[Found], Told]
 
 
 def show_examples() -> None:
@@ -51,54 +52,46 @@ def show_examples() -> None:
     chosen = menu("Worked example", state.EXAMPLE, titles, look="buttons", label_visibility="collapsed")
     example = EXAMPLES[chosen]
     if (measured := run(example.measure.task(), "Measuring", example.passes(), unit="pass")) is not None:
-        result(measured)
+        told = example.tell(result(measured))
         with presenting.told():
-            say(example.words(measured))
-            table(*example.table(measured))
-        opening = {"on_click": links.put_all, "args": (example.opens(measured) | {state.VIEW: "change"},)}
+            say(told.words)
+            table(told.headings, told.rows)
+        opening = {"on_click": links.put_all, "args": (told.opens | {state.VIEW: "change"},)}
         st.button("Change it yourself", key=state.button("example", hash(chosen)), icon=":material/tune:", **opening)
 
 
-def _at(head: examples.OneHead, text: str, model: str, changes: Sequence[str]) -> dict[str, object]:
+def _at(head: examples.OneHead, text: str, model: str, edits: Edits) -> dict[str, object]:
     """What the page holds: a head, and changes as lines."""
     place: dict[str, object] = {state.LAYER: head.layer, state.HEAD: head.head}
     place |= {state.MODEL: model, state.DTYPE: "float32", state.DEVICE: "cpu"}  # as they were measured
-    return place | {state.TEXT: text, state.EDITS: list(changes)}
+    return place | {state.TEXT: text, state.EDITS: lines_of(edits)}
 
 
-# --- the head that knows Paris
-
-
-def paris_words(found: tuple[examples.NextWord, ...]) -> str:
+def paris(found: tuple[examples.NextWord, ...]) -> Told:
+    """The head that knows Paris."""
     plain, muted, patched, doubled = found
-    return (
+    words = (
         f"“{FRANCE}”: {LANGUAGE_MODEL} continues with {quoted(plain.says)}, probability **{plain.paris:.3f}**. Without "
         f"head {KNOWS_PARIS} it falls to **{muted.paris:.3f}**. With the output of this head in the sentence about Italy, "
         f"the model says {quoted(patched.says)}. With every scale doubled, attention is sharper in all heads, and “Paris” "
         f"keeps **{doubled.paris:.3f}**."
     )
-
-
-def paris_table(found: tuple[examples.NextWord, ...]) -> Table:
     rows = [[said.name, *numbers(said.paris), quoted(said.says), *numbers(said.share)] for said in found]
-    return ["", "Paris", "most probable", "its probability"], rows
+    opens = _at(KNOWS_PARIS, FRANCE, LANGUAGE_MODEL, muted.edits)
+    return Told(words, ["", "Paris", "most probable", "its probability"], rows, opens)
 
 
-# --- what an induction head needs
-
-
-def induction_words(found: examples.Induction) -> str:
+def induction(found: examples.Induction) -> Told:
+    """What an induction head needs."""
     head, cut = found.heads[0], found.rivals[0]
     cost, of_controls = (f"{found.costs(one):.2f}".replace("-", "−") for one in (found.cut, found.all_controls))
-    return (
+    words = (
         f"{LENGTH} random tokens, twice. Head {head} looks at the token after the earlier copy. It needs head {cut}, which "
         f"looks at the previous token: if that head is muted, the stripe falls from **{found.plain.scores[0]:.2f}** to "
         f"**{found.cut.scores[0]:.2f}**, and the loss rises by **{cost}** nats. Five other heads of that layer together cost "
         f"**{of_controls}**."
     )
 
-
-def induction_table(found: examples.Induction) -> Table:
     def row(one: examples.Repetition, name: str | None = None) -> list[str]:
         return [name or one.name, *(f"{score:.2f}" for score in one.scores), *numbers([one.loss, found.costs(one)])]
 
@@ -114,53 +107,33 @@ def induction_table(found: examples.Induction) -> Table:
         ["shuffled, as it is", *unseen, *numbers([found.shuffled, 0])],
         [f"shuffled, {found.cut.name}", *unseen, *numbers([found.shuffled_cut, found.shuffled_cut - found.shuffled])],
     ]
-    return ["", *map(str, found.heads), "loss, nats", "costs"], rows
+    headings = ["", *map(str, found.heads), "loss, nats", "costs"]
+    return Told(words, headings, rows, _at(head, REPEATED, LANGUAGE_MODEL, found.cut.edits))
 
 
-# --- a pronoun between two sentences
-
-
-def pronoun_words(found: examples.Pronoun) -> str:
-    return (
+def pronoun(found: examples.Pronoun) -> Told:
+    """A pronoun between two sentences."""
+    words = (
         f"In one sentence “it” is the animal, in the other the street. Head {PRONOUN_HEAD} looks at “animal” in both. Its "
         f"output in the other sentence moves the vector of “it” **{found.known.word:.0%}** of the way there, rank "
         f"{found.rank} of {len(found.by_head)}; {found.strongest.name} moves it most, **{found.strongest.word:.0%}**. Only "
         f"the heads can tell both sentences apart."
     )
-
-
-def pronoun_table(found: examples.Pronoun) -> Table:
     patched = (found.known, found.strongest, found.one_layer, found.every_head)
     shown = [(found.tired.name, found.tired), (found.wide.name, found.wide)]
     shown += [(f"“… tired”, {one.name} from “… wide”", one) for one in patched]
     rows = [[name, *numbers([one.word, one.sentence, one.animal, one.street])] for name, one in shown]
     head = f"{PRONOUN_HEAD}: it →"
-    return ["", "way of “it”", "way of the sentence", f"{head} animal", f"{head} street"], rows
+    headings = ["", "way of “it”", "way of the sentence", f"{head} animal", f"{head} street"]
+    return Told(words, headings, rows, _at(PRONOUN_HEAD, examples.TIRED, SENTENCE_MODEL, found.strongest.edits))
+
+
+def _pronoun_steps() -> int:
+    return examples.pronoun_steps(models.load(SENTENCE_MODEL))
 
 
 EXAMPLES: dict[str, WorkedExample] = {
-    "paris": WorkedExample(
-        "The head that knows Paris",
-        results.paris,
-        lambda: examples.PARIS_STEPS,
-        paris_words,
-        paris_table,
-        lambda found: _at(KNOWS_PARIS, FRANCE, LANGUAGE_MODEL, lines_of(found[1].edits)),  # the head is muted
-    ),
-    "induction": WorkedExample(
-        "What induction needs",
-        results.induction,
-        lambda: results.INDUCTION_PASSES,
-        induction_words,
-        induction_table,
-        lambda found: _at(found.heads[0], REPEATED, LANGUAGE_MODEL, lines_of(found.cut.edits)),
-    ),
-    "pronoun": WorkedExample(
-        "A pronoun in two sentences",
-        results.pronoun,
-        lambda: examples.pronoun_steps(models.load(SENTENCE_MODEL)),
-        pronoun_words,
-        pronoun_table,
-        lambda found: _at(PRONOUN_HEAD, examples.TIRED, SENTENCE_MODEL, lines_of(found.strongest.edits)),
-    ),
+    "paris": WorkedExample("The head that knows Paris", results.paris, lambda: examples.PARIS_STEPS, paris),
+    "induction": WorkedExample("What induction needs", results.induction, lambda: results.INDUCTION_PASSES, induction),
+    "pronoun": WorkedExample("A pronoun in two sentences", results.pronoun, _pronoun_steps, pronoun),
 }

@@ -35,7 +35,7 @@ from ui.controls.fields import menu, menu_of_several, suggested_or_none, text_li
 from ui.links import ChoiceForm, TextForm
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
-from ui.requests import AnswerRequest, PathRequest, TextRequest
+from ui.requests import AnswerRequest, TextRequest
 from ui.views.certificates import verdict
 from ui.views.charts import show_chart
 from ui.views.head_links import link_to_effects
@@ -73,7 +73,7 @@ def show_path(fields: InputFields) -> None:
         else:
             with line:
                 of = choose_answer(request, capture)
-        path = run(results.path.task(PathRequest(of, hops)), "Following the answer", 1)
+        path = run(results.path.task(of, hops), "Following the answer", 1)
         return None if path is None else (capture, of, path)
 
     followed = read_or_say(fields, follow, lambda followed: followed[0].notes if followed else ())

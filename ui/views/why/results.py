@@ -10,7 +10,7 @@ from core.heads.attribution import Attribution, cosine, logit
 from core.heads.paths import Hop, Path, attribution_at, follow, read_hops
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
-from ui.requests import AnswerRequest, PathRequest, TextRequest
+from ui.requests import AnswerRequest, TextRequest
 from ui.views.sources.passes import captured, with_components
 
 
@@ -23,10 +23,12 @@ def answer(of: AnswerRequest) -> Attribution:
 
 
 @cached(Store(16))
-def path(request: PathRequest) -> Path:
-    """The path from the answer to the text, or from the score with which it begins. Raises InputError (field "path")."""
-    of, capture = request.of, with_components(request.of.text)
-    hops = read_hops(request.hops) if request.hops.strip() else None
+def path(of: AnswerRequest, words: str) -> Path:
+    """The path from the answer to the text, or from the score with which it begins. Raises InputError (field "path").
+
+    words  of its hops, as `core.heads.paths.read_hops` reads them; "": the opening ones. A path from a score has no answer
+    """
+    capture, hops = with_components(of.text), read_hops(words) if words.strip() else None
     if hops is not None and hops[0].side == "score":
         return follow(capture, hops)
     return follow(capture, hops, answer(of), _number(of, capture))

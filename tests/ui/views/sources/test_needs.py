@@ -6,18 +6,13 @@ import transformers as t
 
 from core import load_model
 from tests.core.tiny_models import VIT, WEIGHTS_ONLY, randomised
-from ui.views.sources.models import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing, needs
+from ui.views.sources.models import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
 
 
-@needs(TEXTS, NEXT_TOKENS)
-def show(words: str) -> str:
-    return words
-
-
-def test_a_view_says_all_that_a_model_lacks_and_works_as_before():
+def test_all_that_a_model_lacks_is_said():
     vit = load_model(randomised(t.ViTModel(t.ViTConfig(**VIT))))
-    assert show.missing(vit) == f"{vit.name} reads images, not texts and predicts no next token. Choose another model."
-    assert show(words="as it is") == "as it is"
+    lacks = f"{vit.name} reads images, not texts and predicts no next token. Choose another model."
+    assert missing(vit, TEXTS, NEXT_TOKENS) == lacks
 
 
 def test_needs_are_met_by_the_right_models(minilm, smollm):
