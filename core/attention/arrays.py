@@ -164,10 +164,10 @@ def attention_arrays(
     """
     if isinstance(attentions, str | Path | bytes):
         data = attentions if isinstance(attentions, bytes) else Path(attentions)
-        file = read_weights_npz(data, name="" if isinstance(data, bytes) else data.name, max_bytes=max_bytes)
-        attentions = file.array
-        if tokens is None and file.query_tokens is not None and file.key_tokens is not None:
-            tokens = file.query_tokens, file.key_tokens
+        name = "" if isinstance(data, bytes) else data.name
+        attentions, of_queries, of_keys = read_weights_npz(data, name=name, max_bytes=max_bytes)
+        if tokens is None and of_queries is not None and of_keys is not None:
+            tokens = of_queries, of_keys
     is_written = isinstance(attentions, list | tuple) and are_steps(attentions)
     given = joined(attentions) if is_written else attentions
     left_out = _without_weights(given)

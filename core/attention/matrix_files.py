@@ -120,16 +120,10 @@ def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
     return arrays
 
 
-class WeightsFile(NamedTuple):
-    """What an NPZ file of attention weights holds: an array that is not checked yet, and tokens, None where it names none."""
-
-    array: NDArray[Any]
-    query_tokens: list[str] | None
-    key_tokens: list[str] | None
-
-
-def read_weights_npz(data: bytes | Path, *, name: str = "", max_bytes: int = MAX_WEIGHTS_BYTES) -> WeightsFile:
-    """The array of attention weights in an NPZ file, and the tokens in it.
+def read_weights_npz(
+    data: bytes | Path, *, name: str = "", max_bytes: int = MAX_WEIGHTS_BYTES
+) -> tuple[NDArray[Any], list[str] | None, list[str] | None]:
+    """(the array of attention weights in an NPZ file, not checked yet, its query tokens, its key tokens), None without tokens.
 
     data       the bytes of a file, or its path
     max_bytes  of all that the file holds, unpacked
@@ -151,7 +145,7 @@ def read_weights_npz(data: bytes | Path, *, name: str = "", max_bytes: int = MAX
         _check_dtype(weights.dtype, source)
         texts = {field: _texts(_member(archive, entry, source), field, source) for field, entry in tokens.items()}
     both = texts.get(TOKENS)
-    return WeightsFile(weights, texts.get(QUERY_TOKENS, both), texts.get(KEY_TOKENS, both))
+    return weights, texts.get(QUERY_TOKENS, both), texts.get(KEY_TOKENS, both)
 
 
 def check_scores(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 from ..capturing.capture import Capture
 from ..errors import InputError
 from ..units import bytes_in_words
-from .opening import open_capture
-from .unchecked import unchecked
+from .opening import open_capture, unchecked
 
 NAMED = 20  # heads that are named; the others are counted
 

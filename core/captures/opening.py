@@ -64,6 +64,31 @@ def open_capture(file: str | os.PathLike[str] | bytes) -> Capture:
     return _Opening(Fields(content), arrays, is_sealed=is_sealed).capture()
 
 
+def unchecked(capture: Capture) -> str:
+    """A sentence about what cannot be checked of a pass from a file; "" for any other pass.
+
+    Whatever else a file says twice is compared when it is opened, and certificates compare the output of each head with what
+    follows from its queries, keys and values.
+    """
+    model = capture.model
+    if not isinstance(model, RecordedModel):
+        return ""
+    parts = {
+        "the model's name and revision": True,
+        "the tokens and their texts": bool(capture.input_ids),
+        "the side of each token": bool(capture.sides),
+        "queries, keys and values": True,
+        "labels of layers": True,
+        "the logits": capture.logits is not None,
+        "the vectors, and how they make a sentence vector": capture.vectors is not None,
+        "the image, and where tokens lie on it": capture.image is not None or capture.grid is not None,
+        "the other texts of its changes": bool(capture.edits.other_texts),
+        "whether it is as it was written, which it does not say": not model.is_sealed,
+    }
+    listed = ", ".join(part for part, is_there in parts.items() if is_there)
+    return f"Not checked, because only the model could: {listed}."
+
+
 # --- the file
 
 
@@ -308,13 +333,13 @@ class _Opening:
     def _layers(self, kind: Kind, entries: list[Fields]) -> tuple[Call, ...]:
         if not entries:
             raise broken(f"it has no layer of {kind} attention")
-        calls = tuple(self._call(f"{kind}.{number}", entry) for number, entry in enumerate(entries))
+        calls = tuple(self._call(kind, f"{kind}.{number}", entry) for number, entry in enumerate(entries))
         shapes = {(call.heads, call.query.shape[2], call.key.shape[2]) for call in calls}
         if len(shapes) > 1:
             raise broken(f"its layers of {kind} attention differ in their numbers of heads or tokens")
         return calls
 
-    def _call(self, name: str, entry: Fields) -> Call:
+    def _call(self, kind: Kind, name: str, entry: Fields) -> Call:
         query, key, value, output = (self._array(f"{name}.{part}", 3) for part in ("query", "key", "value", "output"))
         (heads, queries, d_k), (key_heads, keys, _), d_v = query.shape, key.shape, value.shape[2]
         fits = key.shape[2] == d_k and value.shape[:2] == (key_heads, keys) and output.shape == (heads, queries, d_v)
@@ -334,7 +359,7 @@ class _Opening:
         scale, causal = entry.number("scale"), entry.values["mask"] == "causal"
         shaping = Shaping(scale, mask, bias, softcap, **by_head)
         inputs, parts = (query[None], key[None], value[None]), self._parts(entry, queries, keys)
-        call = Call(nn.Module(), *inputs, shaping, output.transpose(0, 1)[None], causal, parts=parts)
+        call = Call(nn.Module(), *inputs, shaping, output.transpose(0, 1)[None], causal, parts=parts, kind=kind)
         edits = {_below(one, "head", heads): self._edit(name, one, call) for one in entry.parts("edits", heads)}
         call = EditedCall(**vars(call), edits=edits) if edits else call
         largest = math.prod(float(array.abs().max()) for array in (query, key)) * d_k
@@ -456,11 +481,10 @@ class _Opening:
 
     def _check_edits(self, opened: Capture) -> None:
         """Raise InputError where the edits of the pass are not the changes of its heads."""
-        kinds: dict[int, Kind] = {id(call.module): kind for kind, calls in opened.calls.items() for call in calls}
         # What another text gave is not here.
         unknown = torch.full((1, max(map(opened.heads, opened.kinds)), 1), torch.nan)
         others = {name: lambda *_: unknown for name in opened.edits.other_texts}
-        editor = Editor(opened.edits, lambda call: kinds[id(call.module)], others)
+        editor = Editor(opened.edits, others)
         try:
             for calls in opened.calls.values():
                 for call in calls:

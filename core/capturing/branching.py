@@ -28,7 +28,7 @@ from ..models.modules import Kind
 from .capture import Capture, not_captured
 from .continuing import Layers, Visit, stream_in, with_layers, with_stream
 from .finite import NotFiniteError
-from .recorder import kinds_of, record
+from .recorder import record
 from .rounding import OF_LOGITS
 
 # Tokens of one batch, of all its continuations together: more are not faster, and would take more memory.
@@ -48,7 +48,6 @@ class Branches:
     """One pass over one text, and its continuations.
 
     calls   the attention calls of the plain pass, on the CPU, in their order; the number of a call is its position there
-    kinds   which kind of attention each call is
     predicts  whether the answer is the logits of the next token, rather than a sentence vector
     answer  the result of the plain pass, on the CPU, in float32 or the model's own float64: the logits of the next token
             [vocabulary] for a model with a language-model head; for any other the sentence vector (core.models.sentences)
@@ -70,18 +69,17 @@ class Branches:
             raise not_captured(model)
         self._begun = layers.begun(self._inputs, tuple(calls))
         self.calls = self._begun.calls
-        kind_of = kinds_of(self._model)
-        self.kinds: list[Kind] = [kind_of(call) for call in calls]
         self.answer = self._answer(returned)[0]
         self.tokens = max(ids.shape[1] for ids in self._inputs.values())
 
     def layers(self, kind: Kind | None = None) -> tuple[int, ...]:
         """The number of the call that is layer 0 of this kind of attention, layer 1, ...; None: the kind that a capture shows
         first. Raises InputError where the model has no such attention."""
-        known = [kind for kind in get_args(Kind) if kind in self.kinds]
+        kinds = [call.kind for call in self.calls]
+        known = [kind for kind in get_args(Kind) if kind in kinds]
         if kind is not None and kind not in known:
             raise InputError(f"{self._model.name} has no {kind} attention, only {', '.join(known)}.", field="kind")
-        return tuple(number for number, own in enumerate(self.kinds) if own == (kind or known[0]))
+        return tuple(number for number, own in enumerate(kinds) if own == (kind or known[0]))
 
     @property
     def nbytes(self) -> int:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from ..attention.head import Head
-from ..attention.rowwise import MAX_CELLS, Overview
+from ..attention.rowwise import Overview
 from ..attention.shaping import BY_HEAD
 from ..attention.trace import AttentionTrace, Instead, attend, frozen
 from ..errors import InputError, WeightsOnlyError, check_index, image_error, model_error
@@ -48,7 +48,7 @@ from .edits.applying import Editor, components_read, not_read, unchanged, vector
 from .edits.edits import Edits
 from .layer_labels import layer_labels
 from .on_image import grids_on_image
-from .recorder import by_kind, kinds_of, record
+from .recorder import by_kind, record
 from .sampling import most_probable, next_probabilities
 from .saving import save_pass
 from .weights_only import no_weights
@@ -221,12 +221,10 @@ class Capture:
         mask, output = mask_in_words(self._call(layer, head, kind), head), self.model_output(layer, head, kind)
         return certify(self.head(layer, head, kind), output, self.model, mask)
 
-    def certified_overview(
-        self, layer: int, head: int, kind: Kind | None = None, max_cells: int = MAX_CELLS
-    ) -> tuple[Overview, Certificate]:
+    def certified_overview(self, layer: int, head: int, kind: Kind | None = None) -> tuple[Overview, Certificate]:
         """One head's stages, small enough to draw, and the certificate of these numbers, from one sweep over its rows."""
         mask, output = mask_in_words(self._call(layer, head, kind), head), self.model_output(layer, head, kind)
-        return certified_head(self.head(layer, head, kind), output, self.model, mask, max_cells)
+        return certified_head(self.head(layer, head, kind), output, self.model, mask)
 
     def model_output(self, layer: int, head: int, kind: Kind | None = None) -> NDArray[np.floating]:
         """The output of one head that the model's own attention returned, before W_O: [queries, d_v]."""
@@ -396,7 +394,7 @@ def read(
     edits, plain = edits or Edits(), inputs
     known = [one for one in known if one.model.network is model.network]
     layers = None if components or edits.cuts else _layers_of(model, inputs, edits, known)
-    component_pass = ComponentPass(model, kinds_of(model)) if components else None
+    component_pass = ComponentPass(model) if components else None
     inputs, calls, returned = edited_pass(
         model, inputs, edits, on_progress, layers, known, component_pass=component_pass
     )
@@ -409,7 +407,7 @@ def read(
         model,
         input_ids,
         target_ids,
-        by_kind(calls, kinds_of(model)),
+        by_kind(calls),
         logits=_numpy(returned.logits[0, -1]) if model.has_language_model_head else None,
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
         edits=edits,
@@ -426,7 +424,7 @@ def _layers_of(model: Model, inputs: dict[str, torch.Tensor], edits: Edits, know
     first, best = 0, None
     for one in known:
         if (begun := one.begun) is not None and begun.reads(inputs):
-            same = unchanged(begun.calls, kinds_of(model), one.edits, edits)
+            same = unchanged(begun.calls, one.edits, edits)
             first, best = (same, begun) if same > first else (first, best)
     return Layers(model, best, first)
 
@@ -453,9 +451,9 @@ def edited_pass(
         keyword: _outputs_over(model, text, keyword, inputs, known) for keyword, text in edits.other_texts.items()
     }
     if edits.cuts and component_pass is None:
-        component_pass = ComponentPass(model, kinds_of(model))
+        component_pass = ComponentPass(model)
     reading = None if component_pass is None else component_pass.reading
-    editor = Editor(edits, kinds_of(model), others, reading, _patched_components(model, edits, inputs))
+    editor = Editor(edits, others, reading, _patched_components(model, edits, inputs))
     for call in () if layers is None else layers.taken:
         editor.check(call)
     edit = editor.edit if edits else None
@@ -474,8 +472,7 @@ def check_edits(capture: Capture, edits: Edits) -> None:
     replaced_tokens(capture.model, inputs, edits.tokens)
     for keyword, text in edits.other_texts.items():
         _other_inputs(capture.model, text, keyword)
-    kinds: dict[int, Kind] = {id(call.module): kind for kind, calls in capture.calls.items() for call in calls}
-    editor = Editor(edits, lambda call: kinds[id(call.module)])
+    editor = Editor(edits)
     for calls in capture.calls.values():
         for call in calls:
             editor.check(call)

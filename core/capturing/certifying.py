@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,10 +18,12 @@ from torch.nn.functional import pad
 
 from ..attention.head import Head
 from ..attention.masks import describe_rows
-from ..attention.rowwise import MAX_CELLS, Overview
+from ..attention.rowwise import Overview
 from ..attention.shaping import Shaping
 from ..attention.trace import Array, AttentionTrace
 from ..models.calls import Call
+from ..models.model import Model
+from ..models.modules import Kind
 from ..units import small_number
 from .calls.rows import permissions
 from .rounding import OF_HEADS
@@ -36,15 +38,15 @@ NOT_CHECKED = (
 )
 
 
-class Identity(Protocol):
-    """The identity of a model: a `Model`, or its description in a file."""
+class Origin(NamedTuple):
+    """The head of a model that a head apart from its pass is. `name`, `revision` and `dtype` are the model's."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def revision(self) -> str: ...
-    @property
-    def dtype(self) -> str: ...
+    name: str
+    revision: str
+    dtype: str
+    kind: Kind
+    layer: int
+    head: int
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Certificate:
         return "float64" if self.dtype == "float64" else "float32"
 
 
-def certify(head: Head, output: Array, model: Identity, mask: str) -> Certificate:
+def certify(head: Head, output: Array, model: Model | Origin, mask: str) -> Certificate:
     """Compare a head with its output [queries, d_v] in the model's own attention, in blocks of rows: a long text needs no more
     memory. mask: in words"""
     rounding = _rounding(model, head.shaping(range(1)))
@@ -103,20 +105,18 @@ def certify(head: Head, output: Array, model: Identity, mask: str) -> Certificat
     return _certificate(blocks, model, head.scale, mask)
 
 
-def certified_head(
-    head: Head, output: Array, model: Identity, mask: str, max_cells: int = MAX_CELLS
-) -> tuple[Overview, Certificate]:
+def certified_head(head: Head, output: Array, model: Model | Origin, mask: str) -> tuple[Overview, Certificate]:
     """The overview of a head and its certificate, from one sweep; output and mask as in `certify`."""
     rounding, blocks = _rounding(model, head.shaping(range(1))), []
 
     def compare(rows: range, trace: AttentionTrace) -> None:
         blocks.append(_compare(trace, output, rows, rounding))
 
-    overview = head.overview(max_cells, watch=compare)
+    overview = head.overview(watch=compare)
     return overview, _certificate(blocks, model, head.scale, mask)
 
 
-def _rounding(model: Identity, shaping: Shaping) -> tuple[float, float]:
+def _rounding(model: Model | Origin, shaping: Shaping) -> tuple[float, float]:
     """The relative rounding errors of a model's attention: of its weights and output, and of its scores.
 
     torch's fused attention keeps the scores of a float16 or bfloat16 model in float32. Architectures with soft caps or sinks
@@ -154,7 +154,7 @@ def _added(trace: AttentionTrace, rows: range) -> tuple[float, float, float, boo
     return lowest, highest, float(share), bool((is_added == is_later).all())
 
 
-def _certificate(blocks: Iterable[tuple[float, ...]], model: Identity, scale: float, mask: str) -> Certificate:
+def _certificate(blocks: Iterable[tuple[float, ...]], model: Model | Origin, scale: float, mask: str) -> Certificate:
     cells, difference, rounding, left_out, *added = map(np.array, zip(*blocks, strict=True))
     compared = int(cells.sum()), float(difference.max()), float(rounding.max()), int(left_out.sum())  # NaN stays NaN
     words = _with_added(mask, *added)

@@ -77,14 +77,13 @@ def _drawn(model: Model) -> Tensor:
 
 def _measured(model: Model, inputs: Mapping[str, Tensor], tiles: Tiles) -> Grids:
     pixels = inputs["pixel_values"].detach().clone().requires_grad_()
-    names = {id(module): name for name, module in model.network.named_modules()}
     found: dict[Kind, tuple[ImageGrid, ...]] = {}
 
     def tiled(numbers: Tensor) -> Tensor:
         return as_tiles(numbers, inputs, tiles.merge)
 
     def hear(call: Call) -> Call:
-        kind, key = model.kinds[names[id(call.module)]], call.key.transpose(0, 1).flatten(1, 2)
+        kind, key = model.kind_of(call.module), call.key.transpose(0, 1).flatten(1, 2)
         if kind not in found:
             found[kind] = _grids(_readers(wide(key), pixels, tiled), tiles)
         if kind != "vision":

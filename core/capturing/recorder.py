@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from ..errors import WeightsOnlyError
 from ..models.calls import Call, heard_by, part_numbers
 from ..models.inputs import run
 from ..models.model import Model
-from ..models.modules import Kind, kind_of
+from ..models.modules import Kind
 from ..progress import OnProgress
 from .components.running import ComponentPass
 from .continuing import Layers
@@ -50,11 +49,9 @@ def record(
     shared: dict[int, tuple[Tensor, Tensor]] = {}
     given = dict(options)
 
-    own_kind = cache(lambda: kinds_of(model))  # asked for where tiles make a batch
-
     def keep(heard: Call) -> Call:
         call, parts = heard, heard.query.shape[0]
-        if parts != 1 and own_kind()(heard) == "vision" and (heard.mask is None or _allows_all(heard.mask)):
+        if parts != 1 and model.kind_of(heard.module) == "vision" and (heard.mask is None or _allows_all(heard.mask)):
             call = _in_a_row(heard)
         elif parts != 1:  # Swin's windows, for example
             raise WeightsOnlyError(
@@ -64,6 +61,7 @@ def record(
             )
         if component_pass is not None:
             call = component_pass.read(call)
+        call = replace(call, kind=model.kind_of(call.module))
         kept = _on_cpu(call, shared)
         # Of a text that grows, the keys before were looked at when they were new.
         new = slice(-kept.query.shape[2], None) if "past_key_values" in given else slice(None)
@@ -127,20 +125,9 @@ def _on_cpu(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
     return replace(call, **copies, shaping=call.shaping.each((*BY_PAIR, *BY_HEAD), copy_of))
 
 
-def kinds_of(model: Model) -> Callable[[Call], Kind]:
-    """A function that gives the kind of attention of a call. The layer of a call is its position among those of its kind."""
-    names = {id(module): name for name, module in model.network.named_modules()}
-
-    def of(call: Call) -> Kind:
-        name = names[id(call.module)]
-        return model.kinds.get(name) or kind_of(name, model.is_encoder_decoder)
-
-    return of
-
-
-def by_kind(calls: Iterable[Call], kind_of: Callable[[Call], Kind]) -> dict[Kind, tuple[Call, ...]]:
-    """The calls of each kind of attention, one a layer. kind_of: from `kinds_of`"""
+def by_kind(calls: Iterable[Call]) -> dict[Kind, tuple[Call, ...]]:
+    """The calls of each kind of attention, one a layer."""
     kinds: dict[Kind, tuple[Call, ...]] = {}
     for call in calls:
-        kinds[kind_of(call)] = (*kinds.get(kind_of(call), ()), call)
+        kinds[call.kind] = (*kinds.get(call.kind, ()), call)
     return kinds

@@ -23,7 +23,7 @@ from ..capturing.answers import pass_with_losses
 from ..capturing.calls.rows import Rows
 from ..capturing.capture import Capture, capture, not_captured
 from ..capturing.edits.edits import Edits
-from ..capturing.recorder import by_kind, kinds_of
+from ..capturing.recorder import by_kind
 from ..errors import InputError
 from ..heads.comparing import divergence
 from ..heads.likeness import as_wide, rows_of_both
@@ -317,7 +317,7 @@ class Pair:
         if not model.has_language_model_head or model.is_encoder_decoder or len(ids) < LEAST_TOKENS:
             return capture(model, text), None
         calls, losses = pass_with_losses(model, ids)
-        return Capture(model, tuple(ids), (), by_kind(calls, kinds_of(model)), None), losses
+        return Capture(model, tuple(ids), (), by_kind(calls), None), losses
 
 
 @torch.inference_mode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,24 +15,13 @@ from ..attention.matrix_files import MAX_SCORES
 from ..attention.rowwise import Overview
 from ..attention.trace import WEIGHINGS, Array, Instead, attend
 from ..capturing.capture import Capture
-from ..capturing.certifying import Certificate, certified_head
+from ..capturing.certifying import Certificate, Origin, certified_head
 from ..errors import InputError
 from ..models.devices import DTYPES
 from ..models.fields import Fields, broken
 from ..models.modules import Kind
 
 NUMBERS = ("scale", "softcap", "sinks")  # of what shapes the scores
-
-
-class Origin(NamedTuple):
-    """The head of a model that a kept head is. `name`, `revision` and `dtype` are the model's."""
-
-    name: str
-    revision: str
-    dtype: str
-    kind: Kind
-    layer: int
-    head: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -136,7 +136,7 @@ class Effects(Interventions):
         """inputs: from `core.models.inputs.all_inputs`. The other arguments and the errors are those of `head_effects`."""
         super().__init__(model, inputs, kind)
         self._inputs = inputs
-        self._kind: Kind = self._pass.kinds[self._calls[0]]
+        self._kind: Kind = self._pass.calls[self._calls[0]].kind
         self.token = int(self._pass.answer.argmax()) if token is None and self._pass.predicts else token
         if self.token is not None and not self._pass.predicts:
             raise InputError(
@@ -238,7 +238,7 @@ class Effects(Interventions):
     def _hidden(self, keys: list[int]) -> list[float]:
         """The effect of each of these tokens hidden."""
         where = (self._kind,) if self._kind in ("self", "decoder") else ("encoder", "cross")
-        kinds = self._pass.kinds
+        kinds = [call.kind for call in self._pass.calls]
 
         def blocked(number: int, call: Call) -> Tensor:
             return output_without_keys(call, keys) if kinds[number] in where else call.output

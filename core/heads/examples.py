@@ -112,8 +112,8 @@ class Induction:
     heads     the strongest induction heads of the probe, in layers after `cut`
     rivals    of the layers before the strongest induction head, those that look at the previous token most; `cut` is the first
     previous  how much each of the rivals does, in the probe
-    controls  in the layer of `cut`, the other heads whose look at the previous token is nearest to the median there
-    plain     without an edit; by_rival, by_control: with each of these heads muted; all_rivals, all_controls: with all of them
+    plain     without an edit; by_rival, by_control: with each of these heads muted; all_rivals, all_controls: with all of them.
+              Controls are in the layer of `cut`: the other heads whose look at the previous token is nearest to the median
     itself    with the strongest induction head muted
     shuffled, shuffled_cut  the loss without an edit and with `cut`, if the second half is shuffled: nothing can be followed
     """
@@ -121,7 +121,6 @@ class Induction:
     heads: tuple[OneHead, ...]
     rivals: tuple[OneHead, ...]
     previous: tuple[float, ...]
-    controls: tuple[OneHead, ...]
     plain: Repetition
     by_rival: tuple[Repetition, ...]
     all_rivals: Repetition
@@ -183,7 +182,6 @@ def needs_previous(
         heads,
         rivals,
         tuple(previous[head] for head in rivals),
-        controls,
         plain=read("as it is"),
         by_rival=tuple(read(f"{head} muted", head) for head in rivals),
         all_rivals=read("all three muted", *rivals),

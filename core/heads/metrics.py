@@ -29,6 +29,7 @@ from ..threads import side_by_side
 from .quantities import LOCAL, HeadRows, KeyText, Need, Pass, text_of
 
 Group = Literal["Position", "Repetition", "Kind of token", "Spread"]
+High = Literal["1", "ln n", "n - 1"]
 GROUPS: tuple[Group, ...] = get_args(Group)  # in the order of menus
 
 
@@ -51,7 +52,7 @@ class Metric:
     group: Group
     label: str
     formula: str
-    high: str = "1"
+    high: High = "1"
     unit: str = ""
     words: str
     source: str
@@ -59,16 +60,12 @@ class Metric:
     needs: tuple[Need, ...] = ()
     likeness: str | None = None
 
-    def __post_init__(self) -> None:
-        if self.high not in HIGHEST:
-            raise ValueError(f"The range of {self.name} ends with {self.high!r}, not with one of {', '.join(HIGHEST)}.")
-
     def highest(self, keys: int) -> float:
         """The upper end of its range as a number, for so many keys."""
         return float(HIGHEST[self.high](keys))
 
 
-HIGHEST: dict[str, Callable[[int], float]] = {"1": lambda _: 1, "ln n": math.log, "n - 1": lambda keys: keys - 1}
+HIGHEST: dict[High, Callable[[int], float]] = {"1": lambda _: 1, "ln n": math.log, "n - 1": lambda keys: keys - 1}
 
 # Every menu and table offers these. Their labels stand in addresses: add, but do not rename.
 METRICS = (
@@ -103,7 +100,7 @@ METRICS = (
         words="Share on the first token, where many heads put attention they have no use for.",
         source="Xiao et al. 2024 (attention sinks); Gu et al. 2025",
         likeness="the first token",
-        measure=lambda block: block.on_key(0),
+        measure=lambda block: block.weights[..., 0],
     ),
     Metric(
         name="self",

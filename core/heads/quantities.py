@@ -166,13 +166,6 @@ class HeadRows:
             entropy[head] = -torch.xlogy(weights[head], weights[head]).sum(-1)
         return entropy
 
-    def on_key(self, key: int) -> Tensor:
-        """The weight on one key of the text, 0 where it is masked; NaN where the text is shorter."""
-        if key >= len(self.text.special):
-            return torch.full_like(self.largest, torch.nan)
-        # A block ends with the last key that any of its rows may attend to, which may come before this one.
-        return self.weights[..., key] if key < self.weights.shape[2] else torch.zeros_like(self.largest)
-
     @cached_property
     def _near_keys(self) -> Tensor:
         """[rows, 2 LOCAL + 1] positions, also outside of the text."""

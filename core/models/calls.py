@@ -25,6 +25,7 @@ from ..attention.shaping import Shaped, Shaping
 from ..errors import WeightsOnlyError
 from ..progress import stop_point
 from ..record_pass import WITHOUT_EFFECT
+from .modules import Kind
 
 IMPLEMENTATION = "headlight"
 # The same function. By this name Qwen-VL's vision tower takes it for flash attention and makes one call for all its windows.
@@ -47,6 +48,7 @@ class Call(Shaped):
     sliding_window  keys must be less than this many tokens away; `mask` contains this limit already
     parts   [queries] the number of the part that each token belongs to, if tokens attend only within their own part: a tile of
             an image, or a window; None: there is one part
+    kind    of attention; what records a pass fills it in. The layer of a call is its position among those of its kind
     """
 
     module: torch.nn.Module
@@ -58,6 +60,7 @@ class Call(Shaped):
     causal: bool = False
     sliding_window: int | None = None
     parts: Tensor | None = None
+    kind: Kind = "self"
 
     @property
     def heads(self) -> int:

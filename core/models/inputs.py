@@ -260,7 +260,7 @@ def image_text_inputs(
     is blank, has no place for the image or places for several, or is too long with the image.
     """
     if model.processor is None:
-        why = "was loaded without its processor" if model.kinds_beside_text else "reads texts, not images"
+        why = "was loaded without its processor" if "vision" in model.kinds.values() else "reads texts, not images"
         raise image_error(f"{model.name} {why}. Give it a text alone.")
     if model.is_encoder_decoder:
         raise image_error(f"{model.name} has an encoder and a decoder; with an image only decoders are read.")

@@ -22,7 +22,7 @@ from ..errors import model_error
 from .calls import IMPLEMENTATION
 from .devices import called, short
 from .images import ImageSettings
-from .modules import Kind, attention_modules, kinds_of_modules, lists_of_layers
+from .modules import Kind, attention_modules, kind_of, kinds_of_modules, lists_of_layers
 from .sentences import SentenceVector
 from .sizes import ModelSize
 from .tokens import NOT_THERE, whole_text
@@ -164,10 +164,14 @@ class Model:
         """As `core.models.modules.kinds_of_modules` finds them."""
         return kinds_of_modules(self.network)
 
-    @property
-    def kinds_beside_text(self) -> bool:
-        """Whether a part of it reads images, of which every text may have one."""
-        return "vision" in self.kinds.values()
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        return {id(module): name for name, module in self.network.named_modules()}
+
+    def kind_of(self, module: torch.nn.Module) -> Kind:
+        """The kind of attention that a module of its network computes."""
+        name = self._names[id(module)]
+        return self.kinds.get(name) or kind_of(name, self.is_encoder_decoder)
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The text of these tokens; their numbers if there is no tokenizer."""

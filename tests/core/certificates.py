@@ -7,10 +7,11 @@ import numpy as np
 from core.attention.masks import describe
 from core.attention.trace import AttentionTrace
 from core.capturing import certifying
-from core.capturing.certifying import Certificate, Identity
+from core.capturing.certifying import Certificate, Origin
+from core.models.model import Model
 
 
-def certify(trace: AttentionTrace, output: np.ndarray, model: Identity) -> Certificate:
+def certify(trace: AttentionTrace, output: np.ndarray, model: Model | Origin) -> Certificate:
     """Compare a trace with the output [queries, d_v] that the model's own attention returned for the same head."""
     rounding = certifying._rounding(model, trace.shaping)
     return certifying._certificate(

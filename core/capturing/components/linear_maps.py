@@ -136,21 +136,18 @@ def steps_to(tensor: Tensor, goes_on: Callable[[Any], bool]) -> Iterator[Any]:
                 waiting += [before for before, _ in step.next_functions]
 
 
-class Followed:
-    """The steps that are known to be linear, so that each is looked at once."""
+def first_other(tensor: Tensor, followed: set[Any]) -> str | None:
+    """The name of a step on the way to a tensor that is not linear, such as "Silu"; None if there is none.
 
-    def __init__(self) -> None:
-        self._steps: set[Any] = set()
-
-    def first_other(self, tensor: Tensor) -> str | None:
-        """The name of a step on the way to a tensor that is not linear, such as "Silu"; None if there is none."""
-        seen = []
-        for step in steps_to(tensor, lambda step: step not in self._steps):
-            if step not in self._steps and not _is_linear(step):
-                return _name(step)
-            seen.append(step)
-        self._steps.update(seen)
-        return None
+    followed  steps that are known to be linear, to which the others are added, so that each is looked at once
+    """
+    seen = []
+    for step in steps_to(tensor, lambda step: step not in followed):
+        if step not in followed and not _is_linear(step):
+            return _name(step)
+        seen.append(step)
+    followed.update(seen)
+    return None
 
 
 def passes_on(tensor: Tensor, given: Iterable[Tensor]) -> bool:

@@ -29,7 +29,7 @@ from ..calls.head_places import Side
 from ..continuing import forward_of, is_stream
 from ..finite import NotFiniteError, are_finite
 from ..rounding import OF_LOGITS, rounding_error
-from .linear_maps import Biased, Followed, Held, HeldNorm, LinearMap, passes_on, steps_to
+from .linear_maps import Biased, Held, HeldNorm, LinearMap, first_other, passes_on, steps_to
 from .written import Components, Readout, Role, Written
 
 
@@ -54,8 +54,8 @@ class Reading:
 class ComponentPass:
     """Notes the components of one pass while it runs, in a twin of the network in which they are constants."""
 
-    def __init__(self, model: Model, kind_of: Callable[[Call], Kind]) -> None:
-        self._model, self._kind_of = model, kind_of
+    def __init__(self, model: Model) -> None:
+        self._model = model
         self._written: list[Written] = []
         self._reads: list[tuple[Tensor, Tensor]] = []
         self._held: list[Held] = []
@@ -68,7 +68,7 @@ class ComponentPass:
         self._norms: MutableMapping[Tensor, tuple[nn.Module, Tensor]] = WeakTensorKeyDictionary()
         self._arguments: tuple[list[Any], Any] = [], None  # of the attention module that runs, as a tree
         self._logits = 1  # the number of last positions that the language-model head is run at
-        self._followed = Followed()
+        self._followed: set[Any] = set()  # steps that are known to be linear
         # Whether parts of layers of this class return what they read plus more, and the biases that they add in the end.
         self._adding: dict[type[nn.Module], bool] = {}
         self._added: dict[type[nn.Module], tuple[str, ...]] = {}
@@ -107,16 +107,16 @@ class ComponentPass:
 
     def wrote(self, call: Call) -> Tensor:
         """The output of the heads of this call with which the pass continues."""
-        kind = self._kind_of(call)
-        self._calls[kind] += 1
-        return self._constant(call.output, "head", "" if kind == "self" else kind, self._calls[kind] - 1)
+        self._calls[call.kind] += 1
+        stack = "" if call.kind == "self" else call.kind
+        return self._constant(call.output, "head", stack, self._calls[call.kind] - 1)
 
     def reading(self, call: Call, side: Side) -> Reading:
         """What the running attention call reads as its queries, or as its keys and values. Raises InputError if that is
         neither a residual stream nor a norm of one, or doesn't follow from components alone."""
         leaves, spec = self._arguments
         streams = list({id(leaf): leaf for leaf in leaves if is_stream(leaf) and leaf.requires_grad}.values())
-        if len(streams) != (2 if self._kind_of(call) == "cross" else 1):
+        if len(streams) != (2 if call.kind == "cross" else 1):
             raise self._refused("its heads read something else than a residual stream or its norm")
         given = streams[0 if side == "query" else -1]
         norm, stream = self._norms.get(given, (None, given))
@@ -153,7 +153,7 @@ class ComponentPass:
     def _check(self, *tensors: Tensor) -> None:
         """Raise InputError unless these follow from components as sums do."""
         for tensor in tensors:
-            if (step := self._followed.first_other(tensor)) is not None:
+            if (step := first_other(tensor, self._followed)) is not None:
                 raise self._refused(f"its residual stream passes through “{step}”, which is not a sum")
         if (unlike := next((held for held in self._held if not held.holds), None)) is not None:
             raise self._refused(f"its {unlike.name} is not a norm of a known form")

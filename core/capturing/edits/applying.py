@@ -28,7 +28,7 @@ from ..calls.head_places import PathIntoHead, Place, Side
 from ..calls.rows import edited_output
 from ..components.running import ComponentPass, Reading
 from ..components.written import Component
-from ..recorder import kinds_of, record
+from ..recorder import record
 from ..rounding import OF_SUMS, rounding_error
 from .edit import HeadInPass
 from .edits import Edits
@@ -38,14 +38,12 @@ from .edits import Edits
 class Editor:
     """Edits the attention calls of one pass, one after another as they are made.
 
-    kind_of  returns which attention a call is
     others   by the keyword of `Edits` that names another text: (kind, layer) -> the outputs over it, [tokens, heads, d_v]
     reading  what a call of the running pass reads (`ComponentPass.reading`); None: no path is cut
     elsewhere  by path: what its component is in another text (`core.capturing.edits.applying.vectors_over`)
     """
 
     edits: Edits
-    kind_of: Callable[[Call], Kind]
     others: Mapping[str, Callable[[Kind, int], Tensor]] = field(default_factory=dict)
     reading: Callable[[Call, Side], Reading] | None = None
     elsewhere: Mapping[PathIntoHead, Tensor] = field(default_factory=dict)
@@ -90,7 +88,7 @@ class Editor:
 
     def check(self, call: Call) -> tuple[Kind, int]:
         """Count the next call, and return its kind and its layer. Raises InputError for positions that are not there."""
-        kind = self.kind_of(call)
+        kind = call.kind
         layer, _ = self._shapes.get(kind, (0, 0))
         self._shapes[kind] = layer + 1, call.heads
         for place, query, key in self._farthest:
@@ -125,7 +123,7 @@ class Editor:
         return in_pass.edit
 
 
-def unchanged(calls: Sequence[Call], kind_of: Callable[[Call], Kind], before: Edits, after: Edits) -> int:
+def unchanged(calls: Sequence[Call], before: Edits, after: Edits) -> int:
     """How many attention calls of a pass are the same with other edits: all before the first that an edit of only one covers.
     0 where they replace different tokens.
 
@@ -135,12 +133,11 @@ def unchanged(calls: Sequence[Call], kind_of: Callable[[Call], Kind], before: Ed
         return 0
     places = [edit.place for edit in set(before.each) ^ set(after.each) if edit.place is not None]
     layers: Counter[Kind] = Counter()
-    first = first_of(map(kind_of, calls))
+    first = first_of(call.kind for call in calls)
     for number, call in enumerate(calls):
-        kind = kind_of(call)
-        if any(place.covers(kind, layers[kind], place.head or 0, first=first) for place in places):
+        if any(place.covers(call.kind, layers[call.kind], place.head or 0, first=first) for place in places):
             return number
-        layers[kind] += 1
+        layers[call.kind] += 1
     return len(calls)
 
 
@@ -212,12 +209,11 @@ def _look_at_readings(
     model: Model, inputs: dict[str, Tensor], look: Callable[[Kind, int, Callable[[Side], Reading]], None]
 ) -> None:
     """Run a pass and look at what each of its attention calls reads. look: gets the kind, the layer and `Reading` by side"""
-    component_pass, layers = ComponentPass(model, kind_of := kinds_of(model)), Counter[Kind]()
+    component_pass, layers = ComponentPass(model), Counter[Kind]()
 
     def heard(call: Call) -> Call:
-        kind = kind_of(call)
-        look(kind, layers[kind], partial(component_pass.reading, call))
-        layers[kind] += 1
+        look(call.kind, layers[call.kind], partial(component_pass.reading, call))
+        layers[call.kind] += 1
         return call
 
     record(model, inputs, edit=heard, component_pass=component_pass)

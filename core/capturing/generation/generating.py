@@ -44,7 +44,7 @@ from ..capture import Capture, edited_pass, not_captured, read, require_patch_le
 from ..costs import operations
 from ..edits.edits import Edits
 from ..on_image import Grids, grids_on_image
-from ..recorder import by_kind, kinds_of, record
+from ..recorder import by_kind, record
 from ..sampling import Sampling, most_probable, next_probabilities
 
 Ended = Literal["end", "limit"]
@@ -237,7 +237,6 @@ class Generating:
         self._model, self._sampling = model, sampling or Sampling()
         self._inputs = replaced_tokens(model, inputs, edits.tokens)
         self._edits = edits.without_tokens()  # they have been replaced already
-        self._kind_of = kinds_of(model)
         self._limit = token_limit(model, max_tokens)
         self._tiles, self._shift = tiles, position_shift(model, self._inputs)
         self._grows = _growing(model)
@@ -322,7 +321,7 @@ class Generating:
 
     def _new_rows(self, calls: Sequence[Call], cached: int) -> dict[Kind, tuple[NewRows, ...]]:
         rows: dict[Kind, tuple[NewRows, ...]] = {}
-        for kind, layers in by_kind(calls, self._kind_of).items():
+        for kind, layers in by_kind(calls).items():
             new_keys = layers[0].query.shape[2] if cached else layers[0].key.shape[2]
             rows[kind] = tuple(new_rows(call, 0 if kind == "cross" and cached else new_keys) for call in layers)
         return rows

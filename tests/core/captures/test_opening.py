@@ -15,7 +15,7 @@ from safetensors.torch import load_file, safe_open, save_file
 import core
 from core import Edits, InputError, capture, load_model, logit_attribution, open_capture
 from core.captures.__main__ import main
-from core.captures.unchecked import unchecked
+from core.captures.opening import unchecked
 from core.exporting.kept_heads import KeptHead
 from core.heads.views import HeadView, ViewMatrix
 from core.models.words import token_classes

@@ -1,5 +1,7 @@
 """The experiments behind 1/√d_k against closed forms, torch and transformers' own eager attention."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -253,7 +255,7 @@ def test_scaled_the_gradient_does_not_depend_on_d_k(growing):
     np.testing.assert_array_equal([one[:, 0] for one in growing.unscaled], [one[:, 0] for one in growing.scaled])
 
 
-@pytest.mark.parametrize("around", lesson.AROUND)
+@pytest.mark.parametrize("around", get_args(lesson.Around))
 @pytest.mark.parametrize("scaled", [False, True])
 def test_the_stack_is_our_attention(around, scaled):
     """Two layers through `attend`; the gradient of one entry of W_Q of either layer by finite differences."""

@@ -199,7 +199,7 @@ def test_tokens_that_are_not_patches_come_first(make, first, last):
     taken = capture(load_model(randomised(make())), image=PICTURE)
     tokens = (*first, *(f"patch {row},{column}" for row, column in np.ndindex(*taken.grid)))
     assert taken.tokens() == (tokens, tokens)
-    assert (taken.prefix_tokens, tokens[-1], taken.kinds, taken.input_ids) == (len(first), last, ("self",), ())
+    assert (tokens[-1], taken.kinds, taken.input_ids) == (last, ("self",), ())
     assert taken.trace(1, 3).shape == (len(tokens),) * 2
 
 

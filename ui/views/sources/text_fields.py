@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from core import Capture, Checkup, InputError, Model
-from core.captures.unchecked import unchecked
+from core.captures.opening import unchecked
 from core.capturing.weights_only import WeightsOnly
 from core.heads.examples import FRANCE
 from core.models.catalogue import CATALOGUE

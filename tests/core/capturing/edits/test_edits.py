@@ -396,7 +396,7 @@ def test_every_way_to_look_at_a_head_shows_the_same(name, edits):
     measured = head_metrics(taken, kind).set_index(["layer", "head"])
     for layer, head in np.ndindex(taken.layers(kind), taken.heads(kind)):
         trace, one = taken.trace(layer, head, kind), taken.head(layer, head, kind)
-        overview, certificate = taken.certified_overview(layer, head, kind, 256)
+        overview, certificate = taken.certified_overview(layer, head, kind)
         assert certificate.holds
         assert certificate.left_out == trace.empty_rows.sum()
         for drawn in (overview, one.overview()):

@@ -55,7 +55,6 @@ def test_induction(keep):
         heads,
         (cut, OneHead(2, 2)),
         (0.9, 0.75),
-        (other,),
         plain=repeated("as it is"),
         by_rival=(repeated("3.0 muted", cut, score=0.125, loss=7.5), repeated("2.2 muted", OneHead(2, 2))),
         all_rivals=repeated("all three muted", cut, OneHead(2, 2), score=0.1, loss=7.75),
