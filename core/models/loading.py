@@ -32,6 +32,7 @@ from .bounds import SMALL_FILES, UnreadableError, as_large_as, check_files, chec
 from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256, silent
+from .dequantising import Undone, as_state, undone
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .fields import is_panic
 from .gguf_files import gguf_stem, is_gguf, named_shards, read_gguf
@@ -465,10 +466,10 @@ def _built(source: _Located, kind: Any, config: PreTrainedConfig) -> PreTrainedM
 
 
 def _weights(source: _Located) -> tuple[list[Path], dict[str, Stored]]:
-    """The files of its weights, and all tensors that their headers announce."""
+    """The files of its weights, and all tensors that their headers announce, undone where they are quantised."""
     with source.refusing("has weights that cannot be read"):
         files = weight_files(source.folder)
-        return files, stored_in(files)
+        return files, undone(source.folder, stored_in(files))
 
 
 def _network(
@@ -481,11 +482,18 @@ def _network(
 ) -> tuple[PreTrainedModel, tuple[str, ...]]:
     """The network with its weights, and sentences about what it leaves out of them."""
     with source.refusing(f"could not be loaded as {kind.__name__}"):
-        only_named = lost(source.folder, stored)
+        only_named = lost(source.folder)
         undo(config, stored)
+        read: dict[str, Any] = {"pretrained_model_name_or_path": source.folder}
+        if any(isinstance(tensor, Undone) for tensor in stored.values()):
+            if isinstance(device_map, dict) and ON_DISK in device_map.values():
+                raise UnreadableError("is quantised, and is not undone where its weights stay on the disk (device_map)")
+            read = {"pretrained_model_name_or_path": None, "state_dict": as_state(weight_files(source.folder), stored)}
+            if source.has("generation_config.json"):
+                read["generation_config"] = transformers.GenerationConfig.from_pretrained(source.folder)
         with _BUILDING, as_large_as(size_of(stored)):
             network, loading = kind.from_pretrained(
-                source.folder,
+                **read,
                 config=config,
                 dtype=dtype,
                 device_map=device_map,

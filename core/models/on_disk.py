@@ -24,6 +24,7 @@ from huggingface_hub import constants
 from ..errors import shown
 from ..units import listed
 from .bounds import UnreadableError, checked_object
+from .dequantising import undone
 from .gguf_files import gguf_stem, named_shards, read_gguf
 from .gguf_settings import SETTINGS
 from .sizes import ModelSize, size_of_gguf
@@ -284,4 +285,4 @@ def _of_folder(folder: Path) -> tuple[str, ModelSize] | None:
     files = weight_files(folder, _MAX_INDEX)
     if not isinstance(model_type, str) or max(map(header_bytes, files)) > _MAX_HEADER:
         raise UnreadableError("announces too much")
-    return model_type, size_of(stored_in(files))
+    return model_type, size_of(undone(folder, stored_in(files)))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from safetensors import safe_open
@@ -31,6 +31,7 @@ from .fields import are_whole
 from .model import read_by
 from .sizes import ModelSize, size_of_tensors
 
+Settings = Mapping[str, Any]
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
@@ -108,12 +109,14 @@ def header_bytes(path: Path) -> int:
         return int.from_bytes(file.read(8), "little")
 
 
-def lost(folder: Path, stored: Mapping[str, Stored]) -> list[str]:
+def lost(folder: Path) -> list[str]:
     """The tensors that the index names and no file holds. Some are not lost: converters leave out tied weights, which are
     in the files under another name, and keep the index. Raises UnreadableError for an index that contradicts the files."""
-    written = {} if (folder / SINGLE).is_file() else _weight_map(folder, MAX_SMALL_BYTES)
-    there = {name: tensor.file.name for name, tensor in stored.items()}
-    for name, file in there.items() if written else ():
+    if (folder / SINGLE).is_file():
+        return []
+    written = _weight_map(folder, MAX_SMALL_BYTES)
+    there = {name: tensor.file.name for name, tensor in stored_in(weight_files(folder)).items()}
+    for name, file in there.items():
         if written.get(name) != file:
             says = f"says {written[name]}" if name in written else "does not name it"
             raise UnreadableError(
@@ -138,14 +141,15 @@ _SETTINGS = {"quantization_config": None, "compression_config": "compressed-tens
 _FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq", "hf_quant_config.json": "modelopt"}
 
 
-def check_method(folder: Path, config: Mapping[str, Any], most_bytes: int = MAX_CONFIG_BYTES) -> None:
-    """Raise UnreadableError for a folder that is quantised by a method which is not undone here.
+def check_method(folder: Path, config: Settings, most_bytes: int = MAX_CONFIG_BYTES) -> list[tuple[str, Settings]]:
+    """The methods by which a folder is quantised, with their settings. Raises UnreadableError for one that is not undone here.
 
     config      the contents of its config.json
     most_bytes  of a file beside it
     """
     files = ((folder / name, method) for name, method in _FILES.items())
     found = list(_settings(config)) or [(checked_object(path, most_bytes), of) for path, of in files if path.is_file()]
+    methods = []
     for settings, usual in found:
         method = settings.get("quant_method", usual) if isinstance(settings, dict) else None
         # transformers goes by these two first; older configurations say no more.
@@ -154,11 +158,17 @@ def check_method(folder: Path, config: Mapping[str, Any], most_bytes: int = MAX_
         if not isinstance(method, str) or not method:
             raise UnreadableError("is quantised, and its settings do not name the method (quant_method) by which it is")
         if method not in METHODS:
-            raise UnreadableError(
-                f"is quantised by the method {shown(method, 60)}, which cannot be undone here. Give the model before its "
-                f"quantisation, or a GGUF file of it"
-            )
+            _refuse(method)
         METHODS[method](settings, {})
+        methods.append((method, settings))
+    return methods
+
+
+def _refuse(method: str, setting: str = "") -> NoReturn:
+    raise UnreadableError(
+        f"is quantised by the method {shown(method, 60)}{setting}, which cannot be undone here. Give the model before its "
+        f"quantisation, or a GGUF file of it"
+    )
 
 
 def _settings(config: Mapping[str, Any]) -> Iterator[tuple[Any, str | None]]:
@@ -169,15 +179,16 @@ def _settings(config: Mapping[str, Any]) -> Iterator[tuple[Any, str | None]]:
 
 
 def undo(config: PreTrainedConfig, stored: Mapping[str, Stored]) -> None:
-    """Have transformers undo the quantisation when it loads these weights, also where the hardware could do without. Raises
-    UnreadableError for weights of which it would give other numbers."""
+    """Have transformers undo FP8 and MXFP4 when it loads these weights, also where the hardware could do without; others are
+    undone before it gets them. Raises UnreadableError for weights of which it would give other numbers."""
     for part in (config, config.get_text_config(decoder=True)):
-        if isinstance(settings := getattr(part, "quantization_config", None), dict):
-            settings["dequantize"] = True
+        settings = vars(part).pop("quantization_config", None) or {}
+        if settings.get("quant_method") in ("fp8", "mxfp4"):
+            vars(part)["quantization_config"] = settings | {"dequantize": True}
             METHODS[settings["quant_method"]](settings, stored)
 
 
-def _check_fp8(settings: Mapping[str, Any], stored: Mapping[str, Stored]) -> None:
+def _check_fp8(settings: Settings, stored: Mapping[str, Stored]) -> None:
     """Every weight in FP8 has a scale for each of its blocks. transformers reads one without a scale as it is, and takes the
     size of the blocks from the number of scales, which differs where the last block is smaller than the others."""
     blocks = settings.get("weight_block_size", [128, 128])
@@ -204,7 +215,7 @@ def _check_fp8(settings: Mapping[str, Any], stored: Mapping[str, Stored]) -> Non
 _SCALES = ("weight_scale_inv", "scale", "qscale_weight")
 
 
-def _check_mxfp4(_settings: Mapping[str, Any], stored: Mapping[str, Stored]) -> None:
+def _check_mxfp4(_settings: Settings, stored: Mapping[str, Stored]) -> None:
     """Every weight in MXFP4 is [experts, rows, blocks, 16] bytes of two numbers of 4 bits each, beside [experts, rows, blocks]
     bytes, the exponents of the blocks (OCP Microscaling Formats 1.0). transformers checks neither."""
     counterparts = {"blocks": "scales", "scales": "blocks"}
@@ -229,17 +240,49 @@ def _is_packed(name: str, tensor: Stored) -> bool:
     return name.endswith("_blocks") and tensor.dtype == "U8" and tensor.shape[-1:] == (16,)
 
 
-# The methods that are undone here, by their names in `quant_method`. Each checks the headers of the weights; transformers
-# undoes it when it loads them.
-METHODS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Stored]], None]] = {
+def _expect(method: str, settings: Settings, allowed: Mapping[str, tuple[object, ...]]) -> None:
+    """Refuse other values of settings than these. 4.0 and true are other values than 4 and 1."""
+    for name, values in allowed.items():
+        if repr(value := settings.get(name)) not in map(repr, values):
+            why = " (activations are not quantised here)" if name in _ROUNDED else ""
+            _refuse(method, f" with {shown(repr(value), 60)} as its {name}{why}")
+
+
+def _check_compressed(settings: Settings, _stored: Mapping[str, Stored]) -> None:
+    """Refuse what changes more than weights: activations and caches in few bits, rotations, weights that are left out."""
+    method, groups = "compressed-tensors", settings.get("config_groups")
+    _expect(method, settings, _ROUNDED | {"transform_config": (None, {})})
+    if not isinstance(groups, dict) or not groups:
+        _refuse(method, " without config_groups")
+    for group in groups.values():
+        _expect(method, group | {"format": group.get("format") or settings.get("format")}, _GROUP)
+        _expect(method, group.get("weights") or {}, _WEIGHTS)
+
+
+# The values that settings may have: None where one is left out.
+_ROUNDED = dict.fromkeys(("input_activations", "output_activations", "kv_cache_scheme"), (None,))
+_GROUP = {"format": ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized")} | _ROUNDED
+_WEIGHTS = {"strategy": ("tensor", "channel", "group"), "type": ("int", "float"), "num_bits": (4, 8)}
+_ZEROS = (None, "gptq", "gptq_v2")
+_GPTQ = {"bits": (4, 8), "checkpoint_format": _ZEROS, "format": _ZEROS, "is_marlin_format": (None, False)}
+_GEMM = (None, "gemm", "GEMM")
+_AWQ = {"bits": (None, 4), "w_bit": (None, 4), "version": _GEMM, "checkpoint_format": _GEMM, "format": _GEMM}
+
+# The methods that are undone here, by their names in `quant_method`. Each checks its settings and, where transformers undoes it
+# when it loads the weights, their headers.
+METHODS: dict[str, Callable[[Settings, Mapping[str, Stored]], None]] = {
     "fp8": _check_fp8,
     "mxfp4": _check_mxfp4,
+    "gptq": lambda settings, _: _expect("gptq", settings, _GPTQ),
+    "awq": lambda settings, _: _expect("awq", settings, _AWQ),
+    "compressed-tensors": _check_compressed,
+    "bitsandbytes": lambda *_: None,  # its tensors say all
 }
 
 
 # --- what a network does not read, and what no file holds
 
-_REAL = ("F64", "F32", "F16", "BF16")
+REAL = ("F64", "F32", "F16", "BF16")
 _LARGEST_MASK = 8_192  # tokens
 
 # Modules that read what a network gives, by the first part of their names.
@@ -341,7 +384,7 @@ class _Reading:
             dtype, wanted = self.stored[name].dtype, part.is_floating_point()
             if place.is_scaled and (dtype.startswith("F8") or name.endswith(("_blocks", "_scales"))):
                 continue
-            if wanted != (dtype in _REAL):
+            if wanted != (dtype in REAL):
                 kind = "real numbers in F32, F16 or BF16" if wanted else "whole numbers"
                 raise UnreadableError(
                     f"holds {shown(name)} in {dtype}, where {self.kind} has {kind}. If these are quantised weights, nothing "
@@ -395,7 +438,7 @@ class _Reading:
 
     def _why_harmless(self, name: str) -> str | None:
         """Why a tensor that is not read changes no number: "" for constants, which need no note; None if it may change one."""
-        if self._is_computed(name):
+        if self._is_computed(name) or (name.endswith(".bias") and not self.values(name).any()):  # GPTQ writes such
             return ""
         for pattern, why in _HARMLESS:
             if re.search(pattern, name):

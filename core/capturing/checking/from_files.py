@@ -8,6 +8,7 @@ from tokenizers import Tokenizer
 
 from ...models.added_tokens import text_notes
 from ...models.bounds import UnreadableError
+from ...models.dequantising import Undone, undone
 from ...models.weight_files import lost, notes_of, read_as_they_are, stored_in, weight_files
 from .finding import Finding, first_failure
 from .reading import LINEAR, TEXT, Reading
@@ -49,8 +50,8 @@ def leftovers(reading: Reading) -> Finding:
     if (folder := reading.model.folder) is None:
         return Finding(None, IN_MEMORY)
     try:
-        stored = stored_in(weight_files(folder))
-        notes = notes_of(reading.model.network, stored, lost(folder, stored), ())
+        stored = undone(folder, stored_in(weight_files(folder)))
+        notes = notes_of(reading.model.network, stored, lost(folder), ())
     except UnreadableError as error:
         return Finding(False, f"The folder {error}.")
     return Finding(True, " ".join(notes) or f"The network reads all {len(stored):,} tensors of its files.")
@@ -60,13 +61,14 @@ def weights_of_the_file(reading: Reading) -> Finding:
     """The weights of the chosen layers are those of the files, bit for bit after the conversion of their dtype."""
     if (folder := reading.model.folder) is None:
         return Finding(None, IN_MEMORY)
-    stored = stored_in(weight_files(folder))
+    stored = undone(folder, stored_in(weight_files(folder)))
     names, failures, compared = read_as_they_are(reading.model.network, stored), [], 0
     parts = dict(reading.model.network.named_parameters())
     for part in (f"{name}.{of}" for name, visit in reading.visits.items() for of in ("weight", "bias")):
         if (
             part not in parts
             or (name := names.get(part)) is None
+            or isinstance(stored[name], Undone)
             or not isinstance(reading.visits[part.rpartition(".")[0]].module, LINEAR)
         ):
             continue

@@ -194,7 +194,7 @@ def of_studio(name: str, shown: str) -> tuple[Change, str]:
 
 DEEP = b'{"layers":' + b"[" * 100_000
 LISTS = b'{"model_type": "llama", "a": [' + b"[]," * 200_000 + b"0]}"
-AWQ = b'{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}'
+HQQ = b'{"model_type": "llama", "quantization_config": {"quant_method": "hqq"}}'
 # What makes a file that cannot be listed, and its name in the sentence that says so.
 HOSTILE: dict[str, tuple[Change, str]] = {
     "a name that is not UTF-8": of_studio(os.fsdecode(b"\xff.gguf"), r"\udcff.gguf"),
@@ -207,7 +207,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a config of lists": of_folder("lists", written("config.json", LISTS)),
     "half a surrogate": of_folder("half", written("config.json", b'{"model_type": "\\ud800"}')),
     "a type that is a list": of_folder("list", written("config.json", b'{"model_type": ["llama"]}')),
-    "quantised": of_folder("awq", written("config.json", AWQ)),
+    "quantised": of_folder("hqq", written("config.json", HQQ)),
     "a nested index": of_folder("index", lambda folder: replaced(folder / SINGLE).with_name(INDEX).write_bytes(DEEP)),
     "a header of a gigabyte": of_folder("header", written(SINGLE, struct.pack("<Q", 10**9))),
     "a pipe for a config": of_folder("pipe", lambda folder: os.mkfifo(replaced(folder / "config.json"))),

@@ -127,25 +127,23 @@ def test_bytes_that_are_not_those_of_the_header_are_refused(header, size, tmp_pa
         assert str(raised.value).isprintable()
 
 
-# --- quantised folders: FP8 in blocks and MXFP4 are undone; every other method is refused by its name, from config.json alone
+# --- quantised folders. test_dequantising.py has those that Headlight undoes itself
 
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 16]}
-
+ROUNDED = {"compression_config": {"config_groups": {"": {"input_activations": 8, "format": "int-quantized"}}}}
+UNROUNDED = "compressed-tensors with 8 as its input_activations (activations are not quantised here)"
 
 # What config.json, or a file beside it, says of a quantisation; and the method by which it is then refused.
 METHODS = [
-    *(
-        ({"quantization_config": {"quant_method": name, "bits": 4}}, {}, name)
-        for name in ("modelopt", "awq", "gptq", "compressed-tensors", "bitsandbytes", "FP8", "mystery", "<b>")
-    ),
-    ({"quantization_config": {"load_in_4bit": True}}, {}, "bitsandbytes"),
-    ({"quantization_config": FP8 | {"load_in_8bit": True}}, {}, "bitsandbytes"),
-    ({"text_config": {"quantization_config": {"quant_method": "gptq"}}}, {}, "gptq"),
+    *(({"quantization_config": {"quant_method": one}}, {}, one) for one in ("modelopt", "hqq", "FP8", "<b>")),
+    ({"text_config": {"quantization_config": {"quant_method": "aqlm"}}}, {}, "aqlm"),
     ({"quantization_config": FP8, "vision_config": {"quantization_config": {"quant_method": "hqq"}}}, {}, "hqq"),
-    ({"compression_config": {"format": "pack-quantized"}}, {}, "compressed-tensors"),
-    ({}, {"quantize_config.json": {"bits": 4}}, "gptq"),
+    ({"compression_config": {"format": "pack-quantized"}}, {}, "compressed-tensors without config_groups"),
+    ({}, {"quantize_config.json": {"bits": 3}}, "gptq with 3 as its bits"),
+    ({}, {"quantize_config.json": {"bits": 4, "format": "marlin"}}, "gptq with 'marlin' as its format"),
     ({}, {"quantize_config.json": {"quant_method": "marlin"}}, "marlin"),
-    ({}, {"quant_config.json": {"w_bit": 4}}, "awq"),
+    ({}, {"quant_config.json": {"w_bit": 4, "version": "GEMV"}}, "awq with 'GEMV' as its version"),
+    (ROUNDED, {}, UNROUNDED),
     ({}, {"hf_quant_config.json": {"producer": {}, "quantization": {"quant_algo": "FP8"}}}, "modelopt"),
     ({"quantization_config": {"quant_method": "\ud800"}}, {}, r"\ud800"),
 ]

@@ -1,0 +1,201 @@
+"""Quantised folders that are undone: each number is the one of the method's published formula, here in plain loops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from core.capturing.checking.checkup import check_model
+from core.models.dequantising import FORMS
+from core.models.loading import load_model, model_size
+from core.models.weight_files import INDEX, SINGLE
+from tests.core.models.folders import Change, Weights, configured, edit_config, refusal, weighted
+from tests.core.tiny_models import tiny
+
+Written = tuple[Weights, torch.Tensor]  # parts of a module, by the ends of their names; and the numbers that they mean
+
+
+def in_words(codes: torch.Tensor, bits: int, order: tuple[int, ...] = tuple(range(8))) -> torch.Tensor:
+    """Rows of codes in words of 32 bits. order: which of them stands where, from the lowest bits on"""
+    words, each = [], 32 // bits
+    for row in codes.tolist():
+        cuts = [[*row, *7 * [0]][at : at + each] for at in range(0, len(row), each)]
+        words.append([sum(cut[order[place]] << bits * place for place in range(each)) for cut in cuts])
+    return torch.tensor(words).to(torch.int32)
+
+
+def drawn(rows: int, columns: int, codes: tuple, zeros: tuple, size: int = 16, order: bool = False) -> tuple:
+    """Codes, zeros and scales by row, the group of each column, and (code - zero) * scale. order: groups are mixed"""
+    group = torch.arange(columns, dtype=torch.int32) // size
+    group = group[torch.randperm(columns)] if order else group
+    code, zero = torch.randint(*codes, (rows, columns)), torch.randint(*zeros, (rows, columns // size))
+    scale = torch.rand(zero.shape).half()
+    by_row = zip(code.tolist(), zero.tolist(), scale.tolist(), strict=True)
+    meant = [[(number - z[at]) * s[at] for number, at in zip(row, group.tolist(), strict=True)] for row, z, s in by_row]
+    return code, zero, scale, group, torch.tensor(meant)
+
+
+def gptq(rows: int, columns: int, bits: int = 4, less: int = 1, order: bool = False) -> Written:
+    code, zero, scale, group, meant = drawn(rows, columns, (0, 2**bits), (1, 2**bits), order=order)
+    zeros = in_words(zero.T - less, bits)
+    return {"qweight": in_words(code, bits).T, "qzeros": zeros, "scales": scale.T, "g_idx": group}, meant
+
+
+def awq(rows: int, columns: int) -> Written:
+    code, zero, scale, _, meant = drawn(rows, columns, (0, 16), (0, 16))
+    words, zeros = (in_words(one.T, 4, (0, 2, 4, 6, 1, 3, 5, 7)) for one in (code, zero))
+    return {"qweight": words, "qzeros": zeros, "scales": scale.T}, meant
+
+
+def packed(rows: int, columns: int, bits: int = 4, size: int = 16, zeros: str = "", order: bool = False) -> Written:
+    half, shape = 2 ** (bits - 1), torch.tensor([rows, columns])
+    points = (-half, half) if zeros else (0, 1)
+    code, zero, scale, group, meant = drawn(rows, columns, (-half, half), points, size, order)
+    parts = {"weight_packed": in_words(code + half, bits), "weight_scale": scale, "weight_shape": shape}
+    point = in_words(zero.T + half, bits).T if zeros == "packed" else zero.to(torch.int8)
+    more = {"weight_zero_point": point, "weight_g_idx": group if order else group * 0 - 1}
+    return parts | (more if zeros else {}), meant
+
+
+def whole(rows: int, columns: int) -> Written:
+    code, zero, scale, _, meant = drawn(rows, columns, (-128, 128), (-128, 128), columns)
+    return {"weight": code.to(torch.int8), "weight_scale": scale, "weight_zero_point": zero.to(torch.int8)}, meant
+
+
+def real(rows: int, columns: int) -> Written:
+    code, scale = torch.randn(rows, columns).to(torch.float8_e4m3fn), torch.rand(1)
+    meant = [[number * scale.item() for number in row] for row in code.double().tolist()]
+    return {"weight": code, "weight_scale": scale}, torch.tensor(meant)
+
+
+def int8(rows: int, columns: int) -> Written:
+    """A row's largest number is 127. The library multiplies, in float32, with what 1/127 is there."""
+    code, largest = torch.randint(-127, 128, (rows, columns)), torch.rand(rows)
+    meant = torch.stack([code[row].float() * largest[row] * 7.874015718698502e-3 for row in range(rows)])
+    return {"weight": code.to(torch.int8), "SCB": largest, "weight_format": torch.tensor(0).byte()}, meant
+
+
+def four(rows: int, columns: int, kind: str = "nf4", nested: bool = False) -> Written:
+    """Numbers in blocks of 64 that run over the ends of rows; with `nested`, their scales in 8 bits in blocks of 16."""
+    codes, numbers = torch.randint(16, (rows * columns,)).tolist(), torch.linspace(-1, 1, 16) ** 3
+    octets = [first << 4 | second for first, second in zip(codes[::2], [*codes, 0][1::2], strict=False)]
+    largest, state = torch.rand(-(-len(codes) // 64)), {"quant_type": kind, "blocksize": 64, "shape": [rows, columns]}
+    parts = {"weight": torch.tensor(octets).byte()[:, None], "weight.quant_map": numbers, "weight.absmax": largest}
+    if nested:
+        state |= {"nested_blocksize": 16, "nested_offset": 0.25}
+        eights, their, wholes = torch.randint(256, largest.shape), torch.rand(256), torch.rand(-(-len(largest) // 16))
+        parts |= {"weight.nested_absmax": wholes, "weight.nested_quant_map": their, "weight.absmax": eights.byte()}
+        largest = torch.stack([their[eight] * wholes[at // 16] + 0.25 for at, eight in enumerate(eights)])
+    parts[f"weight.quant_state.bitsandbytes__{kind}"] = torch.tensor([*json.dumps(state).encode()]).byte()
+    return parts, torch.stack([numbers[code] * largest[at // 64] for at, code in enumerate(codes)]).view(rows, columns)
+
+
+def compressed(form: str = "pack-quantized", bits: int = 4, kind: str = "int", **more: object) -> dict:
+    groups = {"group_0": {"weights": {"num_bits": bits, "type": kind, "strategy": "group"}, "format": None} | more}
+    return {"quant_method": "compressed-tensors", "format": form, "config_groups": groups}
+
+
+GPTQ: dict = {"quant_method": "gptq", "bits": 4}
+BYTES = {"quant_method": "bitsandbytes"}
+UP = "model.layers.1.mlp.up_proj."
+STATE = "weight.quant_state.bitsandbytes__nf4"
+# What config.json says, how a module is written, and what is particular.
+FORMATS: dict[str, tuple[dict, Callable[..., Written], dict]] = {
+    "gptq": (GPTQ, gptq, {}),
+    "gptq 8, act": (GPTQ | {"bits": 8, "checkpoint_format": "gptq"}, gptq, {"bits": 8, "order": True}),
+    "gptq_v2, act": (GPTQ | {"checkpoint_format": "gptq_v2"}, gptq, {"less": 0, "order": True}),
+    "awq": ({"quant_method": "awq", "bits": 4, "version": "gemm"}, awq, {}),
+    "packed 4": (compressed(), packed, {}),
+    "packed 4, zeros": (compressed(), packed, {"zeros": "packed"}),
+    "packed 4, act": (compressed(), packed, {"zeros": "plain", "order": True}),
+    "packed 8": (compressed(bits=8), packed, {"bits": 8, "zeros": "packed"}),
+    "int": (compressed("int-quantized", 8), whole, {}),
+    "float": (compressed("float-quantized", 8, "float"), real, {}),
+    "int8": (BYTES, int8, {}),
+    "nf4": (BYTES, four, {}),
+    "fp4, nested": (BYTES, four, {"kind": "fp4", "nested": True}),
+}
+
+
+def quantised(folder: Path, format: str) -> Weights:
+    """Save a tiny model with quantised projections. Returns the weights that it stands for."""
+    settings, write, particular = FORMATS[format]
+    tiny("Llama").save_pretrained(folder)
+    weights = load_file(folder / SINGLE)
+    meant = dict(weights)
+    for name in [name for name in weights if name.endswith("proj.weight")]:
+        parts, meant[name] = write(*weights.pop(name).shape, **particular)
+        weights |= {name.removesuffix("weight") + end: part.contiguous() for end, part in parts.items()}
+    save_file(weights, folder / SINGLE, {"format": "pt"})
+    edit_config(folder, quantization_config=settings)
+    return meant
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_weight_is_that_of_the_formula_and_so_is_what_the_network_says(format, tmp_path):
+    meant = quantised(tmp_path, format)
+    model = load_model(tmp_path)
+    assert model.notes == ()
+    assert model.size.numbers == model_size(tmp_path).numbers == sum(weight.numel() for weight in meant.values())
+    for name, read in model.network.state_dict().items():
+        torch.testing.assert_close(read, meant[name], rtol=0, atol=0)
+    plain, ids = tiny("Llama"), torch.arange(2, 30)[None]
+    plain.load_state_dict(meant)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.network(ids).logits, plain(ids).logits, rtol=0, atol=1e-6)
+
+
+def test_settings_and_parts_in_several_files_without_an_order_and_with_biases_of_zeros(tmp_path):
+    meant = quantised(tmp_path, "gptq")
+    weights = load_file(tmp_path / SINGLE) | {f"{UP}bias": torch.zeros(48)}
+    del weights[f"{UP}g_idx"]
+    files = {name: f"model-{1 + name.endswith('scales')}.safetensors" for name in weights}
+    for file in set(files.values()):
+        save_file({name: weights[name] for name in weights if files[name] == file}, tmp_path / file)
+    (tmp_path / SINGLE).unlink()
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": files}))
+    edit_config(tmp_path, quantization_config=None)
+    (tmp_path / "quantize_config.json").write_text('{"bits": 4, "group_size": 16, "desc_act": false}')
+    model = load_model(tmp_path, dtype="bfloat16")
+    for name, read in model.network.state_dict().items():
+        torch.testing.assert_close(read, meant[name].bfloat16(), rtol=0, atol=0)
+    assert check_model(model, seconds=1.0).table.set_index("check")["holds"]["leftovers"]
+
+
+def test_the_last_word_and_the_last_byte_may_have_room_left():
+    parts, meant = packed(5, 13, size=13, zeros="packed")
+    assert torch.equal(FORMS["compressed-tensors"][0][0](parts, compressed()), meant)
+    parts, meant = four(5, 13)
+    assert torch.equal(FORMS["bitsandbytes"][1][0](parts, {}), meant)
+
+
+def instead(end: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Change:
+    return weighted(lambda weights: weights.update({UP + end: change(weights.pop(UP + end))}))
+
+
+BLOCKS = b'{"shape": [48, 32], "blocksize": 9999}'
+OTHERS = {
+    "two ways": ("gptq", configured(part={"quantization_config": BYTES}), "is quantised in several ways"),
+    "no scales": ("gptq", weighted(lambda w: w.pop(f"{UP}scales")), f"holds {UP}weight in parts without scales"),
+    "no scale": ("float", weighted(lambda w: w.pop(f"{UP}weight_scale")), "in F8_E4M3, and no scale of it"),
+    "other scales": ("gptq", instead("scales", lambda old: old[:, :8]), "are not those of rows in 8 bits"),
+    "scales of a row": ("int", instead("weight_scale", lambda old: old[:, 0]), "are not those of rows in 8 bits"),
+    "a group too far": ("gptq", instead("g_idx", lambda old: old + 1), "its columns are not each in a group"),
+    "another shape": ("packed 4", instead("weight_shape", lambda old: old.flip(0)), "its shape is [32, 48]"),
+    "a width": ("nf4", instead(STATE, lambda _: torch.tensor([*b'{"shape": [48, 40]}']).byte()), "shape is [48, 40]"),
+    "blocks": ("nf4", instead(STATE, lambda _: torch.tensor([*BLOCKS]).byte()), "are not in 24 blocks of 9999"),
+    "col_turing": ("int8", instead("weight_format", lambda old: old + 2), "its numbers are not rows of 8 bits"),
+    "biases": ("gptq", weighted(lambda w: w.update({f"{UP}bias": torch.ones(48)})), f"holds {UP}bias, which Llama"),
+}
+
+
+@pytest.mark.parametrize(("format", "change", "why"), OTHERS.values(), ids=OTHERS)
+def test_what_would_be_other_numbers_is_refused(format, change, why, tmp_path):
+    quantised(tmp_path, format)
+    change(tmp_path)
+    assert why in refusal(tmp_path)
