@@ -98,6 +98,7 @@ def found_on_every_page() -> dict[str, Found]:
             mock.patch("streamlit.plotly_chart"),
             mock.patch.object(experiments, "sweep", wraps(sweep)(partial(sweep, queries=2, repeats=1))),
             mock.patch.object(experiments.scaling_sweep, "store", Store(12, waits=True)),
+            mock.patch.object(models.loaded, "store", Store(5, waits=True)),  # pages go from one to the other and back
             mock.patch("ui.views.what_if.worked_examples.run", return_value=None),
             mock.patch.object(results, "corpora", return_value=run.parent),
         ):

@@ -34,6 +34,7 @@ from streamlit.runtime.state.query_params import sanitize_query_string
 from ui import lessons, state
 from ui.in_browser import follow
 from ui.markdown import plain
+from ui.serving import undisturbed
 
 Address = dict[str, list[str]]
 Word = TypeVar("Word", bound=Hashable)
@@ -429,6 +430,7 @@ def is_foreign(name: str) -> bool:
     return name.startswith(("utm_", "_")) or name in {"ref", "gclid", "fbclid"}
 
 
+@undisturbed()  # an address that is half read would be one that is read to the next run
 def read(page: str, opening: Mapping[str, str] | None = None) -> bool:
     """Begin a run of a page: read its address, if somebody arrives with one.
 
@@ -437,8 +439,7 @@ def read(page: str, opening: Mapping[str, str] | None = None) -> bool:
     Returns whether somebody comes by the menu, where everything stays as it was chosen.
     """
     _DRAWN.set({})
-    before = st.session_state.get(state.PAGE)
-    st.session_state[state.PAGE] = page
+    before, st.session_state[state.PAGE] = st.session_state.get(state.PAGE), page
     context = get_script_run_ctx()
     is_in_history = context is not None and context.is_history_navigation  # as a talk goes from view to view
     arrives = before is None or is_in_history
@@ -447,13 +448,11 @@ def read(page: str, opening: Mapping[str, str] | None = None) -> bool:
     address = _of_browser()
     is_bare = not any(name in state.IN_ADDRESS and name not in state.HOW for name in address)
     if arrives:
-        st.session_state[state.HAS_CHOSEN] = not is_bare
+        st.session_state[state.HAS_CHOSEN], st.session_state[state.SPOKE_OF] = not is_bare, {}
     opens = is_bare and state.VERSION not in address and not st.session_state[state.HAS_CHOSEN]
     chosen = st.session_state.get(state.CHOSEN, {})
     kept = set() if arrives else set(state.HOW) if state.VERSION in address else state.IN_ADDRESS
     st.session_state[state.CHOSEN] = {key: value for key, value in chosen.items() if key in kept}
-    if arrives:
-        st.session_state[state.SPOKE_OF] = {}
     for key in state.IN_ADDRESS & {str(key) for key in st.session_state}:
         del st.session_state[key]  # Streamlit may keep an older value of a field that is gone than the one last chosen
     _take_in(address, {name: [word] for name, word in (opening or {}).items()} if opens else {})
@@ -466,8 +465,7 @@ def _take_in(address: Address, opening: Address) -> None:
     own = {name: words for name, words in address.items() if name in state.IN_ADDRESS}
     st.session_state[state.CAME_BY], st.session_state[state.FOREIGN] = address, foreign
     st.session_state[state.ASKED] = _completed(opening | own)
-    st.session_state[state.ASKED_OF] = {}
-    st.session_state[state.IN_VAIN] = {}
+    st.session_state[state.ASKED_OF], st.session_state[state.IN_VAIN] = {}, {}
     st.session_state[state.ARRIVING] = True
     _check_length()
     version = address.get(state.VERSION, ["0"])

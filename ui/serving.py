@@ -14,11 +14,10 @@ import gzip
 import re
 import socket
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, local
-from typing import Any
 
 import psutil
 import streamlit
@@ -125,19 +124,22 @@ def answer_in_order() -> None:
     and is answered after the others: by then a third may have come, and Streamlit takes the second for the newer of both.
     """
 
-    def begin(self: SafeSessionState, *args: Any, **options: Any) -> None:
-        _mine.is_in_callbacks = True
-        try:
-            _begin(self, *args, **options)
-        finally:
-            _mine.is_in_callbacks = False
-
     def look(self: ScriptRunner) -> None:
-        if not getattr(_mine, "is_in_callbacks", False):
+        if not getattr(_mine, "is_undisturbed", False):
             _look(self)
 
-    SafeSessionState.on_script_will_rerun = begin
+    SafeSessionState.on_script_will_rerun = undisturbed()(_begin)
     ScriptRunner._maybe_handle_execution_control_request = look
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let newer messages wait while this changes several things in the session's state that belong together."""
+    _mine.is_undisturbed = True
+    try:
+        yield
+    finally:
+        _mine.is_undisturbed = False
 
 
 # --- how many visitors there may be

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -20,6 +20,16 @@ BASELINE_CODE = "--js-flags=--no-opt --no-maglev"
 def pytest_itemcollected(item: pytest.Function) -> None:
     if {"browser", "server"} & set(item.fixturenames):
         item.add_marker(pytest.mark.browser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The page of a server that fails says only that it does: what the servers have written last stands beside what failed."""
+    report = yield
+    if report.failed:
+        tails = [(f"Log of {server.address}", "\n".join(server.log().splitlines()[-40:])) for server in Server.running]
+        report.sections += tails
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 from urllib.error import URLError
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
@@ -46,6 +46,7 @@ BROWSER_ARGUMENTS = (
 )
 # Of a browser context: nothing glides or blinks, which would be drawn sixty times a second by the processor.
 STILL: dict[str, Any] = {"reduced_motion": "reduce"}
+GROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}  # of a page in both colour schemes
 PATIENCE = 300.0  # seconds until what must come is missed; only a failing test waits that long
 expect.set_options(timeout=1000 * PATIENCE)
 # How many times slower than this machine the browser and the servers are, to find tests and pages that depend on their speed.
@@ -85,7 +86,10 @@ class Server:
     slow  how many times slower than this machine it is
     """
 
+    running: ClassVar[list[Server]] = []  # what they say is told where a test fails
+
     def __init__(self, script: str = "app.py", *, slow: float = SLOW_SERVER) -> None:
+        self.running.append(self)
         self.port = free_port()
         self.address = f"http://localhost:{self.port}"
         self._script, self._slow = script, slow
@@ -138,6 +142,7 @@ class Server:
         return self._log.read()
 
     def stop(self) -> None:
+        self.running.remove(self)
         self._end()
         self._log.close()
 
@@ -258,11 +263,12 @@ _IS_POINTED_AT = """
 """
 
 # Notes whether a run of the script has begun since the page last asked for one, which on a busy machine takes longer than any
-# pause, and when somebody last did something or the server said something. Messages are protocol buffers. In one to the
-# server, `rerun_script` is field 11. In one from it, `new_session` is field 4, before which only fields 1 and 2 can stand, each
-# with its length.
+# pause, and when somebody last did something that the page may still tell. Once it has told, or the server has answered, only a
+# third of the pause is needed, in which the page draws. Messages are protocol buffers. In one to the server, `rerun_script` is
+# field 11. In one from it, `new_session` is field 4, before which only fields 1 and 2 can stand, each with its length.
 _NOTES = """
 const disturb = () => { window.disturbed = Date.now(); };
+const draw = () => { window.drawing = Date.now(); };
 for (const name of ["pointerdown", "pointerup", "keydown", "input", "change", "wheel", "resize", "popstate"]) {
     window.addEventListener(name, disturb, true);
 }
@@ -270,7 +276,7 @@ window.WebSocket = class extends WebSocket {
     constructor(...address) {
         super(...address);
         this.addEventListener("message", ({ data }) => {
-            disturb();
+            draw();
             const bytes = new Uint8Array(data);
             let at = 0;
             while (bytes[at] === 0x0a || bytes[at] === 0x12) {
@@ -282,7 +288,11 @@ window.WebSocket = class extends WebSocket {
         });
     }
     send(message) {
-        if (new Uint8Array(message)[0] === 0x5a) window.isUnanswered = true;
+        if (new Uint8Array(message)[0] === 0x5a) {
+            window.isUnanswered = true;
+            window.disturbed = 0;
+            draw();
+        }
         super.send(message);
     }
 };
@@ -297,7 +307,8 @@ _IDLE = """
         && app.dataset.testConnectionState === "CONNECTED" && document.querySelector("[data-stale=true]") === null
         && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
     if (!quiet || window.quiet?.asked !== asked) window.quiet = { asked, frames: 0 };
-    return quiet && (window.quiet.frames += 1) > 3 && Date.now() - (window.disturbed || 0) > 1000 * calm;
+    const pause = Math.min(Date.now() - (window.disturbed || 0), 3 * (Date.now() - (window.drawing || 0)));
+    return quiet && (window.quiet.frames += 1) > 3 && pause > 1000 * calm;
 }
 """
 
@@ -517,6 +528,12 @@ class App:
         self._asked += 1
         self.page.wait_for_function(_IDLE, arg=[calm, self._asked], polling="raf")
         return self
+
+    def in_scheme(self, scheme: str) -> Self:
+        """On a machine that prefers this colour scheme from now on. The page runs again in it."""
+        self.page.emulate_media(color_scheme=scheme)
+        expect(self.page.locator(".stApp")).to_have_css("background-color", GROUNDS[scheme])
+        return self.idle()
 
     def reconnected(self) -> Self:
         """Wait until the connection is lost, and until it is there again."""
@@ -776,10 +793,11 @@ class App:
         key = state.picture(picture)
 
         def end() -> tuple[float, float] | None:
-            """Where the mouse is to be released, once it is on the cell."""
-            self.page.mouse.move(*self.page.evaluate(_PLACE, [key, row, column]))
+            """Where the mouse is to be released, once it is on the cell, and the cell has not moved away from it."""
+            self.page.mouse.move(*(place := self.page.evaluate(_PLACE, [key, row, column])))
             is_there = self.page.evaluate(_IS_POINTED_AT, [key, row, column])
-            return self.page.evaluate(_PLACE, [key, *(to or (row, column))]) if is_there else None
+            released = self.page.evaluate(_PLACE, [key, *(to or (row, column))])
+            return released if is_there and self.page.evaluate(_PLACE, [key, row, column]) == place else None
 
         released = self.eventually(end)
         self.page.mouse.down()  # Plotly covers the page until the release

@@ -1,4 +1,4 @@
-"""What fits before anybody does anything: the first screen of a page, a page in a frame and on a phone, labels of pictures."""
+"""What every page is before anybody does anything: its first screen, in a frame and on a phone, and what axe finds on it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.driver import AS_IT_IS, Server, eventually, new_page
+from tests.browser.test_accessible import RULES, finds_nothing
 from tests.source_files import ROOT, text
 from ui import state
 from ui.lessons import LESSONS
@@ -58,26 +59,10 @@ OPENS = {
 }
 
 
-@pytest.mark.parametrize("page", OPENS)
-def test_a_page_opens_on_its_finding_and_picture(go, page):
-    finding, pictures = OPENS[page]
-    app = go(f"/{page}")
-    app.page.set_viewport_size(LAPTOP)
-    said = app.page.get_by_text(finding).first
-    app.eventually(lambda: bottoms(said, *(app.widget(state.picture(name)) for name in pictures)), is_at_most(720))
-    app.eventually(
-        lambda: app.page.evaluate(_FIRST_SCREEN),
-        lambda seen: seen["bottom"] <= 720 and len(seen["fields"]) <= 12 and seen["words"] <= 60,
-    )
-    app.fits(390).eventually(lambda: [*bottoms(said), app.page.evaluate(_FIRST_SCREEN)["top"]], is_at_most(844))
-    if page == "heads":
-        metric = app.widget(state.METRIC).locator("input")
-        app.eventually(lambda: metric.evaluate("field => field.scrollWidth <= field.clientWidth"))  # it is not cut
-        lines = [app.widget(state.one_of(state.FINDING, place)) for place in (0, 1, 2)]
-        app.eventually(lambda: np.diff(bottoms(*lines)), is_at_most(48))
-        app.unfold("Options").fits()
-        for key, name in ((state.ATLAS_BY, "Small pictures"), (state.SHOWN_AS, "Lines")):
-            app.press(key, name).fits()
+PAGES = sorted([*(path.stem for path in (ROOT / "pages").glob("*.py")), *LESSONS, "heads?metric=pair"])
+# Lessons as in a frame of another site's page, which has neither menu nor buttons: those are the same on all pages.
+ADDRESSES = {"gallery": "/"} | {lesson: f"/{lesson}?embed=true" for lesson in LESSONS}
+IN_THE_DARK = {*PAGES} - {*sorted(LESSONS)[1:]}  # lessons have the same colours
 
 
 def bottoms(*places) -> list[float]:
@@ -88,29 +73,67 @@ def is_at_most(limit: float):
     return lambda found: max(found) <= limit
 
 
-def test_every_page_fits_into_the_promised_frame_and_a_phone(go):
-    """docs/links.md: 800 pixels suit all pages. The page itself has the width of a frame, which is what a frame comes to. Only
-    this test finds a page that is wider than its frame, and knobs of a lesson below their picture."""
-    (promised,) = re.findall(r'src="http://localhost:8501(/step_by_step\?[^"]*)"', text("docs/links.md"))
-    app = go(promised).fits(800, 600)
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_opens_and_fits_and_axe_finds_nothing(go, page):
+    """In a window that becomes smaller, as one that is turned. Only this test finds a page that is wider than its window, knobs
+    of a lesson below their picture, and names, roles and contrasts as the browser works them out from the whole page."""
+    address, name = ADDRESSES.get(page, f"/{page}"), page.partition("?")[0]
+    app = go(address)
+    title = {"gallery": "Headlight"}.get(name) or LESSONS.get(name) or name.replace("_", " ").capitalize()
+    expect(app.page.get_by_role("heading", name=title, exact=True)).to_be_visible()
 
     def tops() -> list[float]:
         """Where the knobs, the picture and the words of an experiment begin, if it has them."""
         boxes = [app.widget(key) for key in (state.KNOBS, state.EXPERIMENT_PICTURE, state.EXPERIMENT_WORDS)]
         return [box.bounding_box()["y"] for box in boxes if box.count()]
 
-    paths = sorted(path.stem for path in (ROOT / "pages").rglob("*.py"))
-    assert {"heads", *LESSONS} < set(paths)
-    for path in paths:
-        app.page.set_viewport_size({"width": 800, "height": 600})
-        app.go(f"/{'' if path == 'gallery' else path}?embed=true")
-        title = {"gallery": "Headlight"}.get(path) or LESSONS.get(path) or path.replace("_", " ").capitalize()
-        expect(app.page.get_by_role("heading", name=title, exact=True)).to_be_visible()
-        app.fits().fits(390).eventually(tops, lambda found: found == sorted(found))
-        if path == "query_key_value":
-            app.eventually(lambda: len(tops()), 3)
-            app.page.set_viewport_size(LAPTOP)  # knobs and picture stand side by side
-            app.eventually(tops, lambda tops: abs(tops[0] - tops[1]) < 2 and tops[2] > tops[0])
+    if page in OPENS:
+        finding, pictures = OPENS[page]
+        app.page.set_viewport_size(LAPTOP)
+        said = app.page.get_by_text(finding).first
+        app.eventually(lambda: bottoms(said, *(app.widget(state.picture(one)) for one in pictures)), is_at_most(720))
+        app.eventually(
+            lambda: app.page.evaluate(_FIRST_SCREEN),
+            lambda seen: seen["bottom"] <= 720 and len(seen["fields"]) <= 12 and seen["words"] <= 60,
+        )
+        app.fits(390).eventually(lambda: [*bottoms(said), app.page.evaluate(_FIRST_SCREEN)["top"]], is_at_most(844))
+    app.fits(800, 600).fits(390).eventually(tops, lambda found: found == sorted(found))
+    if page == "query_key_value":
+        app.eventually(lambda: len(tops()), 3)
+        app.page.set_viewport_size(LAPTOP)  # knobs and picture stand side by side
+        app.eventually(tops, lambda tops: abs(tops[0] - tops[1]) < 2 and tops[2] > tops[0])
+    if page == "heads":
+        metric = app.widget(state.METRIC).locator("input")
+        app.eventually(lambda: metric.evaluate("field => field.scrollWidth <= field.clientWidth"))  # it is not cut
+        lines = [app.widget(state.one_of(state.FINDING, place)) for place in (0, 1, 2)]
+        app.eventually(lambda: np.diff(bottoms(*lines)), is_at_most(48))
+        app.unfold("Options").fits()
+        for key, choice in ((state.ATLAS_BY, "Small pictures"), (state.SHOWN_AS, "Lines")):
+            app.press(key, choice).fits()
+        app.unfold("Options", fold=True)
+    app.page.set_viewport_size({"width": 1280, "height": 900})
+    if page in ("step_by_step", "heads"):
+        app.switch(state.TABLES)
+    if page == "heads":
+        app.press(state.SHOWN_AS, "Text")
+    # A page that is left has no images any more. How a page is shown says nothing of what it shows.
+    app.idle().page.wait_for_function("[...document.images].every(image => image.complete)")
+    finds_nothing(app, {"type": "tag", "values": RULES})
+    expect(app.page).to_have_title(re.compile("."))
+    if page == "what_if":
+        app.widget(state.SHARE).get_by_role("button").click()
+        expect(app.page.get_by_role("dialog")).to_be_visible()
+        finds_nothing(app, {"type": "tag", "values": RULES})
+        app.keys("Escape")
+    if page in IN_THE_DARK:
+        finds_nothing(app.in_scheme("dark"), {"type": "rule", "values": ["color-contrast"]})
+        app.in_scheme("light")
+
+
+def test_a_page_fits_into_the_promised_frame(go):
+    """docs/links.md: 800 pixels suit all pages. The page itself has the width of a frame, which is what a frame comes to."""
+    (promised,) = re.findall(r'src="http://localhost:8501(/step_by_step\?[^"]*)"', text("docs/links.md"))
+    go(promised).fits(800, 600)
 
 
 def test_a_page_in_a_frame_begins_with_its_heading(browser: Browser, server: Server, tmp_path: Path) -> None:

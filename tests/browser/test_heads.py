@@ -9,9 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from core import capture
-from core.attention.rowwise import strongest_cell
 from core.figures.labels import all_placed
-from core.heads.metrics import head_metrics, most_telling, standing_out
+from core.heads.metrics import head_metrics, standing_out
 from core.heads.patterns import match_heads, pairs
 from core.heads.views import HeadView, ViewMatrix, thumbnails
 from tests.browser.addresses import SENTENCE
@@ -46,16 +45,6 @@ def lists(app: App, is_right: object = bool) -> list[list[str]]:
     return app.idle().eventually(lambda: app.listed(state.RANKED), is_right)
 
 
-def test_a_finished_atlas_without_a_click(go, taken):
-    app, table = go("/heads"), head_metrics(taken)
-    name, (layer, head) = most_telling(table), divmod(next(iter(standing_out(table).values())), HEADS)
-    app.shows({"atlas": grid(table, name), "head": taken.trace(layer, head).weights})
-    app.eventually(lambda: app.said, {state.LAYER: [str(layer)], state.HEAD: [str(head)]})
-    strongest = table.sort_values(name, ascending=False, kind="stable").head(5)
-    expected = strongest[["layer", "head", name, f"{name}_spread"]].to_numpy(float)
-    lists(app, lambda rows: np.allclose([list(map(float, row[:4])) for row in rows[:5]], expected, atol=1e-5))
-
-
 def test_heads_by_mouse_keys_and_list(go, taken):
     """Only this test finds clicks and keys that are lost, or change places, where they are faster than the page."""
     app = go("/heads?metric=sink")
@@ -84,16 +73,10 @@ def test_heads_by_mouse_keys_and_list(go, taken):
     opens(app, taken, *divmod([*standing_out(head_metrics(taken)).values()][1], HEADS))
 
 
-def test_small_pictures(go, taken):
+def test_a_click_on_a_small_picture_and_keys_open_its_head(go, taken):
     app = go("/heads?metric=sink&by=Small+pictures&least=0.3")
-    small = thumbnails(taken).values
-    rows, width = small.shape[2:]
-    passes = grid(head_metrics(taken), "sink") >= 0.3
-    assert 0 < passes.sum() < passes.size
-    levels = np.zeros((LAYERS, HEADS, rows + 1, width + 1))
-    levels[..., :rows, :width] = np.where(np.isnan(small), 1, np.round(2 + 253 * np.sqrt(small)))
-    levels[~passes, :rows, :width] = 1
-    app.shows({"atlas": levels.transpose(0, 2, 1, 3).reshape(LAYERS * (rows + 1), HEADS * (width + 1))})
+    rows, width = thumbnails(taken).values.shape[2:]
+    app.eventually(lambda: app.drawn("atlas").values.shape, (LAYERS * (rows + 1), HEADS * (width + 1)))
     across, down = app.settled(lambda: [place.tolist() for place in app.drawn("atlas").places])
     app.click_cell("atlas", down[1 * (rows + 1) + 9], across[7 * (width + 1) + 2])
     app.shows({"head": taken.trace(1, 7).weights}).says_in_address(layer=1, head=7).idle().keys("ArrowDown")
@@ -200,43 +183,3 @@ def test_stopping_a_long_pass(go, smollm):
     query, key = (round(at) for at in app.shows({"loupe": exact}).settled(lambda: app.drawn("loupe").pinned))
     app.says(f"gives {exact[query, key]:.1%} of its attention to").click_cell("loupe", 3, 2)
     app.eventually(lambda: (app.place(state.QUERY), app.place(state.KEY)), (top + 3, left + 2))
-
-
-def test_fields_stay_in_the_address(go):
-    """Also while they are folded up: they are there in every run of the page.
-    Only this test finds a folded field that drops out."""
-    app = go("/heads?metric=sink&text=Read+for+the+first+time&to_layer=4")
-    for metric in ("Spread: Entropy", "Repetition: Induction", "Your choice: Match with a pattern", "Position: Itself"):
-        app.choose(state.METRIC, metric).has(state.METRIC, metric).eventually(lambda: app.said["to_layer"], ["4"])
-    app.unfold("Options").press(state.ATLAS_BY, "Small pictures").number(state.AT_LEAST, 0.2)
-    app.eventually(lambda: app.said.get("least"), ["0.2"])
-    app.choose(state.METRIC, "Spread: Entropy").has(state.METRIC, "Spread: Entropy")
-    kept = {"least": ["0.2"], "to_layer": ["4"], "by": ["pictures"]}
-    app.idle().eventually(lambda: {name: app.said.get(name) for name in kept}, kept)
-
-
-def test_from_a_head_to_its_steps_and_back(visit, minilm):
-    """With text and pair, also the pair that is shown because it is the strongest, whatever was chosen there before.
-    Only this test finds a link from page to page that loses what it was made from."""
-    app = visit("/step_by_step?source=own").follow("Heads", "/heads")
-    text, pair = "Grüße: 100 % & <b>\nA second line", "Ein Ärger?"
-    taken = capture(minilm, text, pair=pair)
-    trace, tokens = taken.trace(3, 4), all_placed(taken.tokens()[0])
-    app.write(state.TEXT, text).write(state.PAIR, pair).shows({"head": taken.trace(5, 11).weights})
-    opens(app.idle().click_cell("atlas", 3, 4), taken, 3, 4)
-    app.follow("All stages", "/step_by_step")
-
-    def says_pair(query: int, key: int) -> None:
-        shown = {state.TEXT: text, state.HEAD_BOX: "Head 3.4", state.QUERY: tokens[query], state.KEY: tokens[key]}
-        app.eventually(lambda: app.fields(shown), shown)
-
-    query, key = strongest_cell(trace.weights)
-    says_pair(query, key)
-    expected = {state.TEXT: text, state.PAIR: pair, state.LAYER: "3", state.HEAD: "4"}
-    expected |= {state.QUERY: str(query), state.KEY: str(key)}
-    app.eventually(lambda: app.said, {name: [value] for name, value in expected.items()})
-    app.shows_trace(trace).idle().click_cell("As it is", 5, 1)
-    app.pins("As it is", 5, 1).follow("All heads of this model", "/heads")
-    opens(app, taken, 3, 4)
-    says_pair(5, 1)
-    app.has(state.PAIR, pair)

@@ -5,7 +5,6 @@ from urllib.parse import parse_qs, urlsplit
 from playwright.sync_api import expect
 
 from core import capture
-from core.heads.views import HeadView, ViewMatrix
 from tests.browser.addresses import SENTENCE, drawn_by
 from tests.browser.driver import AS_IT_IS, App, troubles
 from ui import state
@@ -15,11 +14,6 @@ def test_links_from_before_open_what_they_meant(visit, minilm):
     taken = capture(minilm, SENTENCE)
     app = visit("/?layer=1&head=3&stage=raw&embed=true")  # when Step by step was the first page
     app.shows({AS_IT_IS: taken.trace(1, 3).raw}).reaches("/step_by_step").is_well().says_in_address(embed="true")
-    app.open("/atlas?layer=2&head=3&metric=Mean+distance&what=Weights+%C3%97+value&without=First+token")
-    view = HeadView(heads=((2, 3),), quantity="values", left_out=frozenset({"first"}))
-    app.shows({"head": ViewMatrix(taken, "self", view).overview().matrices["view"].values}).reaches("/heads").is_well()
-    expected = {"metric": "distance", "what": "value-weighted", "without": "first", "layer": "2", "head": "3"}
-    app.eventually(lambda: {name: words[0] for name, words in app.said.items()}, expected)
 
 
 def test_going_back_takes_a_choice_back_and_the_next_click_does_not_bring_it_again(go):
@@ -106,26 +100,3 @@ def test_a_click_beside_going_back_does_not_part_page_and_address(go):
         app.page.evaluate("history.back(); document.querySelector('.st-key-tables input').click()")
         app.eventually(lambda: app.here, lambda here, other=other: here != other)
         app.idle().eventually(wrong, {})
-
-
-def test_a_new_text_drops_a_question_and_back_leads_to_it_again(go):
-    app = go("/why?text=The+capital+of+France+is&answer=+Paris&than=+Rome&cuts=0")
-    app.says("Without 23.4 the difference goes").follow("What if", "/what_if").says("comes next: 77.3%")
-    app.write(state.TEXT, "The thief who stole the").says("“·latest” comes next")
-    app.follow("Why", "/why").says("The logit of “·latest” is")
-    for key in (state.ANSWER, state.RATHER_THAN):
-        expect(app.widget(key).locator("input")).to_have_value("")
-    for _ in range(3):
-        app.idle().page.go_back()
-    app.says("The logit of “·Paris” is 7.31 above that of “·Rome”", "Without 23.4 the difference goes")
-
-
-def test_an_uploaded_pass_is_asked_for_again_after_a_reload(visit, tmp_path, minilm):
-    taken = capture(minilm, "The dog saw the cat.")
-    taken.save(tmp_path / "mine.safetensors")
-    app = visit("/heads?model=mine.safetensors&layer=2&head=3&query=3&key=2")
-    missing = "If you uploaded it in an earlier visit, upload it again"
-    gives = f"“saw” gives {taken.trace(2, 3).weights[3, 2]:.1%} of its attention to “dog”"
-    for _ in range(2):
-        app.says(missing).upload(state.RECORDED, tmp_path / "mine.safetensors").says(gives).never_says(missing)
-        app.page.reload()

@@ -13,7 +13,7 @@ from core import PageView, save_page
 from core.figures.heatmaps.frames import with_spotlight
 from core.figures.palette import DIVERGING, DIVERGING_ON_DARK
 from tests.browser.addresses import drawn_by
-from tests.browser.driver import STILL, App, array, eventually, new_page
+from tests.browser.driver import GROUNDS, STILL, App, array, eventually, new_page
 from tests.core.exporting.test_page import drawing
 from tests.core.lessons.test_query_key_value import weights_at
 from ui import state
@@ -22,9 +22,10 @@ from ui.talk import Talk, to_file, view_at, view_of
 
 SIZES = {(1280, 720): 18, (1920, 1080): 20}  # the window -> pixels of the smallest letters
 PARIS = "what_if?model=SmolLM2-135M-Instruct&text=The+capital+of+France+is&layer=23&head=4&edit=mute+23.4"
-VIEWS = ("step_by_step", "heads", "what_if?edit=mute+5.11", "softmax")
+VIEWS = ("step_by_step", "heads", "what_if?edit=mute+5.11")
 # These are drawn as those above are, so the window in which least fits is enough.
 IN_SMALL = (
+    "softmax",
     PARIS,
     "scaling?part=depth",
     "masking",
@@ -221,12 +222,11 @@ VIEWS_OF_A_TALK = (
 
 
 def test_a_talk_without_a_network(visit: Callable[..., App]) -> None:
-    """It is made, prepared, and replayed, and each view is what was saved; every request that leaves is noted as a problem by
-    the driver.
+    """It is made and replayed, and each view is what was saved; every request that leaves is noted as a problem by the driver.
     Only this test finds a view of a talk that differs from what was saved, or a key that is lost between views."""
     app = visit("/talk")
     add_views(app, *VIEWS_OF_A_TALK)
-    app.click("Prepare").says(f"{len(VIEWS_OF_A_TALK)} of {len(VIEWS_OF_A_TALK)} views are ready").click("Start")
+    app.click("Start")
     shows_view(app, 0)
     entries = app.settled(lambda: app.page.evaluate("history.length"))
     for key, place in (("PageDown", 1), ("PageDown", 2), ("PageUp", 1)):
@@ -424,14 +424,13 @@ def titles(app: App) -> list[str]:
 
 def test_the_theme_switch(visit: Callable[..., App]) -> None:
     app = visit("/step_by_step?stage=raw")
-    grounds = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}
 
     def has_theme(name: str) -> None:
         expect(app.page.get_by_role("button", name=f"Theme: {name}")).to_be_visible()
-        expect(app.page.locator(".stApp")).to_have_css("background-color", grounds[name])
+        expect(app.page.locator(".stApp")).to_have_css("background-color", GROUNDS[name])
         app.idle()
 
-    expect(app.page.locator(".stApp")).to_have_css("background-color", grounds["light"])
+    expect(app.page.locator(".stApp")).to_have_css("background-color", GROUNDS["light"])
     for name in ("light", "dark"):
         with app.page.expect_navigation():
             app.page.get_by_role("button", name="Theme").click()

@@ -10,7 +10,7 @@ from core.attention.stages import BY_KEY, number
 from core.figures.heatmaps.equation import TERMS
 from core.figures.labels import visible
 from tests.browser.addresses import SENTENCE
-from tests.browser.driver import AS_IT_IS, EQUATION, STAGES
+from tests.browser.driver import AS_IT_IS, EQUATION
 from ui import state
 from ui.views.step_by_step.tour import STOPS, TourStop
 
@@ -76,25 +76,18 @@ def at_stop(app, place):
     return app.idle()
 
 
-def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, smollm):
-    """Only this test finds a stop whose picture is another one, or choices that the tour does not give back."""
-    app = visit(f"/step_by_step?text={quote('My own words')}&stage=scaled&scaling=false")
-    app.widget(state.TOUR_START).get_by_role("button").press("Enter")
-    decoder = capture(smollm, SENTENCE).trace(13, 8)
-    for place, stop in enumerate(STOPS, start=1):
-        trace = opening if stop.model == "all-MiniLM-L6-v2" else decoder
-        opens(at_stop(app, place), stop.stage, STAGES[BY_KEY[stop.stage].name](trace)).keys("ArrowRight")
-    expect(app.page.locator(CARD)).to_have_count(0)
-    app.has(state.TEXT, "My own words").says_in_address(stage="scaled", scaling="false")  # all is as it was before
-
-
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
 def test_the_card_stands_beside_its_outlined_subject_in_view_and_all_stays_when_it_is_left(
     visit, opening, width, height
 ):
-    """Only this test finds a card that covers what it speaks of, or speaks of something out of sight, and keys that are faster
-    than the stops come."""
-    app = visit(width=width, height=height).press_button(state.TOUR_START)
+    """Only this test finds a card that covers what it speaks of, or speaks of something out of sight, keys that are faster than
+    the stops come, or choices that the tour does not give back at its end."""
+    app = visit(f"/step_by_step?text={quote('My own words')}&stage=scaled&scaling=false", width=width, height=height)
+    app.widget(state.TOUR_START).get_by_role("button").press("Enter")
+    at_stop(app, 1).keys(*["ArrowRight"] * len(STOPS))
+    expect(app.page.locator(CARD)).to_have_count(0)
+    app.has(state.TEXT, "My own words").says_in_address(stage="scaled", scaling="false")  # all is as it was before
+    app.press_button(state.TOUR_START)
 
     def boxes(stop: TourStop) -> list[dict[str, float]]:
         places = app.widget(stop.subject), app.page.locator(RING), app.page.locator(CARD)

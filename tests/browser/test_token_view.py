@@ -159,11 +159,10 @@ def test_numbers_that_are_no_shares(show):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_is_legible_on_every_shade(show, scheme):
-    view = show("/?mask=causal", color_scheme=scheme)
+    view, page = show("/?mask=causal", color_scheme=scheme), BACKGROUNDS[scheme].lower()
     view.tokens.nth(6).hover()
     ground = "app => getComputedStyle(app).backgroundColor"
-    page = hexadecimal(view.settled(lambda: view.page.locator("[data-testid=stApp]").evaluate(ground)))
-    assert page == BACKGROUNDS[scheme].lower()
+    view.eventually(lambda: hexadecimal(view.page.locator("[data-testid=stApp]").evaluate(ground)), page)
 
     def is_legible(token: dict) -> bool:
         shade = mixed(hexadecimal(token["background"]), page, opacity(token["background"]))
@@ -175,19 +174,13 @@ def test_text_is_legible_on_every_shade(show, scheme):
 # --- clicks, keys and fingers
 
 
-def test_a_click_returns_the_position_in_the_whole_text(show):
-    view = show("/?from=100")
+def test_clicks_and_keys_pin_a_position_in_the_whole_text(show):
+    view, last = show("/?from=100"), COUNT - 1
     view.tokens.nth(3).click()
     view.says("clicked: 103").away().selects(3)
     view.draws(lambda tokens: PIN in tokens[3]["frame"] and [one["selected"] for one in tokens].count("true") == 1)
     view.tokens.nth(3).click()
-    view.selects(3, is_pinned=False)
-
-
-def test_arrow_keys_move_and_enter_pins(show):
-    view = show()
-    view.tokens.first.focus()
-    last = COUNT - 1
+    view.selects(3, is_pinned=False).idle().tokens.first.focus()
     for key, place in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", last), ("ArrowRight", last)):
         view.keys(key).frames(place)
     view.keys("Home", "ArrowRight").shades(weights(COUNT, COUNT)[1])
@@ -355,6 +348,12 @@ def test_tokens_appear_as_typed(show):
 
     view.notes("“<img src=x onerror=aler…” (1) attends most to “&lt;” (10)").draws(is_as_typed)
     expect(view.page.locator(".view :is(img, b)")).to_have_count(0)
+    fits_on_a_phone(view)
+
+
+def fits_on_a_phone(view: View) -> None:
+    view.fits(390).eventually(view.page.locator(".scroll").bounding_box, lambda box: box["height"] <= 480)
+    view.draws(lambda tokens: max(token["right"] for token in tokens) <= 390)
 
 
 @pytest.mark.parametrize(
@@ -384,14 +383,6 @@ def test_texts_from_right_to_left_stand_beside_the_lines_too(show):
             lambda name=name, every=every: view.side(name).evaluate_all(every),
             lambda ends: abs(ends[hebrew] - ends[0]) <= 2,
         )
-
-
-@pytest.mark.parametrize("path", ["/?count=200&lines=1", "/?text=markup"])
-def test_nothing_overflows_on_a_phone(show, path):
-    view = show(path, width=390)
-    view.tokens.nth(1).hover()
-    view.fits().eventually(view.page.locator(".scroll").bounding_box, lambda box: box["height"] <= 480)
-    view.draws(lambda tokens: max(token["right"] for token in tokens) <= 390)
 
 
 def test_queries_and_keys_of_different_texts(show):
@@ -446,3 +437,4 @@ def test_two_hundred_tokens_in_lines_can_be_reached(show):
         lambda: [place.bounding_box() for place in places],
         lambda found: 0 <= found[1]["y"] - found[0]["y"] <= found[0]["height"] - found[1]["height"],
     )
+    fits_on_a_phone(view)

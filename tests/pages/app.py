@@ -45,6 +45,9 @@ def part(script: Callable, *given: object, **said: object) -> AppTest:
 
 
 def ran(app: AppTest) -> AppTest:
+    for box in app.selectbox:
+        if box.key == state.MODEL and box.value not in box.options:
+            box.options.append(box.value)  # it was typed, which AppTest does not know of
     app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app

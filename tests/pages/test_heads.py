@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from streamlit.testing.v1 import AppTest
 
 from core import capture, logit_attribution
+from core.attention.rowwise import strongest_cell
 from core.heads.metrics import METRICS, head_metrics, most_telling
 from core.heads.patterns import blocks, columns, diagonal, match_heads
 from core.heads.probing import probe_heads
-from core.heads.views import HeadView, ViewMatrix
+from core.heads.views import HeadView, ViewMatrix, thumbnails
 from core.models import tokens
 from core.models.words import word_starts
 from tests.pages import app as pages
-from tests.pages.app import address, drawn, fields, figure, go, has, new, part, ran, texts, words
+from tests.pages.app import address, drawn, fields, figure, go, has, links, new, part, ran, texts, words
 from ui import state
 from ui.cache import Memory, Store
 from ui.requests import ModelChoice, TextRequest
@@ -328,6 +329,20 @@ def test_each_kind_of_pattern_is_looked_for() -> None:
         )
 
 
+def test_small_pictures() -> None:
+    app = by_link({state.METRIC: "sink", state.ATLAS_BY: "pictures", state.AT_LEAST: "0.3"})
+    taken = capture(models.load(MODEL), SENTENCE)
+    small = thumbnails(taken).values
+    rows, width = small.shape[2:]
+    passes = head_metrics(taken).pivot(index="layer", columns="head", values="sink").to_numpy() >= 0.3
+    assert 0 < passes.sum() < passes.size
+    levels = np.zeros((6, 12, rows + 1, width + 1))
+    levels[..., :rows, :width] = np.where(np.isnan(small), 1, np.round(2 + 253 * np.sqrt(small)))
+    levels[~passes, :rows, :width] = 1
+    expected = levels.transpose(0, 2, 1, 3).reshape(6 * (rows + 1), 12 * (width + 1))
+    np.testing.assert_array_equal(drawn(app, "atlas"), expected)
+
+
 def test_metrics_on_the_text_and_on_random_tokens() -> None:
     """Only this test finds an atlas, a list and sentences that do not speak of the same measurement."""
     app, model = by_link({state.METRIC: "distance"}), models.load(MODEL)
@@ -384,3 +399,31 @@ def test_an_address_nobody_would_write() -> None:
     assert len(app.warning) == 1
     said = texts(app.warning)
     assert "The link asks for something that is not available: Attention “cross”; Layer “999”" in said
+
+
+def test_from_a_head_to_its_steps_and_back() -> None:
+    """With text and pair, also the pair of tokens that is shown because it is the strongest, whatever was chosen there before.
+    Only this test finds a link from page to page that loses what it was made from."""
+    text, second = "Grüße: 100 % & <b>\nA second line", "Ein Ärger?"
+    app = go(go(new(), "step_by_step", **{state.SOURCE: "own"}), "heads", **{state.TEXT: text, state.PAIR: second})
+    choose(app, state.HEAD_BOX, "3.4")
+    trace = capture(models.load(MODEL), text, pair=second).trace(3, 4)
+    (said,) = links(app, label="All stages")
+    go(app, "step_by_step", **said)
+    np.testing.assert_allclose(drawn(app, "As it is"), trace.weights, rtol=1e-5, atol=1e-7)
+    chosen = {state.TEXT: text, state.PAIR: second, state.LAYER: "3", state.HEAD: "4"}
+    strongest = map(str, strongest_cell(trace.weights))
+    expected = chosen | dict(zip((state.QUERY, state.KEY), strongest, strict=True))
+    assert app.session_state[state.ADDRESS] == {name: [word] for name, word in expected.items()}
+    fields(app, **{state.QUERY: 5, state.KEY: 1})
+    (said,) = links(app, label="All heads of this model")
+    go(app, "heads", **said)
+    expected = chosen | {state.QUERY: "5", state.KEY: "1"}
+    assert {name: address(app, name) for name in expected} == {name: [word] for name, word in expected.items()}
+    np.testing.assert_allclose(drawn(app, "head"), trace.weights, rtol=1e-5, atol=1e-7)
+
+
+def test_words_of_older_links_mean_what_they_meant() -> None:
+    app = by_link({state.METRIC: "Mean distance", state.QUANTITY: "Weights × value", state.LEAVE_OUT: "First token"})
+    expected = {state.METRIC: ["distance"], state.QUANTITY: ["value-weighted"], state.LEAVE_OUT: ["first"]}
+    assert expected.items() <= app.session_state[state.ADDRESS].items()

@@ -26,7 +26,7 @@ from tests.core.lessons.test_query_key_value import scores_at, weights_at
 from tests.pages.app import MINILM, SMOLLM, drawn, figure, go, new, ran
 from tests.pages.lessons import LESSONS, PAGES, open_lesson, parts, rows, said
 from tests.source_files import ROOT
-from ui import lessons, state
+from ui import lessons, links, state
 from ui.controls import masks
 from ui.views.charts import numbers
 from ui.views.lesson.frame import IN_A_MODEL
@@ -99,32 +99,25 @@ OPENS = [  # parts and settings whose numbers are checked elsewhere
 ]
 
 
-@pytest.mark.parametrize(("lesson", "part"), [(lesson, part) for lesson in LESSONS for part in parts(lesson)])
-def test_every_part_opens_with_a_picture(lesson, part):
-    page = open_lesson(lesson, part)
-    assert not page.error
-    assert page.get("plotly_chart")
-    assert page.session_state[state.PART] == part
-
-
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_few_words(lesson):
     assert 1 < len(parts(lesson)) <= 7
     assert sum(len(words.split()) for words in parts(lesson).values()) <= 120
 
 
-@pytest.mark.parametrize(
-    ("place", "label", "word"),
-    [(place, label, word) for place, menu in OLD_LINKS.items() for label, word in menu.items()],
-)
-def test_old_links_open_what_they_opened(place, label, word):
-    lesson, part, key = place
+@pytest.mark.parametrize("place", OLD_LINKS)
+def test_old_links_open_what_they_opened(place, monkeypatch):
+    """The last one is opened, and by the field that it then has all are read."""
+    (lesson, part, key), forms, field = place, {}, links.field
+    monkeypatch.setattr(links, "field", lambda key, form, *more: field(key, forms.setdefault(key, form), *more))
+    label, word = list(OLD_LINKS[place].items())[-1]
     small = {state.STACK_WIDTH: "16", state.DEPTH: "1"} if key == state.AROUND else {}
     old = open_lesson(lesson, part, **{key: label} | small)
     assert not old.error
     assert old.get("plotly_chart")
     assert state.IN_VAIN not in old.session_state
     assert old.session_state[key] == word
+    assert {label: str(forms[key].read([label])) for label in OLD_LINKS[place]} == OLD_LINKS[place]
 
 
 def test_next_leads_through_the_experiments_of_a_lesson():

@@ -9,13 +9,14 @@ from core import capture, load_model
 from tests.core.tiny_models import tiny
 from tests.core.tiny_seeing import PLACES, seeing
 from tests.pages import app as pages
-from tests.pages.app import texts, words
+from tests.pages.app import ran, texts, words
 from tests.refusals import refused
 from ui import settings, state
 from ui.requests import ModelChoice
 from ui.views.sources import models
 
 TEXT = "The capital of France is"
+SHOW_IT = ("step_by_step", "heads")  # of a pass, without the model
 
 
 @pytest.fixture
@@ -93,11 +94,17 @@ def test_numbers_that_are_no_weights_are_named_beside_the_model(tmp_path):
 
 
 @pytest.mark.parametrize("page", ["step_by_step", "heads", "why", "what_if"])
-def test_a_file_of_an_earlier_visit_is_asked_for_again(page):
-    app = opened(page, "mine.safetensors", **{state.QUERY: "2"})
+def test_a_file_of_an_earlier_visit_is_asked_for_again(page, file, smollm):
+    app = opened(page, "mine.safetensors", **{state.QUERY: "4", state.KEY: "3"})
     (error,) = app.error
     assert "If you uploaded it in an earlier visit" in error.value
-    assert app.file_uploader(state.RECORDED).label == "Open a recorded pass, or attention weights"
+    field = app.file_uploader(state.RECORDED)
+    assert field.label == "Open a recorded pass, or attention weights"
+    field.set_value(("mine.safetensors", file.read_bytes(), "application/octet-stream"))
+    ran(app)
+    assert "earlier visit" not in texts(app.error)
+    weight = capture(smollm, TEXT).trace(23, 4).weights[4, 3]
+    assert (f"“·is” gives **{weight:.1%}** of its attention to “·France”" in words(app)) == (page in SHOW_IT)
 
 
 @pytest.mark.parametrize("page", ["heads", "step_by_step"])

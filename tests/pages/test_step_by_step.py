@@ -87,6 +87,7 @@ def test_every_source_and_its_knobs():
             (state.KEY, 1),
             (state.TEXT, "Now a somewhat longer sentence again"),
         ],
+        [(state.SOURCE, "own"), (state.SCALING, False), (state.OWN["value"], "1\n2\n3\n-4.5")],
     ],
 )
 def test_changing_and_going_back_leaves_a_right_address(choices):
@@ -97,8 +98,15 @@ def test_changing_and_going_back_leaves_a_right_address(choices):
     copy = opened(**app.session_state[state.ADDRESS])
     shown, again = ([words(one), *(figure(one, name) for name in ("equation", AS_IT_IS))] for one in (app, copy))
     assert again == shown
-    for key in (state.TEXT, state.MODEL, state.HEAD_BOX, state.QUERY, state.KEY):
+    for key in dict(choices):
         assert copy.get_by_key(key).value == app.get_by_key(key).value, key
+
+
+def test_a_head_of_another_model_that_a_browser_still_sends_is_passed_over():
+    """As in the tour, where keys are faster than its stops come."""
+    app = opened()
+    app.get_by_key(state.HEAD_BOX).options.append("Head 29.8")
+    assert fields(app, **{state.HEAD_BOX: "29.8"}).get_by_key(state.HEAD_BOX).value == "5.11"
 
 
 def test_mask_and_scaling_with_the_original_beside():

@@ -11,7 +11,8 @@ from core.attention.stages import number
 from core.models import loading
 from core.models.catalogue import CATALOGUE
 from tests.browser.addresses import SENTENCE
-from tests.pages.app import ran
+from tests.browser.driver import AS_IT_IS, STAGES, difference
+from tests.pages.app import figure, ran
 from tests.source_files import ROOT
 from ui import state
 from ui.cache import Memory, Store
@@ -45,21 +46,24 @@ def says(app, monkeypatch):
     return says
 
 
-def test_each_stop_says_the_numbers_of_its_picture(says, minilm, smollm):
-    cell, decoder = explain(capture(minilm, SENTENCE).trace(5, 11), 10, 2), capture(smollm, SENTENCE).trace(13, 8)
-    for stop, words in enumerate(
+def test_each_stop_shows_its_picture_and_says_the_numbers_of_it(app, says, minilm, smollm):
+    """Only this test finds a stop whose picture is another one."""
+    reader, decoder = capture(minilm, SENTENCE).trace(5, 11), capture(smollm, SENTENCE).trace(13, 8)
+    cell = explain(reader, 10, 2)
+    for stop, (trace, stage, words) in enumerate(
         (
-            f"gives {cell.weight:.1%} of its attention",
-            f"32 products add up to {number(cell.raw)}",
-            f"{number(cell.raw)} becomes {number(cell.scaled)}",
-            f"becomes a weight of {number(cell.weight)}",
-            "the output of “it” is the sum",
-            f"{int((~decoder.mask).sum())} of {decoder.mask.size} pairs are masked",
-            "Now try it yourself",
+            (reader, "Softmax", f"gives {cell.weight:.1%} of its attention"),
+            (reader, "Raw scores", f"32 products add up to {number(cell.raw)}"),
+            (reader, "Scaled", f"{number(cell.raw)} becomes {number(cell.scaled)}"),
+            (reader, "Softmax", f"becomes a weight of {number(cell.weight)}"),
+            (reader, "Output", "the output of “it” is the sum"),
+            (decoder, "Mask", f"{int((~decoder.mask).sum())} of {decoder.mask.size} pairs are masked"),
+            (reader, "Softmax", "Now try it yourself"),
         ),
         start=1,
     ):
         assert words in says(stop)
+        assert difference(figure(app, AS_IT_IS), STAGES[stage](trace)) is None
 
 
 def test_nothing_is_said_of_what_is_not_shown(says, minilm):

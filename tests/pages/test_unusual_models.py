@@ -30,7 +30,7 @@ from tests.core.tiny_models import (
 )
 from tests.core.tiny_seeing import save_seeing
 from tests.pages.app import drawn as values
-from tests.pages.app import go, new, words
+from tests.pages.app import go, new, ran, words
 from tests.pages.app import texts as read
 from ui import state
 from ui.cache import MEMORY
@@ -267,6 +267,20 @@ def test_an_image_of_an_earlier_visit_is_asked_for_again(vit):
     app = opened("heads", vit, **{state.UPLOADED: "cat.png"})
     assert "cat.png was uploaded in an earlier visit. Upload it again." in read(app.info)
     assert not opened("heads", vit, image=png(), **{state.UPLOADED: "cat.png"}).info
+
+
+def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(vit):
+    app = opened("heads", vit, layer=1, head=0)
+    app.file_uploader(state.IMAGE).set_value(("house.png", png(), "image/png"))
+    weights = capture(load_model(vit), image=read_image(png())).trace(1, 0).weights
+    for page, picture in (("heads", "head"), ("step_by_step", "As it is"), ("heads", "head")):
+        app = ran(app) if page == "heads" and not app.get("plotly_chart") else go(app, page)
+        np.testing.assert_allclose(values(app, picture), weights, rtol=1e-4, atol=1e-7)
+    assert "house.png is still shown" in words(app)
+    app.file_uploader(state.IMAGE).set_value(("house.png", png(), "image/png"))
+    ran(app).file_uploader(state.IMAGE).set_value(None)
+    assert not ran(app).error
+    assert not app.get("plotly_chart")
 
 
 def test_the_first_token_is_no_patch(vit):

@@ -179,6 +179,23 @@ def test_a_change_that_does_not_fit_waits_for_a_model_that_it_fits() -> None:
     assert listed(app) == ["mute 23.4"]
 
 
+def test_what_one_visitor_changes_no_other_sees() -> None:
+    """Both at the same time, on the same text and head.
+    Only this test finds edits that leak between sessions in one process."""
+    said = {state.MODEL: SMOLLM, state.LAYER: "29", state.HEAD: "2"}
+    changing = opened(**said, **{state.EDITS: ["mute 23.4"]})
+    reading = opened(**said)
+    muted = Edits(mute_heads={(23, 4)})
+    for head in (2, 5):
+        for app, picture, edits in ((changing, "compared second", muted), (reading, "compared first", None)):
+            choose(app, state.HEAD_BOX, f"29.{head}")
+            trace = capture(models.load(SMOLLM), FRANCE, edits=edits).trace(29, head)
+            weights = np.where(trace.mask, trace.weights, np.nan)
+            np.testing.assert_allclose(drawn(app, picture), weights, rtol=1e-5, atol=1e-7)
+            assert ("14.1%" in words(app)) == (app is changing)
+    assert "Nothing is changed yet" in words(reading)
+
+
 def test_a_path_cut_comes_with_the_address() -> None:
     """One that this model could not make keeps no other from being made."""
     app = opened(**{state.EDITS: ["cut mlp 5 from the key of 5.11", "cut mlp 4 from the key of 5.11"]})

@@ -10,8 +10,9 @@ from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
 from streamlit.testing.v1 import AppTest
 
+from tests.pages.app import go, new
 from tests.source_files import ROOT
-from ui import serving, settings
+from ui import links, serving, settings, state
 from ui.serving import IDLE, SCRIPTS, Visitors, answer_in_order, early_scripts, send_at_once
 
 
@@ -45,17 +46,20 @@ def page(arrives):
     st.number_input("number", key="number")
 
 
+def comes(states: WidgetStates | None = None) -> None:
+    """A newer message, with these states of widgets."""
+    context = get_script_run_ctx()
+    assert context is not None
+    assert context.script_requests is not None
+    newer = RerunData(widget_states=states, page_script_hash=context.page_script_hash)
+    context.script_requests.request_rerun(newer)
+
+
 def test_a_message_waits_for_the_callbacks_of_the_one_before():
     answer_in_order()
 
     def arrives(number: float) -> None:
-        states = WidgetStates(widgets=[WidgetState(id=app.number_input[0].proto.id, double_value=number)])
-        context = get_script_run_ctx()
-        assert context is not None
-        assert context.script_requests is not None
-        context.script_requests.request_rerun(
-            RerunData(widget_states=states, page_script_hash=context.page_script_hash)
-        )
+        comes(WidgetStates(widgets=[WidgetState(id=app.number_input[0].proto.id, double_value=number)]))
 
     app = AppTest.from_function(page, args=(arrives,)).run()
     app.number_input[0].set_value(1)
@@ -63,6 +67,16 @@ def test_a_message_waits_for_the_callbacks_of_the_one_before():
     app.button[1].click().run()
     assert app.session_state["number"] == 3
     assert "ended" in app.session_state
+
+
+def test_a_message_waits_until_the_address_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the next run would find a page that was come to, and nothing of what its address asked for."""
+    answer_in_order()
+    take_in, waiting = links._take_in, [True]
+    monkeypatch.setattr(links, "_take_in", lambda *given: (waiting and waiting.pop() and comes(), take_in(*given)))
+    app = go(new(), "step_by_step", **{state.SOURCE: "random", state.SEED: "7"})
+    assert not waiting
+    assert app.session_state[state.ADDRESS] == {state.SOURCE: ["random"], state.SEED: ["7"]}
 
 
 def test_a_place_is_kept_given_back_and_lost_by_those_who_sleep() -> None:

@@ -259,8 +259,8 @@ def head_picker(
         place.append(min(usual, count - 1) if chosen is None else chosen)
 
     def choose() -> None:
-        for name, number in zip(names, st.session_state[key].split("."), strict=True):
-            st.session_state[name] = int(number)
+        if (chosen := st.session_state[key]) in heads:  # a browser that is behind may send one of another model
+            st.session_state.update(zip(names, map(int, chosen.split(".")), strict=True))
 
     layer, head = place
     st.session_state[key] = f"{layer}.{head}"

@@ -15,6 +15,7 @@ let texts = new Map(); // by node: what Streamlit has written there
 let nodes; // of each text, by its number; undefined while nobody has looked for them
 let wanted; // the knob that moved last, and where it stands
 let handles = new Map(); // by the name of their knobs
+const resized = new ResizeObserver(placeHandles);
 let reached = new Map(); // by the name of a knob: the place to which it was moved since the page has run
 let tell; // the server where a handle was let go
 let ask; // the server for frames, while nobody has
@@ -69,7 +70,7 @@ function watch() {
         }
     });
     observer.observe(app, { subtree: true, attributeFilter: ["aria-valuetext"] });
-    new ResizeObserver(placeHandles).observe(app);
+    resized.observe(app);
     for (const type of ["pointerover", "pointerdown", "focusin"]) document.addEventListener(type, near, true);
 }
 
@@ -240,7 +241,10 @@ function placeHandles() {
         }
         const handle = handles.get(name) ?? made(name, label);
         handles.set(name, handle);
-        if (handle.parentElement !== inside) inside.append(handle);
+        if (handle.parentElement !== inside) {
+            inside.append(handle);
+            resized.observe(inside); // Plotly fits a picture into another window some time after the window has changed
+        }
         put(name, at);
     }
     if (!isDrawn) requestAnimationFrame(placeHandles);

@@ -51,7 +51,7 @@ class View:
 
     def __init__(self, page: str, **address: str | list[str]) -> None:
         file = ROOT / "pages" / ("learn" if page in lessons.LESSONS else "") / f"{page}.py"
-        app = pages.part(page_and_lines, str(file), page, **address)
+        self.app = app = pages.part(page_and_lines, str(file), page, **address)
         self.cells: list[str] = app.session_state["notebook"]
         self.lines: str = app.session_state["lines"]
         self.charts = {chart.proto.id: json.loads(chart.proto.spec) for chart in app.get("plotly_chart")}
@@ -200,7 +200,11 @@ DRAWN_OTHERWISE = {
 
 @pytest.mark.parametrize(("lesson", "part"), [(lesson, part) for lesson in LESSONS for part in parts(lesson)])
 def test_every_experiment_of_the_lessons(lesson: str, part: str, tmp_path: Path) -> None:
+    """Each opens without a complaint, and with a picture of what its lines compute."""
     view = View(lesson, part=part)
+    assert not view.app.error
+    assert view.charts
+    assert view.app.session_state[state.PART] == part
     computed = arrays(run(view.lines, tmp_path)["results"])
     assert computed or (lesson, part) == ("softmax", "model")
     if (lesson, part) not in DRAWN_OTHERWISE:
