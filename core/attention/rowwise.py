@@ -333,7 +333,8 @@ class Whole(RowwiseMatrix):
         return rows, columns
 
     def band(self, rows: range) -> Band:
-        return Band(rows.start, {"values": Entries(self.values[rows.start : rows.stop], np.ones((1, 1), np.bool_))})
+        values = self.values[rows.start : rows.stop]
+        return Band(rows.start, {"values": Entries(values, np.ones(values.shape, np.bool_))})
 
 
 def sweep(

@@ -62,7 +62,7 @@ def set_signed_colours(traces: list[dict[str, Any]], layout: dict[str, Any], sca
             continue
         coloured["colorscale"] = scale
         for texts in printed:
-            numbers = np.asarray(coloured["z"])[np.asarray(texts["y"]), np.asarray(texts["x"])]
+            numbers = np.asarray(coloured["z"], float)[tuple(np.asarray(texts[axis], int) for axis in "yx")]
             texts["textfont"]["color"] = text_on(colours_of((numbers / coloured["zmax"] + 1) / 2, scale))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from functools import partial
 from threading import Barrier, Event, Lock, Thread
 
 import pytest
@@ -40,23 +42,18 @@ def test_results_come_in_the_order_of_the_items_whichever_is_done_first():
 
 
 def test_no_more_items_are_taken_than_there_are_threads():
-    lock, open_items, most = Lock(), 0, 0
+    taken: list[int] = []
+    done: list[int] = []
+    waiting: list[int] = []
 
-    def items():
-        nonlocal open_items, most
+    def items() -> Iterator[int]:
         for item in range(20):
-            with lock:
-                open_items += 1
-                most = max(most, open_items)
+            taken.append(item)
+            waiting.append(len(taken) - len(done))
             yield item
 
-    def work(_: int) -> None:
-        nonlocal open_items
-        with lock:
-            open_items -= 1
-
-    side_by_side(work, items())
-    assert most <= 3
+    side_by_side(done.append, items())
+    assert max(waiting) <= 3
 
 
 def test_each_item_is_computed_with_one_thread_and_other_threads_keep_theirs():
@@ -80,27 +77,16 @@ def test_each_item_is_computed_with_one_thread_and_other_threads_keep_theirs():
 def test_an_error_reaches_the_caller_and_nothing_else_begins(where: str):
     begun: list[int] = []
 
-    def fail_in(place: str) -> None:
-        if place == where:
-            raise RuntimeError(place)
+    def step(place: str, number: int) -> int:
+        if place == "work":
+            begun.append(number)
+        if (place, number) == (where, 4):
+            raise RuntimeError(where)
+        return number
 
-    def items():
-        for item in range(50):
-            if item == 4:
-                fail_in("items")
-            yield item
-
-    def work(item: int) -> None:
-        begun.append(item)
-        if item == 4:
-            fail_in("work")
-
-    def on_progress(done: int) -> None:
-        if done == 4:
-            fail_in("progress")
-
+    items = (step("items", item) for item in range(50))
     with pytest.raises(RuntimeError, match=where):
-        side_by_side(work, items(), on_progress)
+        side_by_side(partial(step, "work"), items, partial(step, "progress"))
     assert max(begun) < 9
 
 

@@ -63,7 +63,13 @@ def drawn_whole(stage, trace, max_cells):
 @settings(max_examples=60, deadline=None)
 @given(traces(), st.integers(1, 70))
 def test_the_overview_pools_every_stage_of_the_whole_trace(trace, max_cells):
-    overview = Head.of(trace).overview(max_cells)
+    seen = []
+    overview = Head.of(trace).overview(max_cells, watch=lambda rows, part: seen.append((rows, part.weights)))
+    assert [row for rows, _ in seen for row in rows] == list(range(len(trace.query)))
+    for rows, weights in seen:  # of the keys up to the last that one of these queries may attend to
+        reached = weights.shape[1]
+        np.testing.assert_allclose(weights, trace.weights[rows.start : rows.stop, :reached], atol=1e-14)
+        assert not trace.mask[rows.start : rows.stop, reached:].any()
     assert list(overview.matrices) == [stage.key for stage in STAGES]
     for stage in STAGES:
         ours, expected = overview.matrices[stage.key], drawn_whole(stage, trace, max_cells)
@@ -124,18 +130,6 @@ def test_a_window_has_the_exact_numbers(queries, keys):
         assert part.start == (rows.start, columns.start)
     with refused("columns", f"columns.*from 0 to {keys - 1}"):
         one.window("raw", range(3), range(keys - 1, keys + 1))
-
-
-def test_an_overview_watched_tells_every_row_once():
-    trace = random_trace(np.random.default_rng(2), 41, 30)
-    seen = []
-    Head.of(trace).overview(8, watch=lambda rows, part: seen.append((rows, part.weights)))
-    assert len(seen) > 1
-    assert [row for rows, _ in seen for row in rows] == list(range(41))
-    for rows, weights in seen:  # of the keys up to the last that one of these queries may attend to
-        reached = weights.shape[1]
-        np.testing.assert_allclose(weights, trace.weights[rows.start : rows.stop, :reached], atol=1e-14)
-        assert not trace.mask[rows.start : rows.stop, reached:].any()
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,5 +1,4 @@
 import io
-import os
 import pickle
 import struct
 import tracemalloc
@@ -77,16 +76,6 @@ def outcome(read, data, **options):
         return read(data, **options)
     except InputError as error:
         return error
-
-
-class Booby:
-    """Unpickling it makes a folder: what a hostile file would do, made visible."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
 
 
 REFUSED_TEXTS = {
@@ -195,12 +184,6 @@ class TestText:
         assert "line 1005 differs from line 1001 in its number of cells: 3, not 2." in refusal(text + "\t5\t6")
         assert "line 1005, column 1 is empty" in refusal(text + "\t5")
 
-    @pytest.mark.parametrize("tail", ["", "x", "e", ".1x"])
-    def test_an_endless_cell_takes_no_endless_time(self, tail):
-        """A pattern that backtracks would need 10¹² steps here."""
-        message = refusal("1" * 1_000_000 + tail)
-        assert "too large" in message if tail == "" else "not a number" in message
-
     @given(st.text() | st.text(alphabet="0123456789.,;\t\n\r -+einfa\ufeff") | st.binary())
     @settings(max_examples=500)
     def test_anything_is_a_finite_matrix_or_an_input_error(self, data):
@@ -296,7 +279,8 @@ class TestNpy:
 
     def test_pickled_objects_are_refused_and_never_run(self, tmp_path):
         trap = tmp_path / "sprung"
-        data = npy(np.full((2, 3), Booby(trap), dtype=object))
+        header = npy_header("{'descr': '|O', 'fortran_order': False, 'shape': (2, 3)}\n")
+        data = header + f"cos\nmkdir\n(V{trap}\ntR.".encode()  # unpickling it makes a folder
         with_others = zipped([("query.npy", npy(NUMBERS)), ("key.npy", data), ("value.npy", npy(NUMBERS))])
         for message in (
             refusal(data),

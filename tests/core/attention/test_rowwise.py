@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from core.attention.rowwise import Band, Entries, Pooling, RowwiseMatrix, pool, row_ranges
+from core.attention.rowwise import Band, Entries, Pooling, RowwiseMatrix, Whole, pool, row_ranges
 from tests.refusals import refused
 
 MATRICES = arrays(
@@ -113,6 +113,8 @@ def test_a_window_is_exact_and_computes_no_other_rows(values, data):
     expected = np.where(np.isfinite(part), part, np.nan)
     np.testing.assert_array_equal(window.matrices["values"].values, expected)
     np.testing.assert_array_equal(matrix.exact(rows, columns), expected)
+    whole = Whole(np.nan_to_num(values))
+    np.testing.assert_array_equal(whole.exact(rows, columns), np.nan_to_num(part))
     np.testing.assert_array_equal(window.row_numbers["place"], rows)
     assert window.matrices["values"].exact
     assert window.matrices["values"].start == (rows.start, columns.start)

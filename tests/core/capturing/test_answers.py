@@ -48,17 +48,6 @@ def test_how_the_next_token_moves(france, muted):
     assert back.divergence != pytest.approx(moved.divergence, rel=0.01)  # it goes from before to after
 
 
-def test_two_tokens_by_hand(france):
-    one, two = (replace(france, logits=np.log(np.float32(shares))) for shares in ([1, 3], [6, 2]))
-    moved = next_token(one, two)
-    np.testing.assert_allclose(moved.before, [0.25, 0.75], rtol=1e-6)
-    np.testing.assert_allclose(moved.after, [0.75, 0.25], rtol=1e-6)
-    assert moved.divergence == pytest.approx(math.log(3) / 2, rel=1e-6)
-    table = movers(moved, france, k=2)
-    assert tuple(table["token"]) == token_texts(france.model.tokenizer, [1, 0])
-    np.testing.assert_allclose(table[["before", "after", "change"]], [[0.75, 0.25, -0.5], [0.25, 0.75, 0.5]], rtol=1e-6)
-
-
 def test_a_token_that_cannot_come_adds_nothing(france):
     """Some models have tokens that they never say."""
     never = [np.array([0, np.log(3), -np.inf], np.float32), np.array([0, 0, -np.inf], np.float32)]

@@ -47,10 +47,8 @@ def test_every_head_of_the_real_models_agrees_with_eager(model, text, request):
     expected = torch.cat(eager_attentions(model, taken).attentions).numpy()  # [layers, heads, queries, keys]
     assert expected.shape[:2] == (taken.layers(), taken.heads())
     worst = max(np.abs(taken.trace(*at).weights - expected[at[:2]]).max() for at in every_head(taken))
-    agreement = max(taken.certificate(*at).difference for at in every_head(taken))
-    print(f"\n{model.name}, {len(taken.input_ids)} tokens: weights {worst:.2e}, output {agreement:.2e}")
     assert worst < 2e-5
-    assert agreement < 2e-5
+    assert max(taken.certificate(*at).difference for at in every_head(taken)) < 2e-5
 
 
 def test_capturing_changes_nothing(smollm):
@@ -217,15 +215,6 @@ def test_too_long_text_says_count_and_limit_and_can_be_cut(minilm):
     with pytest.raises(TooLongError, match="at most 100 can be read"):
         capture(minilm, text, max_tokens=100)
     assert len(capture(minilm, text, max_tokens=100, truncate=True).input_ids) == 100
-
-
-def test_tokens_are_readable(minilm, smollm):
-    assert capture(minilm, "the cat, unbelievably the cat").tokens()[0] == (
-        *("[CLS]", "the", "cat", ",", "un", "##bel", "##ie", "##va", "##bly", "the", "cat", "[SEP]"),
-    )
-    tokens = capture(smollm, "The café\n\n東 <b>").tokens()[0]
-    assert tokens[:2] == ("The", " café")
-    assert "".join(token for token in tokens if "‹" not in token).startswith("The café\n\n")
 
 
 READ, WRITTEN = [5, 17, 8, 5, 17, 8, 9, 41], [9, 31, 9]

@@ -66,6 +66,7 @@ def test_stages_are_those_that_torch_computes_in_bfloat16(in_half: dict[str, Cap
         call = taken.layer_call(3)
         assert call.query.dtype == call.output.dtype == torch.bfloat16
         trace, group = taken.trace(3, 5), call.query.shape[1] // call.key.shape[1]
+        assert trace.weights.dtype == np.float32
         query, key, value = call.query[0, 5], call.key[0, 5 // group], call.value[0, 5 // group]
         mask = torch.from_numpy(trace.mask.copy())
         for dtype, rounded in ((torch.bfloat16, torch.bfloat16), (torch.float64, torch.float32)):
@@ -82,13 +83,6 @@ def test_stages_are_those_that_torch_computes_in_bfloat16(in_half: dict[str, Cap
             np.testing.assert_allclose(trace.weights, weights.double(), rtol=moved, atol=1e-6)
             off = np.abs(trace.output - (weights @ v).double().numpy())
             assert (off <= (moved + 2 * epsilon) * (trace.weights @ np.abs(trace.value)) + 1e-6).all()
-
-
-def test_another_precision_gives_other_numbers_not_far_away(in_half: dict[str, Capture], minilm) -> None:
-    one, other = capture(minilm, TEXTS[1]).trace(5, 11), in_half["all-MiniLM-L6-v2"].trace(5, 11)
-    assert other.weights.dtype == np.float32
-    difference = np.abs(one.weights - other.weights).max()
-    assert 1e-4 < difference < 0.05
 
 
 class Added(t.LlamaForCausalLM):

@@ -1,5 +1,7 @@
 """What is counted beforehand against what a capture keeps, what torch allocates and the operations that torch counts."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -45,19 +47,14 @@ def peak(action):
     return allocated(action).max()
 
 
-@pytest.mark.parametrize("tokens", [5, 300])
-@pytest.mark.parametrize("name", ["minilm", "smollm"])
-def test_real_models_keep_what_was_counted(name, tokens, request):
-    model = request.getfixturevalue(name)
-    assert kept_bytes(model, tokens) == really_kept(capture(model, input_ids=some_ids(model, tokens)))
-
-
-@pytest.mark.parametrize("tokens", [3, 40])
-@pytest.mark.parametrize("name", TEXT_MODELS)
-def test_every_architecture_keeps_what_was_counted(name, tokens):
-    model = tiny_model(name)
+@pytest.mark.parametrize(
+    ("name", "tokens", "off"),
+    [*product(("minilm", "smollm"), (5, 100), (0.0,)), *product(TEXT_MODELS, (3, 40), (0.01,))],
+)
+def test_every_architecture_keeps_what_was_counted(name, tokens, off, request):
+    model = tiny_model(name) if name in TINY else request.getfixturevalue(name)
     kept = really_kept(capture(model, input_ids=some_ids(model, tokens)))
-    assert kept_bytes(model, tokens) == pytest.approx(kept, rel=0.01)
+    assert kept_bytes(model, tokens) == pytest.approx(kept, rel=off)
 
 
 @pytest.mark.parametrize("name", SEEING)
@@ -104,7 +101,7 @@ def test_components_keep_what_was_counted(name):
     assert taken.nbytes == of_calls + taken.components.nbytes
 
 
-@pytest.mark.parametrize(("name", "tokens"), [("minilm", 400), ("smollm", 400), ("Gemma 2", 60)])
+@pytest.mark.parametrize(("name", "tokens"), [("minilm", 400), ("smollm", 150), ("Gemma 2", 60)])
 def test_the_peak_is_about_what_was_counted(name, tokens, request):
     """The soft caps of Gemma 2 need the scores of all heads."""
     model = tiny_model(name) if name in TINY else request.getfixturevalue(name)

@@ -36,9 +36,6 @@ def words_of(model, kind=None, tokens=12):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("BERT", ["", ""]),
-        ("Llama", ["", ""]),
-        ("Mistral", ["sliding window 4", "sliding window 4"]),
         ("Qwen2", ["sliding window 4", ""]),
         ("Gemma 2", ["sliding window 4, soft cap 2", "soft cap 2"]),
         ("gpt-oss", ["sliding window 4, sinks", "sinks"]),

@@ -39,16 +39,13 @@ def of_weights(name):
     return load_model(randomised(WEIGHTS_ONLY[name]()))
 
 
-@pytest.mark.parametrize("place", ["in memory", "folder"])
 @pytest.mark.parametrize("name", WEIGHTS_ONLY)
-def test_rows_sum_to_one_and_decoders_do_not_read_the_future(name, place, tmp_path):
+def test_rows_sum_to_one_and_decoders_do_not_read_the_future(name):
     """And loading changes nothing about what the model computes."""
     network, ids = randomised(WEIGHTS_ONLY[name]()), torch.from_numpy(IDS)[None]
     with torch.inference_mode():
         before = network(ids)[0]
-    if place == "folder":
-        network.save_pretrained(tmp_path)
-    model = load_model(tmp_path if place == "folder" else network)
+    model = load_model(network)
     with torch.inference_mode():
         torch.testing.assert_close(model.network(ids, output_attentions=True)[0], before, rtol=1e-4, atol=1e-4)
     assert not model.captures
@@ -99,10 +96,6 @@ def test_a_text_and_its_tokens(minilm):
     taken = attention_weights(model, "the cat sat")
     assert taken.tokens() == (("[CLS]", "the", "cat", "sat", "[SEP]"),) * 2
     assert taken.weights(0, 0).shape == (5, 5)
-    with pytest.raises(InputError, match="blank"):
-        attention_weights(model, " ")
-    with pytest.raises(TooLongError, match="at most 10 can be read"):
-        attention_weights(model, "the cat sat " * 9, max_tokens=10)
     assert len(attention_weights(model, "the cat sat " * 9, max_tokens=10, truncate=True).input_ids) == 10
 
 

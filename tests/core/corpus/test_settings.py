@@ -82,17 +82,28 @@ def test_a_metric_with_a_new_unit_has_a_range(monkeypatch):
     assert RunSettings(passage_tokens=64, metrics=("keys", "sink")).highs.tolist() == [63, 1]
 
 
-def test_metrics_are_counted_by_their_names(bert, tmp_path):
+def test_metrics_and_heads_are_counted_by_their_names(bert, tmp_path):
     """Some of them, in another order: the same numbers as among all."""
-    model, texts = bert, passages(3)
-    every = tallied(model, texts, settings_of(model))
-    some = tallied(model, texts, settings_of(model, metrics=("distance", "next", "entropy"), examples_of=("entropy",)))
-    places = [NAMES.index(name) for name in some.settings.metrics]
-    assert (some.histogram == every.histogram[places]).all()
-    assert (some.totals.values == every.totals.values[places]).all()
-    np.testing.assert_array_equal(some.sample.rows["weights"], every.sample.rows["weights"])
-    score, of_all = every.settings.examples_of.index("entropy"), every.strongest.rows
-    assert some.strongest.rows["score"].tolist() == of_all["score"][of_all["metric"] == score].tolist()
+    chosen = {
+        "metrics": ("distance", "next", "entropy"),
+        "examples_of": ("entropy",),
+        "heads": ((1, 2), (0, 3), (1, 0)),
+    }
+    every, some = (tallied(bert, passages(3), settings_of(bert, **given)) for given in ({}, chosen))
+    metrics = [NAMES.index(name) for name in some.settings.metrics]
+    heads = [every.settings.heads.index(head) for head in some.settings.heads]
+    both = np.ix_(metrics, heads)
+    assert (some.histogram == every.histogram[both]).all()
+    assert (some.totals.values == every.totals.values[both]).all()
+    np.testing.assert_array_equal(some.sample.rows["weights"], every.sample.rows["weights"][:, heads])
+    # A product of other heads may round otherwise.
+    np.testing.assert_allclose(some.attention.values, every.attention.values[heads], rtol=1e-6, atol=1e-9)
+    of_some, of_all = some.strongest.rows, every.strongest.rows
+    of_all = of_all[of_all["metric"] == every.settings.examples_of.index("entropy")]
+    for place, head in enumerate(heads):
+        np.testing.assert_array_equal(
+            of_some["score"][of_some["head"] == place], of_all["score"][of_all["head"] == head]
+        )
     written = dict(tables(some, dict.fromkeys(some.shown_passages, ())))
     assert written["metrics"]["metric"].to_pylist()[:3] == ["distance", "next", "entropy"]
     assert written["sample"].schema == schema_of("sample", some.settings.metrics)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,11 +15,10 @@ from core.exporting.exhibit import MAX_BYTES, Drawing, Exhibit, Upload, read, wr
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import tables_of, to_csv
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.heatmaps.side_by_side import side_by_side, small
-from core.figures.plots.bars import bars
-from core.figures.plots.diagrams import wiring
-from core.figures.plots.dots import dots
-from core.figures.plots.lines import Series, lines
+from tests.core.captures.test_opening import EDITS
+from tests.core.figures.test_chart import DESCRIBED
+from tests.core.figures.test_theme import CHARTS
+from tests.core.passes import every_head
 from tests.core.tiny_models import tiny
 
 IDS = [1, 5, 9, 13, 17, 21, 25]
@@ -42,36 +42,30 @@ def again(head: KeptHead) -> KeptHead:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "edits"),
+    ("name", "edits"),
+    # Causal masks and windows, cross-attention, biases of the distance, soft caps, sinks.
     [
-        ("BERT", "self", None),
-        ("GPT-2", "self", None),  # causal
-        ("Mistral", "self", None),  # a window
-        ("T5", "encoder", None),  # a bias of the distance
-        ("T5", "cross", None),
-        ("Gemma 2", "self", None),  # a soft cap
-        ("gpt-oss", "self", None),  # sinks
-        ("GPT-2", "self", Edits(scale_by=2.0, block_keys={(1, 2): {3}})),
-        ("GPT-2", "self", Edits(softmax={(1, 2): "sigmoid"})),
-        ("BERT", "self", Edits(pattern={(1, 2): {2: {3: 0.5, 4: 0.5}}})),
-        ("BERT", "self", Edits(mute_heads={(1, 2)})),
+        *product(("BERT", "GPT-2", "Mistral", "T5", "Gemma 2", "gpt-oss"), [None]),
+        *product(("BERT", "GPT-2"), [EDITS, Edits(softmax="sigmoid")]),
     ],
 )
-def test_a_head_comes_back_with_all_its_stages_and_its_certificate(name, kind, edits):
+def test_a_head_comes_back_with_all_its_stages_and_its_certificate(name, edits):
     pass_ = capture(load_model(tiny(name)), input_ids=IDS, edits=edits)
-    back = again(KeptHead.of(pass_, 1, 2, kind))
-    overview, certificate = back.overview()
-    expected, of_the_pass = pass_.certified_overview(1, 2, kind)
-    for key, stage in expected.matrices.items():
-        assert np.array_equal(overview.matrices[key].values, stage.values, equal_nan=True), key
-        assert np.array_equal(overview.matrices[key].allowed, stage.allowed), key
-    assert np.array_equal(overview.row_numbers["output"], expected.row_numbers["output"])
-    assert replace(certificate, mask="") == replace(of_the_pass, mask="")  # a window as long as the text is none
-    whole, trace = back.head.trace(range(back.head.shape[0])), pass_.trace(1, 2, kind)
-    for stage in ("raw", "scaled", "masked", "weights", "output"):
-        assert np.array_equal(getattr(whole, stage), getattr(trace, stage)), stage
-    assert back.query_tokens == pass_.tokens(kind)[0]
-    assert back.same_as(KeptHead.of(pass_, 1, 2, kind))
+    for at in every_head(pass_):
+        back = again(KeptHead.of(pass_, *at))
+        overview, certificate = back.overview()
+        expected, of_the_pass = pass_.certified_overview(*at)
+        for key, stage in expected.matrices.items():
+            assert np.array_equal(overview.matrices[key].values, stage.values, equal_nan=True), key
+            assert np.array_equal(overview.matrices[key].allowed, stage.allowed), key
+        assert np.array_equal(overview.row_numbers["output"], expected.row_numbers["output"])
+        # A window as long as the text is none.
+        assert replace(certificate, mask="") == replace(of_the_pass, mask="")
+        whole, trace = back.head.trace(range(back.head.shape[0])), pass_.trace(*at)
+        for stage in ("raw", "scaled", "masked", "weights", "output"):
+            assert np.array_equal(getattr(whole, stage), getattr(trace, stage)), stage
+        assert back.query_tokens == pass_.tokens(at[2])[0]
+        assert back.same_as(KeptHead.of(pass_, *at))
 
 
 def test_a_certificate_notices_what_a_file_has_changed():
@@ -120,17 +114,8 @@ def test_everything_else_comes_back_too():
 
 @pytest.mark.parametrize(
     "chart",
-    [
-        heatmap(np.array([[0.5, np.nan]]), Axis("query", ["<b>"]), Axis("key", ["a", "b"]), name="weight"),
-        heatmap(np.eye(600), Axis("query"), Axis("key"), name="mask", scale="permission", forbidden=np.eye(600) == 0),
-        bars(["<b>x</b>", "\n"], {"before": [1, 2], "after": [np.nan, 4]}, y="share", x="token"),
-        lines([Series("here", [0, 1], [-3.0, -4.5]), Series("there", [2], [1])], x="n", y="y", powers_of_ten=True),
-        dots({"one": np.eye(2), "two": np.ones((2, 2))}, y="spread"),
-        side_by_side([small(np.eye(2)), small(np.tri(2))], ["a", "b"], ["x", "y"], ["x", "y"], across=2),
-        bars([], {"none": []}, y="y"),
-        wiring("read", "written", causal=False),
-    ],
-    ids=["cells", "pooled mask", "changes", "curves", "heads", "side by side", "nothing", "a drawing"],
+    [*(draw() for draw in CHARTS.values()), *(chart for chart, _ in DESCRIBED.values())],
+    ids=[*CHARTS, *DESCRIBED],
 )
 def test_a_picture_comes_back_with_what_it_shows(chart):
     (drawing,) = read(write(exhibit(drawings=(Drawing("A picture", "Words.", chart),)))).drawings

@@ -144,9 +144,3 @@ def test_a_pronoun_between_two_sentences(minilm):
         weights = capture(minilm, text).trace(*examples.PRONOUN_HEAD).weights[it]
         assert (moved.animal, moved.street) == pytest.approx((weights[2], weights[8]))
     assert 1 <= found.rank <= 72
-
-
-def test_share_of_the_way():
-    start, goal = np.array([1.0, 1.0]), np.array([3.0, 1.0])
-    for at, share in (([1, 1], 0), ([3, 1], 1), ([2, 9], 0.5), ([0, 1], -0.5)):
-        assert examples.share_of_way(np.array(at), start, goal) == share

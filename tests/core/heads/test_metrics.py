@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core import Edits, capture, head_metrics, load_model, pair_weights
 from core.attention.shaping import Shaping
@@ -21,12 +23,13 @@ from core.models.inputs import all_inputs, run
 from core.models.tokens import token_texts
 from tests.core.attention.test_matrix_files import npz
 from tests.core.corpus.plain import reader
+from tests.core.heads.plain import numbers
 from tests.core.passes import eager_layers, tiny_model, tiny_pass
 from tests.core.tiny_models import WEIGHTS_ONLY, eager, randomised, tiny
 from tests.refusals import refused
 
-N = 24
 STRONGEST = ("strongest_key", "strongest_share")
+OF_WEIGHTS = {*NAMES} - {"entropy_share", "elsewhere", "special", "punctuation"}  # without masks and classes
 OPENING = "The animal didn't cross the street because it was too tired."
 
 
@@ -36,8 +39,7 @@ def synthetic(weights, ids=None, special=(), punctuation=(), *, same=True, mask=
     queries, keys = weights.shape
     allowed = weights > 0 if allowed is None else allowed
     # Rows whose softmax is exactly these weights: their logarithms as a bias on scores that are 0.
-    with np.errstate(divide="ignore"):
-        bias = torch.from_numpy(np.log(np.where(allowed, weights, 1.0)))
+    bias = torch.from_numpy(np.log(np.where(allowed, weights.clip(1e-300), 1.0)))
 
     def rows(start):
         stop = min(start + block, queries)
@@ -59,56 +61,25 @@ def synthetic(weights, ids=None, special=(), punctuation=(), *, same=True, mask=
     return dict(zip(NAMES, values[:, 0].numpy(), strict=True))
 
 
-def test_uniform():
-    places = np.arange(N)
-    distances = np.abs(places[:, None] - places)
-    each = dict.fromkeys(("largest", "sink", "special"), 1 / N)
-    near = {"distance": distances.mean(axis=1), "locality": (distances <= 5).mean(axis=1)}
-    alone = [np.nan, *[1] * (N - 1)]  # a single key leaves nothing to spread over
-    for weights, known in (
-        (np.ones((N, N)), {"entropy": np.log(N), "entropy_share": 1, "punctuation": 2 / N} | each | near),
-        (np.tri(N), {"entropy": np.log(places + 1), "entropy_share": alone, "distance": places / 2}),
-        (np.kron(np.eye(N // 4), np.ones((4, 4))), {"entropy": np.log(4), "entropy_share": 1, "locality": 1}),
-        (np.eye(N)[np.zeros(N, int)], {"sink": 1, "distance": places}),
-    ):
-        found = synthetic(weights / weights.sum(axis=1, keepdims=True), special=[0], punctuation=[5, 6])
-        for name, expected in known.items():
-            np.testing.assert_allclose(found[name], expected, atol=1e-12, err_msg=name)
-
-
-def test_a_query_without_keys_is_left_out():
-    allowed = np.ones((N, N), dtype=bool)
-    allowed[3] = False
-    found = synthetic(np.full((N, N), 1 / N), special=[0], allowed=allowed)
-    for name in ("entropy", "sink", "special", "distance", "largest", "self", "locality"):
-        assert np.isnan(found[name][3]), name
-        assert not np.isnan(found[name][[2, 4]]).any(), name
-
-
-def test_the_largest_weight_elsewhere():
-    """By its definition, on random rows in which some keys are masked."""
-    chance = np.random.default_rng(3)
-    allowed = np.tril(np.ones((N, N), bool)) & (chance.random((N, N)) < 0.7)
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([0.0, 0.4]), st.booleans())
+def test_every_metric_of_every_query_is_its_definition(seed, length, masked, causal):
+    """On random rows: some keys get nothing, some are masked, and a query may attend to nothing."""
+    chance = np.random.default_rng(seed)
+    allowed = (chance.random((length, length)) >= masked) & np.tri(length, k=0 if causal else length, dtype=bool)
     np.fill_diagonal(allowed, True)
-    weights = np.where(allowed, chance.random((N, N)) ** 3, 0)
-    weights /= weights.sum(axis=1, keepdims=True)
-    special = [0, 4, 9, 10]
-    found = synthetic(weights, special=special)["elsewhere"]
-    for query in range(N):
-        others = [key for key in range(1, N) if allowed[query, key] and key != query and key not in special]
-        if others:
-            assert found[query] == pytest.approx(weights[query, others].max(), abs=1e-12), query
-        else:
-            assert np.isnan(found[query]), query
-    assert np.isnan(found[:2]).all()
-    assert np.isfinite(found).sum() > N - 6
-    # Where attention rests, however much it is, does not count.
-    resting = np.zeros((N, N))
-    resting[:, 0] = resting[np.arange(N), np.arange(N)] = 0.5
-    resting[0, 0] = 1
-    np.testing.assert_array_equal(synthetic(resting, allowed=np.ones((N, N), bool))["elsewhere"], 0)
-    between = synthetic(weights, special=special, same=False)["elsewhere"]
-    assert np.isnan(between).all()
+    weights = chance.random((length, length)) ** 3 * (chance.random((length, length)) < 0.8) + np.eye(length) / 100
+    allowed[length // 2] &= length == 1
+    weights = np.where(allowed, weights, 0)
+    weights /= np.where(allowed.any(axis=1), weights.sum(axis=1), 1)[:, None]
+    ids = chance.integers(0, length // 2 + 1, length)
+    classes = [*chance.choice(["special", "punctuation", "word"], length - 1), "special"]
+    special, punctuation = ([at for at, of in enumerate(classes) if of == one] for one in ("special", "punctuation"))
+    found = synthetic(weights, ids, special, punctuation, allowed=allowed)
+    for query in np.flatnonzero(allowed.any(axis=1)):
+        for name, expected in numbers(weights[query, None], query, ids, classes, allowed[query]).items():
+            np.testing.assert_allclose(found[name][query], expected[0], atol=1e-12, err_msg=name)
+    assert all(np.isnan(values[~allowed.any(axis=1)]).all() for values in found.values())
 
 
 ALL = {"ids": [4, 5, 6, 4, 5, 6], "special": [0], "punctuation": [2], "same": True}
@@ -146,7 +117,9 @@ def test_every_kind_of_attention_can_be_measured(name):
     taken = capture(tiny_model(name), input_ids=[5, 6, 7, 5, 6, 9, 5, 7, 6, 5, 6, 8])
     columns = ["layer", "head", *(f"{name}{more}" for name in NAMES for more in ("", "_spread")), *STRONGEST]
     for kind in taken.kinds:
-        table = head_metrics(taken, kind)
+        done = []
+        table = head_metrics(taken, kind, on_progress=done.append)
+        assert done == [1, 2]
         assert list(table.columns) == columns
         assert [*zip(table["layer"], table["head"], strict=True)] == [*np.ndindex(2, 4)]
         assert table["induction"].isna().all() == (kind in ("cross", "decoder"))  # a decoder has read one token so far
@@ -158,39 +131,17 @@ def test_every_kind_of_attention_can_be_measured(name):
             assert most_telling(table) == "entropy"
 
 
-def plain(weights, ids):
-    """Some definitions, read off a whole matrix [queries, keys] as one would write them down."""
-    weights = weights.astype(np.float64)
-    places = np.arange(len(weights))
-    distances = np.abs(places[:, None] - places)
-    sums = np.where(weights.sum(axis=1) > 0, weights.sum(axis=1), 1)
-    found = {
-        "entropy": -np.where(weights > 0, weights * np.log(weights.clip(1e-300)), 0).sum(axis=1).mean(),
-        "sink": weights[:, 0].mean(),
-        "self": np.diagonal(weights).mean(),
-        "previous": np.diagonal(weights, -1).mean(),
-        "next": np.diagonal(weights, 1).mean(),
-        "distance": ((weights * distances).sum(axis=1) / sums).mean(),
-        "largest": weights.max(axis=1).mean(),
-        "largest_spread": weights.max(axis=1).std(),
-        "locality": (weights * (distances <= 5)).sum(axis=1).mean(),
-        "strongest_key": weights.mean(axis=0).argmax(),
-        "strongest_share": weights.mean(axis=0).max(),
-    }
-    copies = {
-        "duplicate": [[key for key in range(query) if ids[key] == ids[query]] for query in places],
-        "induction": [[key for key in range(1, query) if ids[key - 1] == ids[query]] for query in places],
-    }
-    for name, keys in copies.items():
-        found[name] = np.mean([weights[query, of].sum() for query, of in enumerate(keys) if of])
-    return found
-
-
 def assert_measured(table, weights_of, ids):
-    """Every head of a table has the numbers of its weights."""
+    """Every head of a table has the numbers of its weights, apart from those that depend on a mask or on classes."""
+    classes, allowed = ["word"] * len(ids), np.ones(len(ids), bool)
     for _, row in table.iterrows():
-        for name, expected in plain(weights_of(int(row["layer"]), int(row["head"])), ids).items():
-            assert row[name] == pytest.approx(expected, abs=1e-5, rel=1e-5), (row["layer"], row["head"], name)
+        weights = weights_of(int(row["layer"]), int(row["head"])).astype(np.float64)
+        each = [numbers(weights[query, None], query, ids, classes, allowed) for query in range(len(weights))]
+        values = {name: np.concatenate([one[name] for one in each]) for name in each[0]}
+        expected = {name: np.nanmean(values[name]) for name in OF_WEIGHTS} | {"largest_spread": values["largest"].std()}
+        shares = weights.mean(axis=0)
+        for name, number in (expected | dict(zip(STRONGEST, (shares.argmax(), shares.max()), strict=True))).items():
+            assert row[name] == pytest.approx(number, abs=1e-5, rel=1e-5), (row["layer"], row["head"], name)
 
 
 @pytest.mark.parametrize("blocked", [{6, 7, 8}, {3, 4, 5, 6, 7, 8}])
@@ -201,19 +152,6 @@ def test_a_text_whose_last_keys_nobody_may_attend_to(name, blocked, cells, monke
     monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", cells)
     taken = capture(tiny_model(name), input_ids=[5, 6, 7, 5, 6, 5, 5, 6, 5], edits=Edits(block_keys=blocked))
     assert_measured(head_metrics(taken), lambda *at: taken.trace(*at).weights, taken.input_ids)
-
-
-def test_special_tokens_and_punctuation_of_a_real_text(minilm):
-    taken = capture(minilm, "Cats, dogs.")
-    assert taken.tokens()[0] == ("[CLS]", "cats", ",", "dogs", ".", "[SEP]")
-    weights = taken.trace(2, 3).weights
-    done = []
-    head = head_metrics(taken, on_progress=done.append).iloc[2 * 12 + 3]
-    assert done == [1, 2, 3, 4, 5, 6]
-    assert head["special"] == pytest.approx(weights[:, [0, 5]].sum(axis=1).mean(), abs=1e-6)
-    assert head["punctuation"] == pytest.approx(weights[:, [2, 4]].sum(axis=1).mean(), abs=1e-6)
-    assert np.isnan(head["duplicate"])
-    assert np.isnan(head_metrics(capture(minilm, "Cats")).loc[0, "punctuation"])
 
 
 def row(**shares):

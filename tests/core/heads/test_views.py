@@ -61,16 +61,6 @@ def test_plain_numbers_are_those_of_the_trace(taken, trace):
     np.testing.assert_allclose(seen.matrices["view"].values, bart.trace(1, 2, "cross").weights, atol=1e-6)
 
 
-@pytest.mark.parametrize("quantity", ["weights", "raw"])
-@pytest.mark.parametrize("most", [7, 50, 64])
-def test_an_overview_loses_no_spike(taken, trace, quantity, most):
-    expected = pool(getattr(trace, quantity), most, trace.mask)
-    cells = viewed(taken, HEAD, quantity=quantity).overview(most).matrices["view"]
-    assert (cells.row_block, cells.column_block) == (expected.row_block, expected.column_block)
-    np.testing.assert_allclose(cells.values, expected.values, rtol=1e-5, atol=1e-4)
-    np.testing.assert_array_equal(cells.allowed, expected.allowed)
-
-
 def test_norm_weighted_is_the_length_of_what_each_key_adds(taken, trace):
     W_O = head_weights(taken.model, *HEAD).W_O
     for query, key in ((10, 0), (40, 39), (60, 31)):

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from core import attend, capture, softmax
 from core.averages import log_mean_and_error, mean_and_error
 from core.lessons import scaling as lesson
-from tests.conftest import TEXTS, eager_attentions
+from tests.conftest import eager_attentions
 
 SCORES = arrays(np.float64, st.integers(1, 20), elements=st.integers(-2000, 2000).map(lambda n: n / 100))
 
@@ -173,33 +173,30 @@ SENTENCES = (
 @pytest.mark.parametrize("name", ON_SENTENCES)
 def test_every_head_of_a_model(name, request):
     model = request.getfixturevalue(name)
-    spread, entropies, near_one, d_k = ON_SENTENCES[name]
+    spreads, entropies, near_one, d_k = ON_SENTENCES[name]
     passed = capture(model, SENTENCES)
     found = lesson.model_scores(passed)
     assert (found.d_k, found.scale, found.theory) == (d_k, pytest.approx(d_k**-0.5), pytest.approx(d_k**0.5))
     assert found.with_scale.spread.shape == (passed.layers(), passed.heads())
     with_scale, without = lesson.over_heads(found.with_scale), lesson.over_heads(found.without_scale)
-    assert (without.spread, with_scale.spread) == pytest.approx(spread, rel=0.12)
+    assert (without.spread, with_scale.spread) == pytest.approx(spreads, rel=0.12)
     assert (without.entropy, with_scale.entropy) == pytest.approx(entropies, rel=0.1)
     assert without.near_one == pytest.approx(near_one, abs=0.05)
     assert np.all(found.without_scale.entropy <= found.with_scale.entropy + 1e-9)
+
+    for layer, head in np.ndindex(found.with_scale.spread.shape):
+        trace = passed.trace(layer, head)
+        spread = trace.raw[trace.mask].astype(np.float64).std()
+        assert found.without_scale.spread[layer, head] == pytest.approx(spread, rel=1e-5)
+        assert found.with_scale.spread[layer, head] == pytest.approx(spread / d_k**0.5, rel=1e-5)
+        above = softmax(np.where(trace.mask, trace.raw, -np.inf)).max(axis=1) > 0.99
+        # A row that has 0.99 may be rounded to either side.
+        assert found.without_scale.near_one[layer, head] == pytest.approx(above.mean(), abs=1.01 / len(above))
 
     reference = eager_attentions(model, passed).attentions
     theirs = torch.stack(reference)[:, 0].double()  # [layers, heads, queries, keys]
     np.testing.assert_allclose(found.with_scale.entropy, torch.special.entr(theirs).sum(-1).mean(-1), atol=2e-4)
     np.testing.assert_allclose(found.with_scale.largest, theirs.amax(-1).mean(-1), atol=2e-4)
-
-
-def test_the_spread_of_one_real_head_by_hand(smollm):
-    passed = capture(smollm, TEXTS[0])
-    trace = passed.trace(13, 8)
-    allowed = np.tril_indices(len(trace.query))
-    raw = (trace.query.astype(np.float64) @ trace.key.T.astype(np.float64))[allowed]
-    found = lesson.model_scores(passed)
-    assert found.without_scale.spread[13, 8] == pytest.approx(raw.std(), rel=1e-5)
-    assert found.with_scale.spread[13, 8] == pytest.approx(raw.std() / 8, rel=1e-5)
-    sharper = np.array([softmax(raw_row[: place + 1]).max() for place, raw_row in enumerate(trace.raw)])
-    assert found.without_scale.near_one[13, 8] == pytest.approx((sharper > 0.99).mean())
 
 
 def drawing():

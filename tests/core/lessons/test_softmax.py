@@ -14,11 +14,16 @@ NUMBERS = st.integers(-2000, 2000).map(lambda n: n / 100)
 ROWS = arrays(np.float64, st.integers(1, 12), elements=NUMBERS)
 
 
-def test_the_worked_example():
-    steps = lesson.softmax_steps([1.0, 0.5, 2.5, -0.1])
+def test_the_worked_example_and_its_row_in_three_ways():
+    row = [1.0, 0.5, 2.5, -0.1]
+    steps = lesson.softmax_steps(row)
     np.testing.assert_allclose(steps.exponentials, [2.718, 1.649, 12.182, 0.905], atol=5e-4)
     assert steps.total == pytest.approx(17.454, abs=5e-4)
     np.testing.assert_allclose(steps.weights, [0.156, 0.094, 0.698, 0.052], atol=5e-4)
+    softmaxed, rms, euclidean = lesson.normalised(row)
+    assert (softmaxed.total, rms.total, euclidean.total) == pytest.approx((1, 2.846, 1.423), abs=5e-4)
+    assert (rms.length, euclidean.length) == pytest.approx((2, 1))  # √4 scores
+    assert rms.values.min() < 0 < softmaxed.values.min()
 
 
 @given(ROWS, st.floats(0.1, 10), st.floats(-50, 50))
@@ -61,16 +66,6 @@ def test_a_real_head_in_three_precisions(smollm):
 def test_empty_rows_are_left_out():
     trace = attend(np.eye(3), np.eye(3), np.eye(3), mask=[[1, 0, 0], [0, 0, 0], [1, 1, 1]])
     assert all(np.isfinite([one.row_sum_error, one.weight_error]).all() for one in lesson.precisions(trace))
-
-
-def test_the_worked_row_in_three_ways():
-    softmaxed, rms, euclidean = lesson.normalised([1.0, 0.5, 2.5, -0.1])
-    assert softmaxed.total == pytest.approx(1)
-    assert euclidean.length == pytest.approx(1)
-    assert rms.length == pytest.approx(2)  # √4 scores
-    assert rms.total == pytest.approx(2.846, abs=5e-4)
-    assert euclidean.total == pytest.approx(1.423, abs=5e-4)
-    assert rms.values.min() < 0 < softmaxed.values.min()
 
 
 @given(ROWS)

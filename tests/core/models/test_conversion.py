@@ -134,20 +134,7 @@ def test_a_damaged_folder_is_made_again(damage, tiny, cache):
     assert unfinished(cache) == []
 
 
-CONVERT = """
-import sys
-from pathlib import Path
-from core.models.conversion import converted
-made = converted(Path(sys.argv[1]), lambda words, _done: print(words, flush=True))
-print(made.folder)
-"""
-
-
-def start_converting(source: Path) -> subprocess.Popen[str]:
-    """In a process of its own, which finds the cache folder in the environment."""
-    command = [sys.executable, "-c", CONVERT, str(source)]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+CONVERT = "import pathlib, core.models.conversion as it; it.converted(pathlib.Path({!r}))"
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +143,13 @@ def recovered(tmp_path_factory) -> tuple[Path, list[tuple[str, float]]]:
     cache = tmp_path_factory.mktemp("killed") / "cache"
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("HEADLIGHT_CACHE", str(cache))
-        killed = start_converting(SMOLLM2)
+        env = os.environ | {"OMP_NUM_THREADS": "1"}
+        killed = subprocess.Popen([sys.executable, "-c", CONVERT.format(str(SMOLLM2))], cwd=ROOT, env=env)
         while not (cache.is_dir() and unfinished(cache)):
             assert killed.poll() is None, "it ended before it had begun"
             time.sleep(0.01)
         killed.kill()
-        killed.communicate()
+        killed.wait()
         assert len(unfinished(cache)) == 1
         assert not list(cache.glob(f"*/{MANIFEST}"))
         said: list[tuple[str, float]] = []
@@ -206,28 +194,25 @@ def test_the_real_model_is_what_transformers_reads(recovered):
     assert settings == expected
 
 
-def test_two_processes_at_once(tiny, cache):
-    """This one and another: both are held back until both wait, then let go together. One converts, the other finds it done.
-    Only this test finds two that write one model at the same time."""
-    sha256, said, waits = file_sha256(tiny), [], Event()
+def test_two_at_once(tiny, cache):
+    """Both are held back until both wait, then let go together. One converts, the other finds it done. They know of each other
+    by a file alone, as two processes do. Only this test finds two that write one model at the same time."""
+    said: tuple[list[str], ...] = ([], [])
+    waits = (Event(), Event())
 
-    def tell(words: str, _share: float | None) -> None:
-        said.append(words)
-        waits.set()
+    def convert(at: int) -> Path:
+        return converted(tiny, lambda words, _share: (said[at].append(words), waits[at].set())).folder
 
     cache.mkdir()
-    with ThreadPoolExecutor(1) as thread:
-        with FileLock(cache / f"tiny-{sha256[:12]}-v{conversion.CONVERSION}.lock"):
-            other = start_converting(tiny)
-            here = thread.submit(converted, tiny, tell)
-            assert waits.wait(PATIENCE)
-            assert ["Waiting" in words for words in (said[0], other.stdout.readline())] == [True, True]
-        folder = here.result().folder
-    there = other.communicate()[0].splitlines()
-    assert other.returncode == 0
-    assert sum(any("converting its weights" in words for words in lines) for lines in (said, there)) == 1
-    assert there[-1] == str(folder) == str(converted(tiny).folder)
-    assert_same_weights(load_file(folder / "model.safetensors"))
+    with ThreadPoolExecutor(2) as threads:
+        with FileLock(cache / f"tiny-{file_sha256(tiny)[:12]}-v{conversion.CONVERSION}.lock"):
+            made = [threads.submit(convert, at) for at in range(2)]
+            assert all(one.wait(PATIENCE) for one in waits)
+            assert all("Waiting" in words[0] for words in said)
+        folders = {one.result() for one in made}
+    assert sum(any("converting its weights" in words for words in lines) for lines in said) == 1
+    assert folders == {converted(tiny).folder}
+    assert_same_weights(load_file(folders.pop() / "model.safetensors"))
     assert unfinished(cache) == []
 
 

@@ -262,7 +262,6 @@ DAMAGED = "damaged or incomplete weights"
 REFUSED: dict[str, tuple[Change, str]] = {
     "no config": (removed("config.json"), "has no config.json"),
     "an empty config": (written("config.json", b""), "config.json that cannot be read"),
-    "half a config": (written("config.json", b"{"), "config.json that cannot be read"),
     "an unknown type": (configured(model_type="mystery"), f"has the model type 'mystery', {UNKNOWN}"),
     "no type": (configured(model_type=None), f"has the model type None, {UNKNOWN}"),
     "a list as type": (configured(model_type=["bert"]), f"has the model type ['bert'], {UNKNOWN}"),

@@ -225,14 +225,6 @@ def test_merging_is_summing_and_averaging(case):
     np.testing.assert_allclose(merge(weights, query_starts, key_starts), expected, rtol=1e-13, atol=0)
 
 
-@given(to_merge(), st.integers(1, 4))
-def test_blocks_of_rows_merge_to_the_same(case, size):
-    weights, query_starts, key_starts = case
-    blocks = [merge_keys(weights[:, i : i + size], key_starts) for i in range(0, weights.shape[1], size)]
-    together = merge_queries(np.concatenate(blocks, axis=1), query_starts)
-    np.testing.assert_array_equal(together, merge(weights, query_starts, key_starts))
-
-
 @pytest.mark.parametrize("starts", [[], [1], [0, 2, 2], [0, 3], [0, 2, 1], [[0, 1]]])
 def test_starts_that_do_not_fit_are_refused(starts):
     with refused("key_starts", r"for 3 tokens .* begin with 0"):

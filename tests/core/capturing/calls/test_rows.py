@@ -11,6 +11,7 @@ from core.errors import InputError
 from core.models.calls import Call
 from tests.core.passes import every_head, tiny_pass
 
+ALL_HEADS = slice(0, 4)
 # Causal without a mask, sliding windows, soft cap, sinks, position bias, cross-attention, no mask at all.
 KINDS_OF_MASK = ("BERT", "Llama", "Mistral", "Gemma 2", "gpt-oss", "T5", "BART", "ModernBERT")
 
@@ -40,12 +41,24 @@ def test_rows_are_those_of_the_traces(name, cells):
         np.testing.assert_allclose(alone[0], trace.weights[some.start :], atol=1e-6)
         raw = next(row_blocks(call, head, rows=some)).raw.numpy()
         np.testing.assert_allclose(raw[0, 0], trace.raw[some.start, : raw.shape[2]], rtol=1e-5, atol=1e-5)
+        assert_permissions(call, head, range(trace.shape[0]))
+        assert_permissions(call, head, some)
         part = taken.trace(layer, head, kind, rows=some)
         assert part.shape == (len(some), trace.shape[1])
         for stage in ("mask", "bias", "masked", "weights", "output"):
             np.testing.assert_allclose(getattr(part, stage), getattr(trace, stage)[some.start :], atol=1e-6)
     with pytest.raises(InputError, match="no queries"):
         taken.trace(1, 2, kind, rows=range(99))
+
+
+def assert_permissions(call, head, rows):
+    """Those of a head in NumPy are those of the rows of all heads."""
+    (allowed, bias), (mask, added) = permissions(call, ALL_HEADS, rows), head_permissions(call, head, rows)
+    reach = allowed.shape[2]
+    assert mask.shape == added.shape == (len(rows), call.key.shape[2])
+    np.testing.assert_array_equal(mask[:, :reach], allowed[min(head, len(allowed) - 1)].numpy())
+    assert not mask[:, reach:].any()
+    np.testing.assert_array_equal(added[:, :reach], 0 if bias is None else bias[min(head, len(bias) - 1)].numpy())
 
 
 LONG = np.arange(60) % 50 + 3  # several blocks of rows
@@ -63,25 +76,6 @@ def test_a_causal_layer_does_only_half_the_work():
 def test_no_block_is_larger_than_allowed(edits):
     call = tiny_pass("Llama", input_ids=LONG, edits=edits).layer_call(0)
     assert max(rows.weights.numel() for rows in row_blocks(call, cells=2_000)) <= 2_000
-
-
-@pytest.mark.parametrize("name", KINDS_OF_MASK)
-def test_permissions_of_a_head_in_numpy_are_those_of_the_rows(name):
-    taken = tiny_pass(name)
-    for kind in taken.kinds:
-        for call in taken.calls[kind]:
-            queries, keys = taken.shape(kind)
-            for rows in (range(queries), range(queries // 2, queries)):
-                allowed, bias = permissions(call, slice(0, call.query.shape[1]), rows)
-                for head in range(taken.heads(kind)):
-                    mask, added = head_permissions(call, head, rows)
-                    of_mask, of_bias = min(head, len(allowed) - 1), 0 if bias is None else min(head, len(bias) - 1)
-                    reach = allowed.shape[2]
-                    assert mask.shape == added.shape == (len(rows), keys)
-                    np.testing.assert_array_equal(mask[:, :reach], allowed[of_mask].numpy())
-                    assert not mask[:, reach:].any()
-                    expected = np.zeros((len(rows), reach)) if bias is None else bias[of_bias].numpy()
-                    np.testing.assert_array_equal(added[:, :reach], expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

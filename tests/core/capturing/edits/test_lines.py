@@ -6,7 +6,6 @@ And what every kind of edit owes to those who go through all of them: a line, a 
 from __future__ import annotations
 
 import random
-import string
 from contextlib import suppress
 from inspect import signature
 from itertools import product
@@ -95,13 +94,6 @@ def test_whatever_can_be_said_is_read_back(edits, blank):
     assert edits_of(f"{blank}{words}{blank}") == edits
 
 
-@given(st.text(string.printable, max_size=60) | st.text(max_size=60), st.sampled_from(list(PROMISED)))
-def test_what_is_read_of_anything_else_can_be_said(text, promised):
-    for words in (text, f"{promised}{text}", f"{promised[:8]}{text}", f"{promised.partition(' ')[0]} {text}"):
-        with suppress(InputError):
-            assert every(map(edits_of, lines_of(edits_of(words)))) == edits_of(words)
-
-
 def test_lines_mean_what_they_say():
     for words, edits in PROMISED.items():
         assert edits_of(words) == edits, words
@@ -163,10 +155,8 @@ def test_a_painted_row_is_divided_by_its_sum_where_that_puts_it_right():
         ('token 3 "dog" at 5', '“token 3 "dog"”'),
         ("scale much", "“scale 2 at 5”"),
         ("scale 2 at nowhere 5", "a layer such as 5"),
-        ("mask triangle", "causal-window 4"),
         ("block pair 3", "“block key 3, or block pair 10>2”"),
         ("block key -1", "tokens count from 0"),
-        ("paint 1>2=0.5", "Divide each by 0.5"),
         ("paint 1-2", "“paint 10>2=0.7 10>3=0.3 at 5.11”"),
         ("block key 5-3", "“block key 3"),
         ("block key 0-99999999999999", "at most 20,000 keys, and this one 100,000,000,000,000"),
@@ -175,7 +165,6 @@ def test_a_painted_row_is_divided_by_its_sum_where_that_puts_it_right():
         ("cut 16.0 from the score of 18.6", "query, key, value"),
         ("token 3 dog", '“token 3 "dog"”'),
         ("mean 5 over a text", '“mean 23.4 over "a text"”'),
-        ('patch 5 from " "', "another text to read"),
         *((f'{line} "\\ud800"', "") for line in ("token 3", "mean 5 over", "patch 5 from")),  # half a surrogate
         ("scale 1e999", "a finite number"),
     ],
@@ -218,9 +207,10 @@ def hostile_lines():
 
 
 def test_no_line_whatsoever_raises_anything_but_an_input_error():
+    """And what can be read can be said, and done."""
     model, text = tiny_model("BERT"), "5 6 7 8 9"
     taken = capture(model, text)
-    kept = {}
+    kept = set()
     for words in hostile_lines():
         for read in (painted, divided):
             try:
@@ -229,11 +219,11 @@ def test_no_line_whatsoever_raises_anything_but_an_input_error():
                 assert read is painted
         with suppress(InputError):
             edits = edits_of(words)
+            assert every(map(edits_of, lines_of(edits))) == edits, words
             check_edits(taken, edits)
-            kept[edits] = words
+            kept.add(edits)
     assert len(kept) > 40
-    for edits, words in kept.items():  # and what can be read can be said, and done
-        assert every(map(edits_of, lines_of(edits))) == edits, words
+    for edits in kept:
         capture(model, text, edits=edits)
 
 

@@ -230,12 +230,8 @@ def test_multiplications_are_half_the_operations_that_torch_counts_in_eager_code
         more = {"encoder_outputs": (begun.encoder_last_hidden_state,)} if model.is_encoder_decoder else {}
         with FlopCounterMode(display=False) as step:
             network(**{grows: inputs[grows][:, -1:]}, past_key_values=begun.past_key_values, use_cache=True, **more)
-        with FlopCounterMode(display=False) as whole:
-            network(**inputs, use_cache=False)
     cached = inputs[grows].shape[1] - 1
     assert sum(operations(model, 20, **tokens, cached=cached)) == pytest.approx(step.get_total_flops(), rel=0.05)
-    # torch counts pairs that are masked as well, and the logits at all positions.
-    assert sum(operations(model, 20, **tokens)) == pytest.approx(whole.get_total_flops(), rel=0.25)
 
 
 @pytest.mark.parametrize(
