@@ -12,7 +12,6 @@ from .captures.opening import open_capture as open_capture
 from .capturing.calls.head_places import Place as Place
 from .capturing.capture import Capture as Capture
 from .capturing.capture import capture as capture
-from .capturing.checking.checkup import Checkup as Checkup
 from .capturing.checking.checkup import check_model as check_model
 from .capturing.edits.edits import Edits as Edits
 from .capturing.generation.generating import Generation as Generation
@@ -42,6 +41,7 @@ from .heads.metrics import head_metrics as head_metrics
 from .heads.metrics import pair_weights as pair_weights
 from .heads.patterns import match_heads as match_heads
 from .heads.probing import probe_heads as probe_heads
+from .models.checkups import Checkup as Checkup
 from .models.loading import load_model as load_model
 from .models.loading import model_size as model_size
 from .models.model import Model as Model

@@ -91,3 +91,6 @@ talking.remember(on_page)
 read_cells()
 if wants_to_share:
     open_dialog(on_page)
+with TURNS.page(), progress.watched():
+    for work in on_page.later:
+        work()

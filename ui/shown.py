@@ -111,6 +111,7 @@ class PageContents:
     frames_of  the pieces of the texts that frames change
     make_frames  makes both on a light ground, for a file; None where there are no knobs
     aside     whether what is drawn matters at a desk only
+    later     what is done once all of the page is drawn
     given     of a quiet run: what its fields hold; None of any other
     """
 
@@ -131,6 +132,7 @@ class PageContents:
     frames_of: list[list[str]] = field(default_factory=list)
     make_frames: Callable[[], None] | None = None
     aside: bool = False
+    later: list[Callable[[], None]] = field(default_factory=list)
     given: Mapping[str, Any] | None = None
 
 

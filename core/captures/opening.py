@@ -75,6 +75,7 @@ def unchecked(capture: Capture) -> str:
         return ""
     parts = {
         "the model's name and revision": True,
+        "what the check-up of the model found": bool(model.checkup),
         "the tokens and their texts": bool(capture.input_ids),
         "the side of each token": bool(capture.sides),
         "queries, keys and values": True,
@@ -268,6 +269,7 @@ class _Opening:
             ),
             sentence=_sentence(fields.part("sentence")) if "sentence" in fields.values else SentenceVector(),
             is_sealed=self._is_sealed,
+            checkup=fields.text("checkup") if "checkup" in fields.values else "",
             labels=labels,
         )
 

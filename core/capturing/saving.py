@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..attention.shaping import BY_HEAD
 from ..models.calls import Call
+from ..models.checkups import outcome
 from ..models.images import ImageGrid
 from ..models.model import Model, RecordedModel
 from ..models.modules import Kind
@@ -71,6 +72,7 @@ def save_pass(
             "registers": model.register_tokens,
             "notes": list(model.notes),
             "sentence": asdict(model.sentence),
+            **({"checkup": checked} if (checked := outcome(model)) else {}),
         },
         "vocabulary": known,
         "edits": list(lines_of(edits)),

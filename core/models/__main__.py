@@ -7,6 +7,7 @@ import sys
 
 from ..capturing.checking.checkup import check_model
 from ..errors import InputError
+from .checkups import keep
 from .devices import DTYPES
 from .loading import load_model
 
@@ -24,10 +25,12 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("--seconds", type=float, default=2.0, help="no check is begun after this time (default: 2)")
     given = parser.parse_args(arguments)
     try:
-        checkup = check_model(load_model(given.name, dtype=given.dtype, device=given.device), seconds=given.seconds)
+        model = load_model(given.name, dtype=given.dtype, device=given.device)
+        checkup = check_model(model, seconds=given.seconds)
     except InputError as error:
         print(error)
         return 1
+    keep(model, checkup)
     print(checkup)
     return 0 if checkup.holds else 1
 

@@ -77,7 +77,7 @@ class Conversion:
 
 
 def cache_folder() -> Path:
-    """The folder of converted models: $HEADLIGHT_CACHE, or `headlight` in the system's folder for caches."""
+    """The folder of converted models and of check-ups: $HEADLIGHT_CACHE, or `headlight` in the system's folder for caches."""
     if chosen := os.environ.get("HEADLIGHT_CACHE"):
         return Path(chosen).expanduser().absolute()
     return user_cache_path("headlight", appauthor=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -168,6 +168,12 @@ class Model:
     def _names(self) -> dict[int, str]:
         return {id(module): name for name, module in self.network.named_modules()}
 
+    def with_twin(self, network: Any) -> Model:
+        """The model with a twin of its network, which may lead back into modules of its own: those of both are known."""
+        twin = replace(self, network=network)
+        twin._names.update(self._names)
+        return twin
+
     def kind_of(self, module: torch.nn.Module) -> Kind:
         """The kind of attention that a module of its network computes."""
         name = self._names[id(module)]
@@ -249,6 +255,7 @@ class RecordedModel(Model):
     captures  whether the file holds queries, keys and values; otherwise only weights
     is_sealed  whether the file is as it was written; False: it does not say
     devices   where the numbers of the file are now
+    checkup   one sentence on the check-up of the model where the file was written; "" if it says nothing
     labels    for each recorded layer its number among all layers of the model, and what is special about it, in words
     """
 
@@ -258,6 +265,7 @@ class RecordedModel(Model):
     register_tokens: int = 0
     captures: bool = True
     is_sealed: bool = False
+    checkup: str = ""
     labels: Mapping[Kind, Sequence[tuple[int, str]]] = field(default_factory=dict)
 
     devices: ClassVar[tuple[str, ...]] = ("cpu",)

@@ -16,6 +16,7 @@ from core.attention.masks import causal, grid
 from core.attention.sources import random_matrices, toy_sentence
 from core.exporting.exhibit import Exhibit, write
 from core.exporting.kept_heads import KeptHead
+from core.models import checkups
 from core.models.devices import devices
 from core.models.model import Model
 from core.units import small_number
@@ -46,9 +47,12 @@ def shows_trace(app, trace):
         assert difference(Picture([drawn], {}), numbers.T if stage == "Key" else numbers) is None, stage
 
 
-def test_the_page_says_whether_its_model_was_checked(monkeypatch):
+def test_the_page_says_whether_its_model_was_checked(monkeypatch, tmp_path):
+    monkeypatch.setattr(checkups, "cache_folder", lambda: tmp_path)  # nothing is known yet,
+    checkups.MADE.clear()  # nor from another test
     app = opened(model=MODEL)
     assert "Checked on this machine." in said(app)
+    assert list((tmp_path / "checkups").iterdir()), "it is kept"
     assert "The outputs of 36 heads follow from their queries, keys and values" in said(app)
     assert not app.warning
     half = models.load(ModelChoice(MODEL, "float16"))  # which no other test opens here

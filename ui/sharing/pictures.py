@@ -15,6 +15,7 @@ from core.exporting.documents import PACKAGES, About, now, to_html
 from core.exporting.pictures import COLUMN, COLUMNS, GROUNDS, portrait, print_widths
 from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, tables_of, to_csv, to_npz
 from core.models.adapters import AND
+from core.models.checkups import outcome
 from core.versions import versions
 from ui import state
 from ui.in_browser import component_beside
@@ -147,6 +148,7 @@ def about(shown: PageContents) -> dict[str, str]:
 def _of_model(of: HeadRequest) -> dict[str, str]:
     text, model = of.text, models.load(of.text.model)
     facts = {"model": model.name, "revision": model.revision, "dtype": model.dtype}
+    facts |= {"check-up": checked} if (checked := outcome(model)) else {}
     facts |= {"device": text.model.device} if text.model.device != "cpu" else {}
     facts |= {"attention": of.kind, "layer": str(of.layer), "head": str(of.head), "layer.head": f"{of.layer}.{of.head}"}
     facts |= {"text": text.text} if text.text or text.image is None else {}

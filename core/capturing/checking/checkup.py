@@ -8,25 +8,20 @@ these: it runs the model over a short fixed text and compares chosen layers with
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-import pandas as pd
-
-from ...errors import InputError, first_line
+from ...errors import first_line
+from ...models.checkups import FINITE, MADE, Checkup, Finding
 from ...models.model import Model, require_model
-from ...progress import OnProgress
+from ...progress import OnProgress, step_counter
 from ...threads import processor_time
-from ...versions import versions
 from ..capture import not_captured
 from ..finite import NotFiniteError
-from .finding import Finding
 from .from_files import beginning_of_text, leftovers, tokens_of_the_file, weights_of_the_file
 from .from_passes import cache_of_keys, later_tokens, padding
 from .from_weights import absolute_positions, matrix_products, projections, rotary_positions
 from .heads import attention_of_heads, masks, scales, soft_caps, windows
 from .reading import Reading, read_fixed
 
-FINITE = "finite numbers"
 # Those that cost least and find most come first: the time may not suffice for all.
 CHECKS: dict[str, Callable[[Reading], Finding]] = {
     FINITE: lambda _: Finding(True, "The pass gives neither NaN nor infinity."),  # or there would be no reading
@@ -49,60 +44,6 @@ CHECKS: dict[str, Callable[[Reading], Finding]] = {
 }
 
 
-@dataclass(frozen=True)
-class Checkup:
-    """What was checked of a model, on one device with these versions.
-
-    findings  by the name of the check, in the order of `CHECKS`
-    skipped   the names of the checks for which there was no time
-    devices   as `Model.devices`
-    versions  of Headlight, Python, torch and transformers
-    """
-
-    model: str
-    revision: str
-    dtype: str
-    devices: tuple[str, ...]
-    versions: dict[str, str]
-    findings: dict[str, Finding]
-    skipped: tuple[str, ...] = ()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the model could be read, and there was time for all checks."""
-        return self.findings[FINITE].holds is not None and not self.skipped
-
-    @property
-    def holds(self) -> bool:
-        """Whether no check failed. A check that could not be made does not count as failed; the table says why."""
-        return all(finding.holds is not False for finding in self.findings.values())
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """One row for each check: `check`, `holds` (True, False, or None if it could not be made) and `detail`."""
-        rows = [(name, finding.holds, finding.detail) for name, finding in self.findings.items()]
-        table = pd.DataFrame(rows, columns=["check", "holds", "detail"])
-        return table.astype({"holds": object})
-
-    @property
-    def summary(self) -> str:
-        """One sentence: how many checks passed, or the names of those that failed."""
-        made = [finding.holds for finding in self.findings.values() if finding.holds is not None]
-        if failed := [name for name, finding in self.findings.items() if finding.holds is False]:
-            return f"{len(failed)} of {len(made)} checks failed on this machine: {', '.join(failed)}."
-        how_far = "Checked" if self.is_whole else "Partly checked" if made else "Not checked"
-        return (
-            f"{how_far} on this machine: {len(made)} checks passed, {len(self.findings) - len(made)} could not be made."
-        )
-
-    def __str__(self) -> str:
-        words = {True: "holds", False: "FAILS", None: "not checked"}
-        lines = [f"{name}: {words[finding.holds]}. {finding.detail}" for name, finding in self.findings.items()]
-        computed = ", ".join(f"{name} {number}" for name, number in self.versions.items())
-        where = " and ".join(self.devices)
-        return "\n".join([f"{self.model}, {self.dtype} on {where}, {computed}", self.summary, *lines])
-
-
 def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress | None = None) -> Checkup:
     """Check a model on this machine: its projections, attention, masks, positions, cache, tokens and files.
 
@@ -121,10 +62,11 @@ def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress |
     skipped: list[str] = []
     try:
         reading = read_fixed(model)
-    except InputError as error:
-        reading, is_finite = None, not isinstance(error, NotFiniteError)
-        findings[FINITE] = Finding(None if is_finite else False, str(error))
-    for number, (name, check) in enumerate(CHECKS.items()):
+    except Exception as error:
+        reading, why = None, f"The model could not be read: {first_line(error)}."
+        findings[FINITE] = Finding(False, str(error)) if isinstance(error, NotFiniteError) else Finding(None, why)
+    step = step_counter(on_progress)
+    for name, check in CHECKS.items():
         if reading is None:
             findings.setdefault(name, Finding(None, "The pass gives no numbers to check."))
         elif processor_time() - begun > seconds:
@@ -132,15 +74,14 @@ def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress |
             skipped.append(name)
         else:
             findings[name] = _made(check, reading)
-        if on_progress is not None:
-            on_progress(number + 1)
-    computed_by = versions("torch", "transformers")
-    return Checkup(model.name, model.revision, model.dtype, model.devices, computed_by, findings, tuple(skipped))
+        step()
+    MADE[model.network] = checkup = Checkup.of(model, findings, tuple(skipped))
+    return checkup
 
 
 def _made(check: Callable[[Reading], Finding], reading: Reading) -> Finding:
     """What a check found. Architectures fail in ways of their own where a check gives them what they do not expect."""
     try:
         return check(reading)
-    except (InputError, RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+    except Exception as error:
         return Finding(None, f"The check could not be made: {first_line(error)}.")

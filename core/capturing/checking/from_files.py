@@ -8,9 +8,9 @@ from tokenizers import Tokenizer
 
 from ...models.added_tokens import text_notes
 from ...models.bounds import UnreadableError
+from ...models.checkups import Finding
 from ...models.dequantising import Undone, undone
 from ...models.weight_files import lost, notes_of, read_as_they_are, stored_in, weight_files
-from .finding import Finding, first_failure
 from .reading import LINEAR, TEXT, Reading
 
 ROWS = 64  # of each matrix that are read again
@@ -23,7 +23,7 @@ def beginning_of_text(reading: Reading) -> Finding:
     if reading.model.tokenizer is None or not ids:
         return Finding(None, "The model has no tokenizer.")
     notes = text_notes(reading.model, ids, reading.capture.target_ids)
-    return first_failure(notes, "The tokenizer puts at most one beginning and one end around a text.")
+    return Finding.of(notes, "The tokenizer puts at most one beginning and one end around a text.")
 
 
 def tokens_of_the_file(reading: Reading) -> Finding:
@@ -39,7 +39,7 @@ def tokens_of_the_file(reading: Reading) -> Finding:
     expected, found = own.encode(TEXT).ids, model.tokenizer(TEXT)["input_ids"]
     length = min(len(expected), len(found))
     different = [at for at in range(length) if expected[at] != found[at]] or [length] * (len(expected) != len(found))
-    return first_failure(
+    return Finding.of(
         [f"The text is not split as tokenizer.json says, first at token {at}." for at in different[:1]],
         f"The {len(found)} tokens of the text are those of tokenizer.json.",
     )
@@ -64,13 +64,9 @@ def weights_of_the_file(reading: Reading) -> Finding:
     stored = undone(folder, stored_in(weight_files(folder)))
     names, failures, compared = read_as_they_are(reading.model.network, stored), [], 0
     parts = dict(reading.model.network.named_parameters())
-    for part in (f"{name}.{of}" for name, visit in reading.visits.items() for of in ("weight", "bias")):
-        if (
-            part not in parts
-            or (name := names.get(part)) is None
-            or isinstance(stored[name], Undone)
-            or not isinstance(reading.visits[part.rpartition(".")[0]].module, LINEAR)
-        ):
+    linear = [name for name, visit in reading.visits.items() if isinstance(visit.module, LINEAR)]
+    for part in (f"{name}.{of}" for name in linear for of in ("weight", "bias")):
+        if part not in parts or (name := names.get(part)) is None or isinstance(stored[name], Undone):
             continue
         with safe_open(stored[name].file, framework="pt") as file:
             given = file.get_slice(name)[:ROWS]
@@ -80,4 +76,4 @@ def weights_of_the_file(reading: Reading) -> Finding:
             failures.append(f"{part} has other numbers than {name} in {stored[name].file.name}.")
     if not compared:
         return Finding(None, "The files hold the weights in another form, which is undone when they are read.")
-    return first_failure(failures, f"{compared} matrices and biases of the chosen layers are those of the files.")
+    return Finding.of(failures, f"{compared} matrices and biases of the chosen layers are those of the files.")

@@ -1,19 +1,19 @@
-"""Checks by further passes: what may change no number, and what must."""
+"""Checks by further passes: what may change no number.
+
+In a decoder, one reading in two parts with padding before it shows that all of this changes nothing. Only if it differs, each
+is tried by itself.
+"""
 
 from __future__ import annotations
 
 import inspect
 
-import torch
 from torch import Tensor
 
-from ...models.inputs import run
+from ...models.checkups import Finding
 from ..rounding import rounding_error
-from .finding import Finding
-from .reading import Reading, returned_by
+from .reading import KEPT, PADDING, Reading, returned_by
 
-PADDING = 3  # tokens that are put around a text
-KEPT = 3  # tokens that are read after the others, from the cache
 # How far two passes over the same text may be apart, in rounding errors of the largest number: kernels for other sizes add up
 # in another order, and what one layer rounds the next ones enlarge.
 OF_PASSES = 2_000
@@ -21,64 +21,49 @@ OF_PASSES = 2_000
 
 def later_tokens(reading: Reading) -> Finding:
     """Another last token changes no row before it in a decoder."""
+    if not (reading.writes or reading.model.is_encoder_decoder):
+        return Finding(None, "The model is no decoder: tokens may see later ones.")
+    if _unchanged(reading) is not None:
+        return Finding(True, f"The {KEPT} last tokens change nothing before them.")
     name = "decoder_input_ids" if reading.model.is_encoder_decoder else "input_ids"
-    ids = reading.inputs.get(name)
-    if ids is None or ids.shape[1] < 3:
-        return Finding(None, "The model reads no text.")
-    other = ids.clone()
+    ids, other = reading.inputs[name], reading.inputs[name].clone()
     other[0, -1] = ids[0, 1] if ids[0, 1] != ids[0, -1] else ids[0, 0]
-    moved = _apart(reading.returned[:-1], returned_by(reading.model, reading.inputs | {name: other})[:-1])
-    if not (reading.model.has_language_model_head or reading.model.is_encoder_decoder):
-        ways = "changes the rows" if moved > 0 else "changes no row"
-        return Finding(True, f"Another last token {ways} before it. In an encoder either may be right.")
+    changed, _ = returned_by(reading.model, reading.inputs | {name: other})
+    moved = _apart(reading.returned[:-1], changed[:-1])
     if moved <= _allowed(reading) / 16:
         return Finding(True, "Another last token changes nothing before it.")
     return Finding(
         False,
-        f"Another last token changes the rows before it by {moved:.2g} of the largest logit. They see later tokens.",
+        f"Another last token changes the rows before it by {moved:.2g} of the largest number. They see later tokens.",
     )
 
 
 def padding(reading: Reading) -> Finding:
     """Padding around the text, masked, changes nothing."""
-    ids, model = reading.inputs.get("input_ids"), reading.model
-    accepted = inspect.signature(model.network.forward).parameters
-    if ids is None or "attention_mask" not in accepted:
+    accepted = inspect.signature(reading.model.network.forward).parameters
+    if "input_ids" not in reading.inputs or "attention_mask" not in accepted:
         return Finding(None, "The model takes no padding.")
-    is_decoder = model.has_language_model_head and not model.is_encoder_decoder
-    if is_decoder and "position_ids" not in accepted:
+    if reading.writes and "position_ids" not in accepted:
         return Finding(None, "The model does not take the positions of a text with padding before it.")
-    # A decoder is padded before the text, where its queries look.
-    sides = (PADDING, 0) if is_decoder else (0, PADDING)
-    value = int(ids[0, -2])
-    padded = {
-        name: torch.nn.functional.pad(part, sides, value=value if name == "input_ids" else 0)
-        for name, part in reading.inputs.items()
-        if name in ("input_ids", "token_type_ids")
-    }
-    mask = torch.nn.functional.pad(torch.ones_like(ids), sides)
-    positions = {"position_ids": (mask.cumsum(1) - 1).clamp_min(0)} if is_decoder else {}
-    given = returned_by(model, reading.inputs | padded | {"attention_mask": mask} | positions)
-    rows = given if model.is_encoder_decoder else given[sides[0] : sides[0] + ids.shape[1]]
-    return _same(
-        reading,
-        reading.returned,
-        rows,
-        f"{PADDING} padding tokens {'before' if is_decoder else 'after'} the text change",
-    )
+    if (rows := _unchanged(reading)) is None:
+        rows = reading.again(padding=PADDING)
+    where = "before" if reading.writes else "after"
+    return _same(reading, reading.returned, rows, f"{PADDING} padding tokens {where} the text change")
 
 
 def cache_of_keys(reading: Reading) -> Finding:
-    """A text that is read in two parts, the second from the keys and values of the first, gives the same logits."""
-    model, ids = reading.model, reading.inputs.get("input_ids")
-    if ids is None or not model.has_language_model_head or model.is_encoder_decoder:
+    """A text that is read in two parts, the second from the keys and values of the first, gives the same."""
+    if "input_ids" not in reading.inputs or not reading.writes:
         return Finding(None, "The model is no decoder: it keeps no keys and values.")
-    first = run(model, {"input_ids": ids[:, :-KEPT]}, use_cache=True)
-    kept = getattr(first, "past_key_values", None)
-    if kept is None:
-        return Finding(None, "The model keeps no keys and values.")
-    rest = returned_by(model, {"input_ids": ids[:, -KEPT:]}, use_cache=True, past_key_values=kept)
-    return _same(reading, reading.returned[-KEPT:], rest, "Reading the end from the cache changes")
+    if (rows := _unchanged(reading)) is None:
+        rows = reading.again(kept=KEPT)
+    return _same(reading, reading.returned[-KEPT:], rows[-KEPT:], "Reading the end from the cache changes")
+
+
+def _unchanged(reading: Reading) -> Tensor | None:
+    """`Reading.in_parts`, if it differs so little that nothing of it needs another look."""
+    rows = reading.in_parts
+    return None if rows is None or _apart(reading.returned, rows) > _allowed(reading) / 16 else rows
 
 
 def _same(reading: Reading, one: Tensor, other: Tensor, what: str) -> Finding:

@@ -9,16 +9,18 @@ from torch import Tensor, nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.pytorch_utils import Conv1D
 
-from ...errors import InputError
 from ...models.calls import Call
+from ...models.checkups import Finding
 from ...models.modules import Kind
 from ...models.projections import head_weights
 from ..rounding import OF_PRODUCTS, OF_SLOPES, rounding_error
-from .finding import Finding, first_failure
-from .heads import config_of, factor_of_queries, number_of
+from .heads import config_of, factor_of_queries, number_of, window_of
 from .reading import LINEAR, Reading, Visit
 
 COLUMNS = 64  # of each matrix; all would take as long as the pass itself, in float64
+# The types of architectures that rotate in layers with a sliding window alone, as the other layers need no positions.
+ROTATED_IN_WINDOWS = ("afmoe", "cohere2", "exaone", "flint", "kolibri1")
+OF_ANGLES = 16  # times what is allowed for products: angles have rounding errors of their own
 POSITIONS = (0, 1, 2, -1)  # where positions may begin
 
 
@@ -34,26 +36,18 @@ def matrix_products(reading: Reading) -> Finding:
                 failures.append(f"{name} does not return the product of its input and its weights: {why}.")
     if not maps:
         return Finding(None, "The model has no linear maps that can be watched.")
-    passed = (
-        f"{maps} linear maps return the product of their input and their weights, within {worst:.2g} units of rounding."
-    )
-    return first_failure(failures, passed)
+    words = "linear maps return the product of their input and their weights, within"
+    return Finding.of(failures, f"{maps} {words} {worst:.2g} units of rounding.")
 
 
 def projections(reading: Reading) -> Finding:
     """The values of the chosen layers follow from the weights of each head, and W_O reads what the heads gave. So do queries
     and keys where no rotation and no norm comes between."""
-    failures, heads, said = [], 0, set()
+    failures, heads, left_out = [], 0, ""
     for name, kind, layer, call in reading.calls():
-        if not _is_read_by_output(reading, call):
-            said.add("Something comes between the heads and W_O in some layers.")
         for head in _some(call.heads):
-            try:
-                of_head = _of_head(reading, kind, layer, head, call)
-            except InputError as error:
-                return Finding(None, str(error))
-            if of_head is None:
-                said.add("The input of some layers could not be identified.")
+            if (of_head := _of_head(reading, kind, layer, head, call)) is None:
+                left_out = " The input of some layers could not be identified."
                 continue
             heads += 1
             compared = {"values": of_head.value}
@@ -63,9 +57,8 @@ def projections(reading: Reading) -> Finding:
                 if (why := _Difference.of(expected, unit, found).failure()) is not None:
                     failures.append(f"The {what} of head {head} in {name} do not follow from its weights: {why}.")
     if not heads:
-        return Finding(None, " ".join(sorted(said)))
-    passed = f"The values of {heads} heads follow from their weights. {' '.join(sorted(said))}".rstrip()
-    return first_failure(failures, passed)
+        return Finding(None, left_out.strip())
+    return Finding.of(failures, f"The values of {heads} heads follow from their weights.{left_out}")
 
 
 def rotary_positions(reading: Reading) -> Finding:
@@ -75,43 +68,30 @@ def rotary_positions(reading: Reading) -> Finding:
         if kind not in ("self", "decoder") or (rope := _frequencies(reading, call, layer)) is None:
             continue
         frequencies, factor, base = rope
-        try:
-            of_head = _of_head(reading, kind, layer, 0, call)
-        except InputError as error:
-            return Finding(None, str(error))
-        if of_head is None:
+        if (of_head := _of_head(reading, kind, layer, 0, call)) is None:
             continue
         expected, unit, found = of_head.query
         if (normed := _normed(reading, call)) is not None:
             expected, unit = normed, normed.abs() + unit.mean()
         elif _has_norms(call):
             return Finding(None, "A norm comes before the rotation, and its result could not be identified.")
-        fits = {
-            start: min(
-                (
-                    _Difference.of(_rotated(expected, frequencies, start, between) * factor, unit, found)
-                    for between in (True, False)
-                ),
-                key=lambda one: one.units,
-            )
+        if rotates := _rotates(reading, call, layer):
+            bases.add(f"{base:,.7g}")
+        fits = (
+            start
             for start in POSITIONS
-        }
-        bases.add(f"{base:,.7g}")
-        if _Difference.of(expected, unit, found).failure() is None and _may_lack_rotation(call, layer):
-            continue
-        if fits[0].failure(rotated=True) is not None:
-            start = next((start for start in POSITIONS if fits[start].failure(rotated=True) is None), None)
-            failures.append(
-                f"In {name} the queries are not those of the weights rotated with the base {base:,.7g} that the configuration "
-                f"names."
-                if start is None
-                else f"In {name} positions begin at {start} instead of 0."
-            )
-    if not bases:
+            for between in (True, False)
+            for turned in (_rotated(expected, frequencies * rotates, start, between) * (factor if rotates else 1),)
+            if _Difference.of(turned, unit, found).failure(OF_ANGLES) is None
+        )
+        if (start := next(fits, None)) is None:
+            how = f"rotated with the base {base:,.7g}" if rotates else "without a rotation"
+            failures.append(f"In {name} the queries are not those of the weights {how}, as the configuration says.")
+        elif start != 0:
+            failures.append(f"In {name} positions begin at {start} instead of 0.")
+    if not (bases or failures):
         return Finding(None, "The configuration names no rotary base.")
-    return first_failure(
-        failures, f"Queries are rotated with the base {' or '.join(sorted(bases))}, from position 0 on."
-    )
+    return Finding.of(failures, f"Queries are rotated with the base {' or '.join(sorted(bases))}, from position 0 on.")
 
 
 def absolute_positions(reading: Reading) -> Finding:
@@ -123,18 +103,13 @@ def absolute_positions(reading: Reading) -> Finding:
             continue
         rows = visit.returned.reshape(-1, visit.returned.shape[-1])
         tables, first = tables + 1, _first_position(visit.module)
-        if torch.equal(rows, visit.module.weight[first : first + len(rows)]):
-            continue
-        at = next((i for i, row in enumerate(visit.module.weight) if torch.equal(row, rows[0])), None)
-        failures.append(
-            f"{name} gives the first token "
-            f"{'no row of its table' if at is None else f'row {at} of its table'}, and its architecture begins at row {first}."
-            if at != first
-            else f"{name} does not give the tokens the rows of its table one after another."
-        )
+        if not torch.equal(rows, visit.module.weight[first : first + len(rows)]):
+            failures.append(
+                f"{name} does not give the tokens the rows of its table one after another from row {first} on."
+            )
     if not tables:
         return Finding(None, "The model has no table of positions.")
-    return first_failure(failures, "Tokens get the embeddings of their positions, one after another from the first.")
+    return Finding.of(failures, "Tokens get the embeddings of their positions, one after another from the first.")
 
 
 # --- one product
@@ -165,11 +140,11 @@ class _Difference(NamedTuple):
         spread = float(((eps * expected.abs() + single * unit) * expected).square().sum().sqrt() / squares)
         return cls(float(units), abs(factor - 1) / max(spread, eps / 100), factor)
 
-    def failure(self, *, rotated: bool = False) -> str | None:
-        """What is wrong, as the end of a sentence. rotated: angles have rounding errors of their own."""
-        if not self.units <= OF_PRODUCTS * (16 if rotated else 1):
-            return f"{self.units:.3g} units of rounding, where {OF_PRODUCTS} are allowed"
-        if not (rotated or self.slope <= OF_SLOPES):
+    def failure(self, times: int = 1) -> str | None:
+        """What is wrong, as the end of a sentence. times: how much more is allowed"""
+        if not self.units <= OF_PRODUCTS * times:
+            return f"{self.units:.3g} units of rounding, where {OF_PRODUCTS * times} are allowed"
+        if times == 1 and not self.slope <= OF_SLOPES:
             return f"its numbers are {self.factor:.5g} times as large on average"
         return None
 
@@ -245,13 +220,6 @@ def _tensor(visit: Visit) -> Tensor | None:
     return next((one for one in given if isinstance(one, Tensor) and one.is_floating_point()), None)
 
 
-def _is_read_by_output(reading: Reading, call: Call) -> bool:
-    """Whether some linear map reads the outputs of the heads as they are, one beside the other."""
-    output = call.output.flatten(2)[0]
-    read = (_tensor(visit) for visit in reading.visits.values() if isinstance(visit.module, LINEAR))
-    return any(one is not None and torch.equal(one.reshape(-1, one.shape[-1]).cpu(), output) for one in read)
-
-
 def _has_norms(call: Call) -> bool:
     return any("norm" in name for name, _ in call.module.named_children())
 
@@ -307,10 +275,12 @@ def _rotated(x: Tensor, frequencies: Tensor, start: int, between: bool) -> Tenso
     return torch.cat([joined, x[:, turned:]], dim=1)
 
 
-def _may_lack_rotation(call: Call, layer: int) -> bool:
-    """Whether the configuration says that this layer has no rotation (SmolLM3)."""
-    rotates = getattr(getattr(call.module, "config", None), "no_rope_layers", None)
-    return bool(rotates) and not rotates[number_of(call, layer)]
+def _rotates(reading: Reading, call: Call, layer: int) -> bool:
+    """Whether this layer rotates its queries and keys, by its configuration."""
+    own, number = config_of(reading, call), number_of(call, layer)
+    if (rotates := getattr(own, "no_rope_layers", None)) is not None:  # SmolLM3 and Llama 4: 1 in layers that do
+        return bool(rotates[number])
+    return not own.model_type.startswith(ROTATED_IN_WINDOWS) or window_of(reading, call, layer) is not None
 
 
 def _first_position(table: nn.Embedding) -> int:

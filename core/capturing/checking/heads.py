@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.calls import Call
+from ...models.checkups import Finding
 from ..calls.rows import head_permissions
 from ..certifying import AS_MASK
-from .finding import Finding, first_failure
 from .reading import Reading
 
 
@@ -22,7 +22,7 @@ def attention_of_heads(reading: Reading) -> Finding:
         for head in range(call.heads)
     ]
     worst = max(certificate.rounding for _, certificate in certificates)
-    return first_failure(
+    return Finding.of(
         (
             f"The output of head {name} does not follow from its queries, keys and values: it is "
             f"{certificate.rounding:.3g} units of rounding off, where {certificate.allowed:g} are allowed."
@@ -50,7 +50,7 @@ def masks(reading: Reading) -> Finding:
         elif window_of(reading, call, layer) is None and not (np.array_equal(allowed, before) or allowed.all()):
             failures.append(f"In {name} the mask forbids pairs of tokens, and the configuration names no window.")
         said.add("every token" if allowed.all() else "no later token")
-    return first_failure(failures, f"In the chosen layers queries may attend to {' or to '.join(sorted(said))}.")
+    return Finding.of(failures, f"In the chosen layers queries may attend to {' or to '.join(sorted(said))}.")
 
 
 def windows(reading: Reading) -> Finding:
@@ -62,10 +62,7 @@ def windows(reading: Reading) -> Finding:
             continue
         allowed, _ = head_permissions(call, 0, range(tokens))
         farthest = int(np.abs(_distances(call))[allowed].max()) + 1
-        if window >= tokens:
-            longer.add(window)
-        else:
-            seen.add(window)
+        (longer if window >= tokens else seen).add(window)
         if farthest != min(window, tokens):
             failures.append(
                 f"In {name} queries reach back over {farthest} tokens, and the configuration says {window:,}."
@@ -75,7 +72,7 @@ def windows(reading: Reading) -> Finding:
     if longer and not seen and not failures:
         words = f"A window of {min(longer):,} tokens is longer than the {tokens} tokens of the check-up."
         return Finding(None, words)
-    return first_failure(failures, f"Windows of {', '.join(map(str, sorted(seen)))} tokens are kept.")
+    return Finding.of(failures, f"Windows of {', '.join(map(str, sorted(seen)))} tokens are kept.")
 
 
 def soft_caps(reading: Reading) -> Finding:
@@ -85,7 +82,7 @@ def soft_caps(reading: Reading) -> Finding:
     if found == {None} and wanted is None:
         return Finding(None, "The configuration names no soft cap, and no layer has one.")
     failures = [f"A layer has the soft cap {one}, and the configuration says {wanted}." for one in found - {wanted}]
-    return first_failure(failures, f"The soft cap is {wanted}, as the configuration says.")
+    return Finding.of(failures, f"The soft cap is {wanted}, as the configuration says.")
 
 
 def scales(reading: Reading) -> Finding:
@@ -97,7 +94,7 @@ def scales(reading: Reading) -> Finding:
         seen.add(f"{scale:.4g}")
         if not np.isclose(scale, wanted, rtol=1e-5):
             failures.append(f"In {name} scores are multiplied by {scale:.5g}, and the configuration says {wanted:.5g}.")
-    return first_failure(failures, f"Scores are multiplied by {' or '.join(sorted(seen))}, as the configuration says.")
+    return Finding.of(failures, f"Scores are multiplied by {' or '.join(sorted(seen))}, as the configuration says.")
 
 
 def factor_of_queries(call: Call) -> float:

@@ -12,17 +12,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from transformers.pytorch_utils import Conv1D
 
+from ...errors import InputError
 from ...models.calls import Call
 from ...models.inputs import all_inputs, image_inputs, image_size, known_tokens, run
 from ...models.model import Model
 from ...models.modules import Kind
-from ..capture import Capture, read
+from ..capture import Capture, not_captured
 from ..continuing import twin_of
+from ..recorder import by_kind, record
 
 # Some words occur twice, and it is longer than the small windows of networks for tests.
 TEXT = "The cat sat on the mat because the cat was tired, and the dog (7 years old) slept."
+PADDING = 3  # tokens that are put around it
+KEPT = 3  # of its tokens that are read after the others
 LINEAR = (nn.Linear, Conv1D)
 
 
@@ -42,44 +47,92 @@ class Reading:
     inputs   of the network
     layers   the layers of each kind that are checked: the first, the middle and the last one
     visits   what the modules of these layers and those outside all layers read and returned, by name
+    returned of the same pass, as `returned_by`
     """
 
     model: Model
     inputs: dict[str, Tensor]
     capture: Capture
-    layers: dict[Kind, tuple[int, ...]]
+    layers: dict[Kind, list[int]]
     visits: dict[str, Visit]
+    returned: Tensor
+
+    @property
+    def writes(self) -> bool:
+        """Whether the model continues the text, so that no token may see a later one."""
+        return self.model.has_language_model_head and not self.model.is_encoder_decoder
 
     @cached_property
-    def returned(self) -> Tensor:
-        """What the pass returned, as `returned_by`."""
-        return returned_by(self.model, self.inputs)
+    def in_parts(self) -> Tensor | None:
+        """`again` with all at once that may change nothing; None for a model that does not take all of it."""
+        try:
+            return self.again(PADDING, KEPT) if self.writes else None
+        except Exception:  # each architecture fails in ways of its own
+            return None
+
+    def again(self, padding: int = 0, kept: int = 0) -> Tensor:
+        """`returned`, of another reading of the text.
+
+        padding  number of masked tokens: before the text of a model that writes, where its queries look, else behind it
+        kept     number of tokens at the end that are read for themselves, with the keys and values of those before
+        """
+        ids, sides = self.inputs["input_ids"], (padding, 0) if self.writes else (0, padding)
+        fills = {"input_ids": int(ids[0, -2]), "token_type_ids": 0}
+        given = {name: pad(part, sides, value=fills[name]) for name, part in self.inputs.items() if name in fills}
+        if padding:
+            given["attention_mask"] = pad(torch.ones_like(ids), sides)
+            if self.writes:
+                given["position_ids"] = (given["attention_mask"].cumsum(1) - 1).clamp_min(0)
+        if not kept:
+            return returned_by(self.model, self.inputs | given)[0][sides[0] :][: len(self.returned)]
+        begun, first = returned_by(self.model, {name: part[:, :-kept] for name, part in given.items()}, use_cache=True)
+        if (keys := first.past_key_values) is None:
+            raise InputError("The model keeps no keys and values.", field="model")
+        rest = {name: part if name == "attention_mask" else part[:, -kept:] for name, part in given.items()}
+        ended, _ = returned_by(self.model, rest, use_cache=True, past_key_values=keys)
+        return torch.cat([begun[padding:], ended])
 
     def calls(self) -> list[tuple[str, Kind, int, Call]]:
         """(its name in sentences, kind, layer, attention call) of each chosen layer."""
-        named = []
-        for kind, layers in self.layers.items():
-            of_kind = "" if kind == "self" else f"{kind} "
-            named += [
-                (f"{of_kind}layer {layer}", kind, layer, self.capture.layer_call(layer, kind)) for layer in layers
-            ]
-        return named
+        return [
+            (f"{kind} layer {layer}".removeprefix("self "), kind, layer, self.capture.layer_call(layer, kind))
+            for kind, layers in self.layers.items()
+            for layer in layers
+        ]
 
 
 def read_fixed(model: Model) -> Reading:
     """Read the fixed text, or a fixed image. Raises InputError if the model cannot read it or gives NaN."""
-    inputs = _inputs(model)
-    capture = read(model, inputs)
-    layers: dict[Kind, tuple[int, ...]] = {kind: _chosen(capture.layers(kind)) for kind in capture.kinds}
-    calls = [capture.layer_call(layer, kind) for kind, own in layers.items() for layer in own]
-    return Reading(model, inputs, capture, layers, _watched(model, inputs, calls))
+    inputs, visits = _inputs(model), {}
+    twin = _watched(model, visits)
+    heard, returned = record(model.with_twin(twin), inputs)
+    if not heard:
+        raise not_captured(model)
+    own = {id(twin.get_submodule(name)): model.network.get_submodule(name) for name in model.kinds}
+    calls = [replace(call, module=own.get(id(call.module), call.module)) for call in heard]
+    names = "input_ids", "decoder_input_ids"
+    text, target = (tuple(inputs[name][0].tolist()) if name in inputs else () for name in names)
+    capture = Capture(model, text, target, by_kind(calls), logits=None)
+    layers: dict[Kind, list[int]] = {kind: sorted({0, len(of) // 2, len(of) - 1}) for kind, of in capture.calls.items()}
+    modules = {capture.layer_call(layer, kind).module for kind, own in layers.items() for layer in own}
+    chosen = {_layer_of(name) for name, visit in visits.items() if visit.module in modules} | {""}
+    of_layers = {name: visit for name, visit in visits.items() if _layer_of(name) in chosen}
+    return Reading(model, inputs, capture, layers, of_layers, _rows(model, visits, returned))
 
 
-def returned_by(model: Model, inputs: dict[str, Tensor], **options: Any) -> Tensor:
-    """What a pass returns at each position: logits or vectors, [tokens, size], on the CPU in float64."""
-    returned = run(model, inputs, logits_to_keep=0, **options)
-    given = returned.logits if model.has_language_model_head else returned.last_hidden_state
-    return given[0].detach().to("cpu", torch.float64)
+def returned_by(model: Model, inputs: dict[str, Tensor], **options: Any) -> tuple[Tensor, Any]:
+    """What a pass returns at each position, before the language-model head if the network has a part without it: [tokens,
+    size], on the CPU in float64. And all that it returns."""
+    visits: dict[str, Visit] = {}
+    returned = run(replace(model, network=_watched(model, visits)), inputs, **options)
+    return _rows(model, visits, returned), returned
+
+
+def _rows(model: Model, visits: dict[str, Visit], returned: Any) -> Tensor:
+    base = visits.get(model.network.base_model_prefix)
+    of = returned if base is None else base.returned
+    vectors = getattr(of, "last_hidden_state", None)
+    return (of.logits if vectors is None else vectors)[0].detach().to("cpu", torch.float64)
 
 
 def _inputs(model: Model) -> dict[str, Tensor]:
@@ -94,32 +147,28 @@ def _inputs(model: Model) -> dict[str, Tensor]:
     return all_inputs(model, input_ids=[token % known for token in (3, 8, 5, 11, 8, 5, 7, 12, 9, 4)], target=target)
 
 
-def _chosen(layers: int) -> tuple[int, ...]:
-    return tuple(sorted({0, layers // 2, layers - 1}))
-
-
-def _watched(model: Model, inputs: dict[str, Tensor], calls: list[Call]) -> dict[str, Visit]:
-    """The visits of one more pass, in a twin of the network, which shares its weights."""
-    modules = {name: module for name, module in model.network.named_modules() if name}
-    attention = {name for name, module in modules.items() if any(call.module is module for call in calls)}
-    chosen = {_layer_of(name) for name in attention}
-    visits: dict[str, Visit] = {}
+def _watched(model: Model, visits: dict[str, Visit]) -> Any:
+    """A twin of the network, which shares its weights and adds to `visits` what its linear maps, embeddings, norms, attention
+    modules and the part without the language-model head read and return."""
 
     def visit(name: str, module: nn.Module, own: Callable[..., Any], *given: Any, **options: Any) -> Any:
         returned = own(*given, **options)
-        visits.setdefault(name, Visit(module, given, options, returned))
+        # Llama 4 adds to what a map has returned, in its place.
+        kept = returned.clone() if isinstance(returned, Tensor) else returned
+        visits.setdefault(name, Visit(module, given, options, kept))
         return returned
 
-    def is_watched(name: str, module: nn.Module) -> bool:
-        is_one = isinstance(module, (*LINEAR, nn.Embedding)) or "norm" in name.rpartition(".")[2] or name in attention
-        return is_one and _layer_of(name) in (chosen | {""})
-
-    watched = {name: partial(visit, name, module) for name, module in modules.items() if is_watched(name, module)}
+    watched = {
+        name: partial(visit, name, module)
+        for name, module in model.network.named_modules()
+        if isinstance(module, (*LINEAR, nn.Embedding))
+        or "norm" in name.rpartition(".")[2]
+        or name in (*model.kinds, model.network.base_model_prefix)
+    }
     twin = twin_of(model.network, watched)
     # Under a partial it would not say what it accepts.
     twin.forward = MethodType(type(model.network).forward, twin)
-    run(replace(model, network=twin), inputs)
-    return visits
+    return twin
 
 
 def _layer_of(name: str) -> str:

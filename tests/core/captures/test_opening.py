@@ -536,3 +536,15 @@ def test_the_pass_that_was_there_stays_if_a_new_one_cannot_be_written(file):
     with pytest.raises(OSError, match="directory"):
         saved.save(file)
     assert file.read_bytes() == before
+
+
+def test_a_pass_says_what_the_checkup_of_its_model_found(file):
+    one = taken.__wrapped__("Llama")  # a model of its own
+    one.save(file)
+    assert not open_capture(file).model.checkup, "nothing is known"
+    assert "check-up" not in unchecked(open_capture(file))
+    found = core.check_model(one.model, seconds=600)
+    opened = opened_again(one, file)
+    assert found.holds
+    assert opened.model.checkup == found.summary.replace(" on this machine", "")
+    assert "what the check-up of the model found" in unchecked(opened)

@@ -21,7 +21,7 @@ from ui.requests import ModelChoice, RunRequest
 from ui.views.corpus import results
 from ui.views.corpus.heads import show_corpus_head, show_corpus_heads, show_examples, with_unit
 from ui.views.sources import models
-from ui.views.sources.text_fields import choose_model, read_model
+from ui.views.sources.text_fields import choose_model, read_model, say_checked
 
 PASTED = "pasted.txt"
 ENDINGS = ["txt", "md", "text"]
@@ -177,8 +177,9 @@ def _begin() -> None:
 def run_own_text(request: RunRequest) -> Run | None:
     """The finished run; None as long as it is at work or stopped, after saying so. Raises InputError as `own_run` does."""
     place, problem = st.empty(), st.container()
-    if read_model(request.model, place, problem, problem) is None:
+    if (model := read_model(request.model, place, problem, problem)) is None:
         return None
+    say_checked(request.model, model, f"{plain(model.name)}.", problem)
     counting = results.own_run.task(request)
     run = progress.run(counting, "Counting the tokens", len(request.contents), unit="character")
     if run is None:

@@ -12,7 +12,9 @@ from core.capturing.costs import component_bytes, kept_bytes, passing_bytes
 from core.capturing.layer_labels import missing_layers as layers_without_attention
 from core.capturing.weights_only import WeightsOnly, open_weights
 from core.errors import InputError, shortened
+from core.models.checkups import keep
 from core.models.conversion import Report
+from core.progress import OnProgress
 from ui import settings
 from ui.allowed import may_read, places_of
 from ui.cache import MEMORY, Store, cached
@@ -50,9 +52,12 @@ def load(choice: ModelChoice | str, report: Report | None = None) -> Model:
 
 
 @cached(Store(8, waits=True))
-def checked(choice: ModelChoice) -> Checkup:
-    """What the check-up of a model found: made once, whoever asks."""
-    return check_model(load(choice))
+def checked(choice: ModelChoice, *, on_progress: OnProgress | None = None) -> Checkup:
+    """What the check-up of a model found: made once, whoever asks, and kept on the disk."""
+    model = load(choice)
+    checkup = check_model(model, seconds=120, on_progress=on_progress)  # the largest models take some ten
+    keep(model, checkup)
+    return checkup
 
 
 @cached(MEMORY)

@@ -12,14 +12,16 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from core import Capture, Checkup, InputError, Model
 from core.captures.opening import unchecked
+from core.capturing.checking.checkup import CHECKS
 from core.capturing.weights_only import WeightsOnly
 from core.heads.examples import FRANCE
 from core.models.catalogue import CATALOGUE
+from core.models.checkups import known_checkup
 from core.models.devices import devices
 from core.models.inputs import read_token_numbers
 from core.models.model import RecordedModel
 from core.units import bytes_in_words
-from ui import links, settings, state
+from ui import links, settings, shown, state
 from ui.allowed import model_help, models_here, not_listed, offered, places_of
 from ui.calls import uploaded
 from ui.controls.fields import (
@@ -77,16 +79,13 @@ def choose_request(
     # A file that is needed again has its field in sight.
     with model_place if model is None and chosen.is_recorded else further:
         upload("Open a recorded pass, or attention weights", state.RECORDED, RECORDED, on_change=_keep_recorded)
-    checkup = None if model is None else _checked(chosen, model, progress)
-    says = ["No model." if model is None else _what_it_does(model)]
-    if checkup is not None and checkup.holds:
-        says.append(f"{checkup.summary.partition(':')[0]}.")
-    elif checkup is not None:
-        problem.warning(f"{plain(checkup.summary)} *More* says what was found.", icon=":material/warning:")
-    model_place.caption(" ".join(says), help=model_help())
-    if model is not None:
+    second_place = further.container()
+    if model is None:
+        model_place.caption("No model.", help=model_help())
+    else:
         with further:
             say_size(model)
+        say_checked(chosen, model, _what_it_does(model), model_place, further)
     with text_place:
         if model is None or not (chosen.is_recorded or model.reads_images):
             request = TextRequest(chosen, _text_field(chosen.name))
@@ -114,13 +113,11 @@ def choose_request(
             name_uploads([] if kept is None else [kept[0]])
     reads_more = not (chosen.is_recorded or model.reads_images) and QUERIES_AND_KEYS.is_met(model)
     if more and request is not None and reads_more:
-        with further:
+        with second_place:
             request = _with_second_text(request, model, problem)
     _say_what_for(chosen.name, problem)
     if model.tower_of is not None:
         problem.caption("This model compares texts with images or sounds. Shown is the part that reads texts.")
-    with further:
-        _say_checks(checkup)
     return None if request is None else InputFields(request, model, model_place, problem, head_place)
 
 
@@ -335,20 +332,42 @@ def _read(chosen: ModelChoice, place: DeltaGenerator) -> Model | None:
         return models.load(chosen, tell)
 
 
-def _checked(chosen: ModelChoice, model: Model, place: DeltaGenerator) -> Checkup | None:
-    """The check-up of a model; None if its queries and keys cannot be captured, or if only a file describes it."""
-    if chosen.is_recorded or not model.captures:
-        return None
-    if models.checked.is_known(chosen):
-        return models.checked(chosen)
-    with following(place, f"Checking {chosen} on this machine"):
-        return models.checked(chosen)
+def say_checked(
+    chosen: ModelChoice, model: Model, says: str, place: DeltaGenerator, more: DeltaGenerator | None = None
+) -> None:
+    """Say, after other words, whether the model was checked on this machine. If that is not known, it is checked once the page
+    is drawn.
+
+    more  lists what was found; None: nothing does
+    """
+    line = place.empty()
+
+    def say(checkup: Checkup) -> None:
+        if checkup.holds:
+            line.caption(f"{says} {checkup.summary.partition(':')[0]}.", help=model_help())
+        else:
+            place.warning(f"{plain(checkup.summary)}{' *More* says what was found.' * (more is not None)}")
+        if more is not None:
+            with more:
+                _list_checks(checkup)
+
+    def check() -> None:
+        with place, errors_shown(place):
+            made = run(models.checked.task(chosen), f"Checking {chosen} on this machine", len(CHECKS), unit="check")
+            if made is not None:
+                say(made)
+
+    if isinstance(model, RecordedModel) and model.checkup:
+        says += f" Where it was recorded: {plain(model.checkup)}"
+    line.caption(says, help=model_help())
+    if (known := known_checkup(model)) is not None:
+        say(known)
+    elif model.captures and not chosen.is_recorded:
+        shown.now().later.append(check)
 
 
-def _say_checks(checkup: Checkup | None) -> None:
+def _list_checks(checkup: Checkup) -> None:
     """Say what was checked of the model, and what could not be."""
-    if checkup is None:
-        return
     made = {name: finding for name, finding in checkup.findings.items() if finding.holds is not None}
     with st.container(gap="xxsmall"):
         for name, finding in made.items():

@@ -31,7 +31,7 @@ from ui.views.sources import passes
 from ui.views.sources.heads import ChosenHead, RealHead, opening_head
 from ui.views.sources.models import QUERIES_AND_KEYS, TEXTS, missing
 from ui.views.sources.reading import run_pass, show_notes
-from ui.views.sources.text_fields import read_model
+from ui.views.sources.text_fields import read_model, say_checked
 from ui.views.what_if import results
 
 OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
@@ -137,6 +137,7 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
         return None
     if (words := missing(model, QUERIES_AND_KEYS, TEXTS)) is not None:
         raise InputError(words, field="model")
+    say_checked(chosen, model, f"{plain(model.name)}.", problem)
     pair, target = real.request.pair if model.takes_pairs else None, _target_for(model, real.request.target)
     request = replace(real.request, model=chosen, pair=pair, target=target)
     with problem:

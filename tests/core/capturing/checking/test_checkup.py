@@ -16,18 +16,27 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from core import InputError, check_model, load_model
+from core.capturing.checking.checkup import CHECKS
 from core.capturing.checking.reading import TEXT
 from core.models.model import Model
-from tests.core.tiny_models import TINY, WEIGHTS_ONLY, randomised, tiny
+from tests.core.tiny_models import GROUPED, LOCAL, TINY, WEIGHTS_ONLY, randomised, tiny
 
 
 def failed(model: Model) -> set[str]:
     return {name for name, finding in check_model(model, seconds=600).findings.items() if finding.holds is False}
 
 
-@pytest.mark.parametrize("name", TINY)
+OF_TWO_KINDS: dict[str, Callable[[], Any]] = {  # some layers of which have no rotation
+    "Cohere 2": lambda: t.Cohere2ForCausalLM(t.Cohere2Config(**GROUPED, **LOCAL)),
+    "EXAONE 4": lambda: t.Exaone4ForCausalLM(t.Exaone4Config(**GROUPED, **LOCAL)),
+    "Llama 4": lambda: t.Llama4TextModel(t.Llama4TextConfig(**GROUPED, no_rope_layers=[1, 0])),
+}
+
+
+@pytest.mark.parametrize("name", [*TINY, *OF_TWO_KINDS])
 def test_architectures_are_clean(name: str) -> None:
-    checkup = check_model(load_model(tiny(name)), seconds=600)
+    network = tiny(name) if name in TINY else randomised(OF_TWO_KINDS[name]())
+    checkup = check_model(load_model(network), seconds=600)
     assert checkup.holds, str(checkup)
     assert sum(finding.holds is True for finding in checkup.findings.values()) >= 6
 
@@ -36,6 +45,7 @@ def test_architectures_are_clean(name: str) -> None:
 def test_the_included_models_are_clean(name: str) -> None:
     checkup = check_model(load_model(name), seconds=600)
     assert checkup.holds, str(checkup)
+    assert checkup.is_whole
     table = checkup.table.set_index("check").holds
     assert table[["attention", "matrix products", "projections", "padding", "tokens", "leftovers", "weights"]].all()
 
@@ -106,6 +116,12 @@ FAULTS: dict[str, tuple[str, str, Callable[[Any], object]]] = {
     "ignored scale": ("scale", "Llama", lambda n: setattr(layer(n), "scaling", 1.0)),
     "wrong rotary base": ("rotary positions", "Llama", lambda n: n.model.rotary_emb.inv_freq.mul_(0.9)),
     "rotary positions from 1": ("rotary positions", "Llama", lambda n: instead(n.model.rotary_emb, one_position_late)),
+    "no rotation": ("rotary positions", "SmolLM3", lambda n: setattr(layer(n), "use_rope", 0)),
+    "rotation in a layer without": (
+        "rotary positions",
+        "SmolLM3",
+        lambda n: setattr(n.model.layers[1].self_attn, "use_rope", 1),
+    ),
     "positions from 1": (
         "absolute positions",
         "GPT-2",
@@ -215,6 +231,27 @@ def test_it_stops_where_progress_raises() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         check_model(load_model(tiny("Llama")), on_progress=stop)
+
+
+def fails(*_: object, **__: object) -> None:
+    raise OSError("no more")
+
+
+def test_a_check_that_raises_counts_as_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CHECKS, "scale", fails)
+    finding = check_model(load_model(tiny("Llama")), seconds=600).findings["scale"]
+    assert finding.holds is None
+    assert finding.detail == "The check could not be made: no more."
+
+
+def test_a_model_that_raises_counts_as_not_checked() -> None:
+    network = tiny("Llama")
+    model = load_model(network)
+    instead(network.model.layers[0].mlp, fails)
+    checkup = check_model(model, seconds=600)
+    assert {finding.holds for finding in checkup.findings.values()} == {None}
+    assert "The model could not be read" in str(checkup)
+    assert checkup.summary.startswith("Not checked on this machine")
 
 
 def test_models_without_queries_are_refused() -> None:
