@@ -14,6 +14,7 @@ def test_a_click_opens_a_head_and_then_a_cell_of_it(go):
     heading(3, 2)
     app.click_cell("compared first", 4, 2)
     expect(app.page.get_by_text("“was” → “old”: Base")).to_be_visible()
+    app.eventually(lambda: "key_place=2" in app.page.url)
     app.page.reload()
     heading(3, 2)
     expect(app.page.get_by_text("“was” → “old”: Base")).to_be_visible()
