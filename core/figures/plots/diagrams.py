@@ -42,21 +42,17 @@ def plane(
     """
     query, outputs = np.asarray(query, dtype=np.float64), outputs or {}
     traces = [] if values is None else _values(values, names)
+    origin, have = np.zeros(2), np.isfinite(keys).all(axis=1)
+    traces += [_arrows("query", origin, query[None], QUERY, 3.4), _arrows("key", origin, keys[have], KEY, 2.2)]
     labelled = range(len(keys)) if labelled is None else labelled
     beside = [f"<i>k</i> {escaped(name)}" if at in labelled else "" for at, name in enumerate(names)]
     of_keys = zip(names, scores, strict=True)
     traces += [
         _names(keys, beside, [f"key <b>{escaped(name)}</b><br>score <b>{score:.5g}</b>" for name, score in of_keys]),
         _names(query[None], [f"<b><i>q</i> {escaped(query_name)}</b>"], [f"query <b>{escaped(query_name)}</b>"]),
-        _legend("query", QUERY),
-        _legend("key", KEY),
     ]
     traces += [_output(name, point, hollow=at < len(outputs) - 1) for at, (name, point) in enumerate(outputs.items())]
     layout = plain_layout(height) | {"showlegend": True, "legend": {"itemclick": False, "itemdoubleclick": False}}
-    arrows = [(key, KEY, 2.2) for key in keys] + [(query, QUERY, 3.4)]
-    layout["annotations"] = [
-        _arrow((0, 0), tip.tolist(), colour, width) for tip, colour, width in arrows if np.isfinite(tip).all()
-    ]
     x_axis, y_axis = _axes(np.vstack([np.zeros((1, 2)), query[None], keys, *([] if values is None else [values])]))
     layout["xaxis"] |= x_axis
     layout["yaxis"] |= y_axis | {"scaleanchor": "x"}  # or angles would not be what they look like
@@ -64,16 +60,14 @@ def plane(
     return Chart(traces, layout, numbers)
 
 
-def _arrow(start: Sequence[float], tip: Sequence[float], colour: str, width: float) -> dict[str, Any]:
-    places = {"x": tip[0], "y": tip[1], "ax": start[0], "ay": start[1]}
-    places |= {"xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
-    look = {"showarrow": True, "arrowhead": 2, "arrowsize": 1.1, "arrowwidth": thick(width), "arrowcolor": colour}
-    return places | look | {"text": ""}
-
-
-def _legend(name: str, colour: str) -> Trace:
-    """The entry of the legend for arrows of this colour."""
-    return scatter([None], [None], "lines", name=name, line={"color": colour, "width": thick(3)})
+def _arrows(name: str, start: Points, tips: Points, colour: str, width: float, *, legend: bool = True) -> Trace:
+    """Arrows from one point [2] to several [n, 2]. They are a trace, which a browser draws anew faster than annotations."""
+    gap = np.full_like(tips, np.nan)  # no line leads from one arrow to the next
+    x, y = np.stack([np.broadcast_to(start, tips.shape), tips, gap], axis=1).reshape(-1, 2).T
+    head = {"symbol": "arrow", "angleref": "previous", "color": colour, "opacity": 1, "line": {"width": 0}}
+    head["size"] = [0, enlarged(round(9 + 2 * width)), 0] * len(tips)
+    look = {"line": {"color": colour, "width": thick(width)}, "hoverinfo": "skip", "cliponaxis": False}
+    return scatter(x, y, "lines+markers", name=name, marker=head, showlegend=legend, **look)
 
 
 def _names(points: Points, texts: Sequence[str], hover: Sequence[str]) -> Trace:
@@ -153,13 +147,14 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool) -> Chart:
         opacity = 1 if text in (query_text, key_text) else 0.35
         _box(layout, 0, 3.6, middle - 0.75, middle + 0.75, NAMES[text], opacity)
     _box(layout, 7, 10, 0.1, 3.9, "causal<br>attention" if causal else "attention")
+    arrows = []
     for letter, (inlet, colour) in INLETS.items():
         origin = query_text if letter == "Q" else key_text
         start = HEIGHTS[origin] + (inlet - 2) * 0.2
         name = {"x": 5.3, "y": (start + inlet) / 2 + 0.33, "text": f"<b>{letter}</b>"}
-        layout["annotations"] += [_arrow((3.65, start), (6.95, inlet), colour, 2.2), name]
-    nothing = scatter([None], [None], "markers", showlegend=False, hoverinfo="skip")
-    return Chart([nothing], layout)  # without any trace there are no axes
+        layout["annotations"].append(name)
+        arrows.append(_arrows(letter, np.array([3.65, start]), np.array([[6.95, inlet]]), colour, 2.2, legend=False))
+    return Chart(arrows, layout)
 
 
 def _box(layout: Layout, x0: float, x1: float, y0: float, y1: float, text: str, opacity: float = 1) -> None:

@@ -131,10 +131,18 @@ def drawn_plane(**more):
     return figure.layout, {trace.name: trace for trace in figure.data if trace.name}, figure.data
 
 
+def arrows(trace):
+    """(start, tip) of each; only tips have a head, and no line joins two arrows."""
+    points = [*zip(trace.x, trace.y, strict=True)]
+    assert all(np.isnan(points[place]).all() for place in range(2, len(points), 3))
+    assert [size > 0 for size in trace.marker.size] == [False, True, False] * (len(points) // 3)
+    return [*zip(points[::3], points[1::3], strict=True)]
+
+
 def test_every_arrow_goes_from_0_to_its_vector_and_is_named_as_text():
-    layout, _, traces = drawn_plane(labelled=[1])
-    assert [(arrow.ax, arrow.ay) for arrow in layout.annotations] == [(0, 0)] * 3
-    assert [(arrow.x, arrow.y) for arrow in layout.annotations] == [(1, 0.5), (-2, 0.25), (0.5, 2)]
+    layout, named, traces = drawn_plane(labelled=[1])
+    assert arrows(named["key"]) == [((0, 0), (1, 0.5)), ((0, 0), (-2, 0.25))]
+    assert arrows(named["query"]) == [((0, 0), (0.5, 2))]
     assert layout.yaxis.scaleanchor == "x"
     names = [trace.text for trace in traces if trace.mode == "text"]
     assert names == [("", "<i>k</i> the"), ("<b><i>q</i> &lt;b&gt;</b>",)]
@@ -153,14 +161,16 @@ def test_the_area_has_all_values_as_corners_in_one_round():
 
 
 def test_a_key_without_direction_is_left_out():
-    layout = plane([1.0, 0.0], np.array([[np.nan, np.nan], [0.0, 1.0]]), "q", ("a", "b"), np.zeros(2)).layout
-    assert len(layout["annotations"]) == 2
-    assert np.isfinite(layout["xaxis"]["range"]).all()
+    figure = plane([1.0, 0.0], np.array([[np.nan, np.nan], [0.0, 1.0]]), "q", ("a", "b"), np.zeros(2)).figure
+    assert arrows(next(trace for trace in figure.data if trace.name == "key")) == [((0, 0), (0, 1))]
+    assert np.isfinite(figure.layout.xaxis.range).all()
 
 
 @pytest.mark.parametrize(("query", "key"), [("read", "read"), ("written", "written"), ("written", "read")])
 def test_arrows_start_at_the_text_that_gives(query, key):
-    notes = wiring(query, key, causal=False).figure.layout.annotations
-    letters = [note.text for note in notes if note.text in ("<b>Q</b>", "<b>K</b>", "<b>V</b>")]
-    starts = [min(HEIGHTS, key=lambda text: abs(HEIGHTS[text] - note.ay)) for note in notes if note.showarrow]
-    assert dict(zip(letters, starts, strict=True)) == {"<b>K</b>": key, "<b>V</b>": key, "<b>Q</b>": query}
+    figure = wiring(query, key, causal=False).figure
+    notes = [note.text for note in figure.layout.annotations]
+    assert all(f"<b>{letter}</b>" in notes for letter in "QKV")
+    heights = {trace.name: arrows(trace)[0][0][1] for trace in figure.data}
+    starts = {name: min(HEIGHTS, key=lambda text: abs(HEIGHTS[text] - heights[name])) for name in heights}
+    assert starts == {"K": key, "V": key, "Q": query}
