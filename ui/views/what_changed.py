@@ -245,8 +245,12 @@ def _nats(number: float) -> str:
 
 def _most_changed(row: Mapping[Any, float]) -> Metric | None:
     """The habit of a head that changed most."""
-    habits = [metric for metric in METRICS if metric.likeness and not math.isnan(row[f"{metric.name}_change"])]
-    return max(habits, key=lambda metric: abs(row[f"{metric.name}_change"]), default=None)
+    return max(_habits(row), key=lambda metric: abs(row[f"{metric.name}_change"]), default=None)
+
+
+def _habits(row: Mapping[Any, float]) -> list[Metric]:
+    """The habits of a head that are measured."""
+    return [metric for metric in METRICS if metric.likeness and not math.isnan(row[f"{metric.name}_change"])]
 
 
 def _show_listed(table: pd.DataFrame) -> None:
@@ -292,20 +296,15 @@ def _show_one(table: pd.DataFrame, chosen: tuple[int, int]) -> None:
         noise = "" if math.isnan(row["noise"]) else f" (noise {_nats(row['noise'])})"
         moved = f"Moved {_nats(row['divergence'])} nats{noise}, output {row['output_change']:.1%}"
         st.caption(moved, width="stretch", help=f"{DIVERGENCE} Noise: {NOISE}")
-    shares = [metric for metric in METRICS if not (metric.unit or math.isnan(row[f"{metric.name}_change"]))]
-    first = sorted(shares, key=lambda metric: -abs(row[f"{metric.name}_change"]))[:LISTED]
+    habits = sorted(_habits(row), key=lambda metric: -abs(row[f"{metric.name}_change"]))[:LISTED]
     both = {
-        "Base": [row[metric.name] for metric in first],
-        "Copy": [row[metric.name] + row[f"{metric.name}_change"] for metric in first],
+        "Base": [row[metric.name] for metric in habits],
+        "Copy": [row[metric.name] + row[f"{metric.name}_change"] for metric in habits],
     }
-    title = f"Metrics of head {layer}.{head} that changed most"
-    chart = bars(
-        [metric.label for metric in first],
-        both,
-        y="Mean over all queries",
-        limits=(0, 1),
-        height=presenting.height(240, 0.5),
-    )
+    title = f"What head {layer}.{head} attends to: what changed most"
+    names = [metric.label.removesuffix("s").removesuffix(" token") for metric in habits]
+    look = {"y": "Share of attention", "x": "token", "limits": (0, 1), "height": presenting.height(250, 0.5)}
+    chart = bars(names, both, **look)
     show_chart(chart, "changed metrics", f"{title}.", title=title)
 
 
