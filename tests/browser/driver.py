@@ -263,12 +263,11 @@ _IS_POINTED_AT = """
 """
 
 # Notes whether a run of the script has begun since the page last asked for one, which on a busy machine takes longer than any
-# pause, and when somebody last did something that the page may still tell. Once it has told, or the server has answered, only a
-# third of the pause is needed, in which the page draws. Messages are protocol buffers. In one to the server, `rerun_script` is
-# field 11. In one from it, `new_session` is field 4, before which only fields 1 and 2 can stand, each with its length.
+# pause, and when somebody last did something or the server said something. Messages are protocol buffers. In one to the
+# server, `rerun_script` is field 11. In one from it, `new_session` is field 4, before which only fields 1 and 2 can stand, each
+# with its length.
 _NOTES = """
 const disturb = () => { window.disturbed = Date.now(); };
-const draw = () => { window.drawing = Date.now(); };
 for (const name of ["pointerdown", "pointerup", "keydown", "input", "change", "wheel", "resize", "popstate"]) {
     window.addEventListener(name, disturb, true);
 }
@@ -276,7 +275,7 @@ window.WebSocket = class extends WebSocket {
     constructor(...address) {
         super(...address);
         this.addEventListener("message", ({ data }) => {
-            draw();
+            disturb();
             const bytes = new Uint8Array(data);
             let at = 0;
             while (bytes[at] === 0x0a || bytes[at] === 0x12) {
@@ -288,11 +287,7 @@ window.WebSocket = class extends WebSocket {
         });
     }
     send(message) {
-        if (new Uint8Array(message)[0] === 0x5a) {
-            window.isUnanswered = true;
-            window.disturbed = 0;
-            draw();
-        }
+        if (new Uint8Array(message)[0] === 0x5a) window.isUnanswered = true;
         super.send(message);
     }
 };
@@ -307,8 +302,7 @@ _IDLE = """
         && app.dataset.testConnectionState === "CONNECTED" && document.querySelector("[data-stale=true]") === null
         && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
     if (!quiet || window.quiet?.asked !== asked) window.quiet = { asked, frames: 0 };
-    const pause = Math.min(Date.now() - (window.disturbed || 0), 3 * (Date.now() - (window.drawing || 0)));
-    return quiet && (window.quiet.frames += 1) > 3 && pause > 1000 * calm;
+    return quiet && (window.quiet.frames += 1) > 3 && Date.now() - (window.disturbed || 0) > 1000 * calm;
 }
 """
 
