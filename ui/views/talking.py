@@ -68,6 +68,9 @@ def add_to_talk() -> None:
         st.toast(plain(str(error)), icon=":material/error:")
         return
     st.session_state[state.ADDED_VIEW] = held().views[-1].link
+
+
+def _say_added() -> None:
     # Before the browser has answered nobody knows how many come before it.
     what = f"View {len(held().views)} of the talk" if is_read() else "Added to the talk"
     st.toast(f"{what}. Edit its title and notes on the page Talk.", icon=":material/check:")
@@ -271,7 +274,10 @@ def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pict
     has_pictures  whether the page has pictures, below which tables can be shown
     """
     with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
+        is_added = state.ADDED_VIEW in st.session_state
         browser(page, paths, asks=page == "talk")
+        if is_added:  # said once the browser has got the talk to keep: whoever reads it may leave at once
+            _say_added()
         _lead_back()
         if can_present:
             words = "Shows the page without controls, in large letters. Press Esc to leave, ? for the keys."
