@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -113,8 +114,8 @@ class Changes:
             "losses": ExactSum.zeros(2),
         }
 
-    def merged(self, other: Changes) -> Changes:
-        """These with the sums over other passages added. Raises ValueError for those of other heads."""
+    def merge(self, other: Changes) -> None:
+        """Add the sums over other passages. Raises ValueError for those of other heads."""
         if not np.array_equal(self.heads, other.heads):
             raise ValueError("Changes of other heads cannot be added.")
         for name, total in self.sums.items():
@@ -123,7 +124,6 @@ class Changes:
         self.queries += other.queries
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        return self
 
     def table(self) -> pd.DataFrame:
         """The columns of `what_changed`. Raises InputError (field "text") where nothing was compared."""
@@ -270,12 +270,18 @@ class Pair:
             if not model.captures:
                 raise not_captured(model)
 
-    def changes(self) -> Changes:
-        """Nothing added up yet. Raises InputError (field "model") for models of different shapes."""
+    @cached_property
+    def heads(self) -> NDArray[np.int64]:
+        """The layer and the head of each: [H, 2]. Raises InputError (field "model") for models of different shapes."""
         one, other = (capture(model, "a") for model in (self.base, self.copy))
         next(rows_of_both(one, other, self.kind), None)  # raises for other layers or heads
-        heads = [(layer, head) for layer, call in enumerate(one.each_layer(self.kind)) for head in range(call.heads)]
-        return Changes(np.array(heads, np.int64))
+        return np.array(
+            [(layer, head) for layer, of in enumerate(one.each_layer(self.kind)) for head in range(of.heads)]
+        )
+
+    def changes(self) -> Changes:
+        """Nothing added up yet. Errors as of `heads`."""
+        return Changes(self.heads)
 
     def tokens(self, text: str) -> list[int] | None:
         """The tokens of a text; None where they differ in the two models."""

@@ -148,7 +148,9 @@ def _measured(
             if row["failed"]:
                 raise InputError(**json.loads(row["failed"]))
             part = Changes.from_bytes(row["changes"])
-            changes = part if changes is None else changes.merged(part)
+            if changes is not None:
+                part.merge(changes)
+            changes = part
             on_progress(Progress("Comparing", changes.tokens, whole))
     except RayError as error:
         raise InputError(f"The workers ended: {first_line(error)}. Start again with fewer.", field="workers") from error
@@ -171,7 +173,7 @@ class _Comparer:
             require_weights(base, job.revision)
             require_weights(other, copy.revision)
             self._pair = Pair(base, other)
-            self._pair.changes()  # raises for models of different shapes
+            self._pair.changes()  # raises for models of different shapes, before any passage
         except InputError as error:
             self._failure = json.dumps({"message": str(error), "field": error.field})
 

@@ -20,6 +20,7 @@ from ..errors import InputError
 from ..progress import stop_point
 from .calls import wide
 from .model import Model
+from .sizes import require_room
 
 Rounding = Literal["Q8_0", "Q4_0"]
 ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
@@ -31,10 +32,12 @@ def rounded_copy(model: Model, rounding: Rounding) -> Model:
 
     Embeddings, norms, biases and the output map stay, and so do maps whose inputs are not a multiple of 32, which these formats
     cannot hold. The copy has the dtype and the device of the model, which stays as it is. Raises InputError (field "rounding")
-    for another name.
+    for another name, and (field "model") where a second model does not fit into memory.
     """
     if rounding not in ROUNDINGS:
         raise InputError(f"{rounding!r} is not a rounding. Choose one of {', '.join(ROUNDINGS)}.", field="rounding")
+    if model.size is not None:
+        require_room(model.size, model.name, model.dtype, model.devices)
     network, form = deepcopy(model.network), GGMLQuantizationType[rounding]
     for layers in map(network.get_submodule, model.lists_of_layers):
         for module in layers.modules():

@@ -14,6 +14,7 @@ from transformers.pytorch_utils import Conv1D
 from core import load_model, rounded_copy, what_changed
 from core.corpus.changes import Changes, Comparing, Pair, swapped_back
 from core.heads.metrics import NAMES
+from core.models import sizes
 from tests.core.corpus.plain import reader
 from tests.core.tiny_models import TINY, WEIGHTS_ONLY, eager, number_words, randomised, tiny
 from tests.refusals import refused
@@ -168,7 +169,7 @@ def test_the_order_and_the_parts_change_no_bit(both):
     for order in permutations(range(4), 4):
         changes = pair.changes()
         for place in order:
-            changes = changes.merged(Changes.from_bytes(parts[place].to_bytes()))
+            changes.merge(Changes.from_bytes(parts[place].to_bytes()))
         tables.append(changes.table())
         assert (changes.passages, changes.tokens, changes.predicted) == (4, 30, 26)
     assert all(table.equals(tables[0]) for table in tables)
@@ -217,6 +218,12 @@ def test_a_rounded_copy_has_the_numbers_of_the_format(name, rounding):
     assert 0 < what_changed(base, rounded, TEXTS)["divergence"].max() < np.log(2)
     with refused("rounding", "Q8_0, Q4_0"):
         rounded_copy(base, "Q2_K")
+
+
+def test_a_rounded_copy_needs_room_for_a_second_model(minilm, monkeypatch):
+    monkeypatch.setattr(sizes, "free_bytes", lambda _device: 10**6)
+    with refused("model", "memory"):
+        rounded_copy(minilm, "Q4_0")
 
 
 def plainly_rounded(weight, rounding):
