@@ -42,9 +42,11 @@ STEADY = 1e-9  # a variance below this is a rounding error
 def map_of(metrics: pd.DataFrame, classes: pd.DataFrame, distances: pd.DataFrame) -> HeadMap:
     """The map of the heads of a finished run, from its tables as `core.corpus.tables` describes them, in any order of rows.
 
-    The same tables give the same map.
+    The same tables give the same map. Raises ValueError where there is no head, or where the tables are not of the same heads.
     """
     means = _by_head(metrics, ["metric"], "mean")
+    if means.empty:
+        raise ValueError("There are no heads to draw a map of.")
     profiles = _profiles(means, metrics, classes, distances)
     between = np.stack([np.sqrt(np.square(profiles - profile).sum(axis=1)) for profile in profiles])
     others = between.copy()
@@ -81,6 +83,8 @@ def _profiles(
     attention = classes.assign(share=classes["queries"] * classes["attention"])
     shares = _by_head(attention, ["query_class", "key_class"], "share")
     along = _by_head(distances, ["first"], "attention")
+    if not all(table.index.equals(means.index) for table in (spreads, queries, shares, along)):
+        raise ValueError("The tables are not of the same heads.")
     parts = (
         np.hstack([_root((means / high).to_numpy()), (spreads / high).to_numpy()]),
         _root(shares.to_numpy() / queries.to_numpy().clip(1)),

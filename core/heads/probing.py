@@ -98,6 +98,8 @@ def random_texts(model: Model, length: int, seed: int) -> tuple[RandomText, Rand
     """`length` different random tokens twice over, and the same with the second half in an order without fixed points."""
     rng = np.random.default_rng(seed)
     before, after, ordinary = _frame(model)
+    if len(ordinary) < length:
+        raise InputError(f"The model knows {len(ordinary)} tokens, fewer than {length}.", field="length")
     half = rng.choice(ordinary, size=length, replace=False)
 
     def followed_by(second: NDArray) -> RandomText:

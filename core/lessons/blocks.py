@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..attention.trace import Array, AttentionTrace, attend
+from ..errors import InputError
 from ..progress import stop_point
 
 FORMATS = ("float64", "float32")
@@ -33,6 +34,7 @@ def in_blocks(trace: AttentionTrace, block_size: int) -> Blocks:
     """Compute the head's output, `block_size` keys at a time. The last output is that of the trace.
 
     Takes keys × queries × d_v / block_size numbers of memory, because it keeps every block; `last_output` keeps one.
+    Raises InputError if the block size is not a whole number above 0.
     """
     return Blocks(*(np.stack(part) for part in zip(*_recurrence(trace, block_size), strict=True)))
 
@@ -55,6 +57,9 @@ def differences(trace: AttentionTrace, block_size: int) -> dict[str, float]:
 
 def _recurrence(trace: AttentionTrace, block_size: int) -> Iterator[Blocks]:
     """The running results after each block."""
+    if isinstance(block_size, bool) or not isinstance(block_size, int | np.integer) or block_size < 1:
+        why = f"The block size is {block_size}; it has to be a whole number of keys, 1 or more."
+        raise InputError(why, field="block")
     queries, keys = trace.shape
     dtype = trace.query.dtype
     maximum = np.full(queries, -np.inf if trace.sinks is None else trace.sinks, dtype=dtype)

@@ -22,6 +22,7 @@ from ..models.modules import Kind
 from ..progress import OnProgress, stop_point
 from ..threads import side_by_side
 
+LONGEST = 512
 MAX_QUERIES = 256
 
 # --- table 1
@@ -85,9 +86,13 @@ def reach(make: Callable[[], Layer], *, length: int, width: int, seeds: int) -> 
     """Measure ∂ out_last / ∂ x_p by torch's autograd, for a new layer and a random input per seed.
 
     make     builds a layer from [batch, length, width] to the same shape, with torch's random numbers (float64)
-    length   number of tokens, at least 2
+    length   number of tokens, 2 to LONGEST
     seeds    number of layers and inputs, from seed 0, at least 2
     """
+    if not 2 <= length <= LONGEST:
+        raise InputError(f"The length is {length}; it has to be from 2 to {LONGEST} tokens.", field="length")
+    if seeds < 2:
+        raise InputError(f"With {seeds} seeds there is no spread to show; at least 2 are needed.", field="seeds")
     rows = []
     for seed in range(seeds):
         stop_point()

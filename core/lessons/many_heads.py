@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from ..attention.sources import embed
 from ..attention.trace import Array, AttentionTrace, attend
+from ..errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +84,16 @@ class ManyHeads:
 
 
 def split(x: Array, heads: int) -> Array:
-    """Cut the columns of x [n, d_model] into equal pieces: [heads, n, d_model / heads]. d_model is a multiple of heads."""
+    """Cut the columns of x [n, d_model] into equal pieces: [heads, n, d_model / heads].
+
+    Raises InputError if d_model is not a multiple of heads.
+    """
     n, d_model = x.shape
+    if heads < 1 or d_model % heads:
+        raise InputError(
+            f"{d_model} columns cannot be split into {heads} heads of equal width. Choose a number that divides {d_model}.",
+            field="heads",
+        )
     return x.reshape(n, heads, d_model // heads).transpose(1, 0, 2)
 
 
@@ -139,7 +148,11 @@ def fetch(share: float = 0.5) -> PairOutputs:
     on the right; two heads look at one side each.
 
     "With a single attention head, averaging inhibits this" (Vaswani et al. 2017, section 3.2.2).
+
+    Raises InputError if the share is outside 0 to 1.
     """
+    if not 0 <= share <= 1:
+        raise InputError(f"The share is {share}; it has to be between 0 and 1.", field="share")
     identities = np.eye(len(PAIR_WORDS))
     values = [identities[[PAIR_WORDS.index(word) for word in text.split()]] for text in PAIR]
     left, right, blend = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..attention.trace import Array, AttentionTrace, softmax
+from ..errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,10 +19,12 @@ class Leak:
 
 
 def fill(trace: AttentionTrace, score: float) -> Leak:
-    """Give every forbidden pair this score, below +inf, instead of -inf. Its weight is then e^score over the row's sum.
+    """Give every forbidden pair this score instead of -inf. Its weight is then e^score over the row's sum instead of 0.
 
-    A row without allowed keys becomes uniform for any finite score.
+    A row without allowed keys becomes uniform for any finite score. Raises InputError if the score is NaN or +inf.
     """
+    if not score < np.inf:
+        raise InputError(f"The score for forbidden pairs is {score}; a finite number or -inf is needed.", field="fill")
     weights = softmax(np.where(trace.mask, trace.masked, score), sinks=trace.sinks)
     return Leak(weights, np.where(trace.mask, 0, weights).sum(axis=1))
 

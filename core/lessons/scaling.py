@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -31,11 +31,13 @@ NEARLY_ALL = 0.99  # a row with a weight above this looks at one key only
 
 
 def growing_product(n: int) -> tuple[Array, Array]:
-    """How (1, 2 ... n) · (3, 4 ... n + 2) grows with the number of its terms, n from 1 on.
+    """How (1, 2 ... n) · (3, 4 ... n + 2) grows with the number of its terms, n from 1 to 64.
 
     Returns the product of each pair of entries, [n], and the dot product of the first 1, 2 ... n entries, [n]: 11, 50 and 133
     for n = 2, 4 and 6.
     """
+    if not 1 <= n <= 64:
+        raise InputError(f"The number of dimensions is {n}; it has to be from 1 to 64.", field="n")
     query, key = np.arange(1.0, n + 1), np.arange(3.0, n + 3)
     totals = [attend(query[None, :m], key[None, :m], [[1.0]]).raw[0, 0] for m in range(1, n + 1)]
     return query * key, np.array(totals)
@@ -154,6 +156,8 @@ def random_head(d_k: int, *, queries: int = 512, keys: int = 8, seed: int = 0) -
 
     With a smaller d_k they are the first entries of the same vectors, so that a head grows.
     """
+    if not 1 <= d_k <= GROWING[-1]:
+        raise InputError(f"d_k is {d_k}; it has to be from 1 to {GROWING[-1]}.", field="d_k")
     rng = np.random.default_rng(seed)
     query, key = (rng.standard_normal((rows, GROWING[-1]))[:, :d_k] for rows in (queries, keys))
     scaled = attend(query, key, np.zeros((keys, 1)))
@@ -171,6 +175,8 @@ class Saturation(NamedTuple):
 
 def divided(scores: Sequence[float], divisor: float) -> Saturation:
     """The weights before and after dividing the scores: [14, 10] gives [0.982, 0.018], its half [7, 5] [0.881, 0.119]."""
+    if not divisor > 0:
+        raise InputError(f"The divisor is {divisor}; it has to be above 0.", field="divisor")
     row = np.asarray(scores, dtype=np.float64)
     return Saturation(row, softmax(row), row / divisor, softmax(row / divisor))
 
@@ -209,6 +215,14 @@ def sweep(
     distribution  of the entries of q and k, all with mean 0: "normal", "uniform" or "sign" (±1)
     deviation     their standard deviation; theory: that of q · k is deviation² · √d_k
     """
+    if distribution not in DISTRIBUTIONS:
+        allowed = ", ".join(DISTRIBUTIONS)
+        raise InputError(f"There is no distribution {distribution!r}. Choose one of: {allowed}.", field="distribution")
+    if not 0 < deviation <= 100:
+        why = f"The standard deviation is {deviation}; it has to be above 0, at most 100."
+        raise InputError(why, field="deviation")
+    if min(sizes, default=0) < 1:
+        raise InputError("Every d_k has to be a whole number from 1.", field="d_k")
     rng = np.random.default_rng(seed)
     draw = DISTRIBUTIONS[distribution].draw
     unscaled, scaled = [], []
@@ -228,6 +242,8 @@ def example_row(d_k: int, *, scaled: bool, keys: int = 6, seed: int = 0) -> Arra
 
     A larger d_k adds dimensions to the same vectors, up to 4,096 of them.
     """
+    if not 1 <= d_k <= POWERS_OF_TWO[-1]:
+        raise InputError(f"d_k is {d_k}; it has to be from 1 to {POWERS_OF_TWO[-1]:,}.", field="d_k")
     numbers = np.random.default_rng(seed).standard_normal((keys + 1, POWERS_OF_TWO[-1]))[:, :d_k]
     trace = attend(numbers[:1], numbers[1:], np.zeros((keys, 1)))
     return (trace.scaled if scaled else trace.raw)[0]
@@ -284,6 +300,7 @@ def _stacked(statistics: Iterable[RowStatistics], shape: tuple[int, ...]) -> Row
 # weights are random: this is the start of training, and says nothing about its course.
 
 Around = Literal["nothing", "normalise before", "normalise after"]
+AROUND: tuple[Around, ...] = get_args(Around)
 
 D_MODEL = 128  # of the single head; its queries and keys have d_k numbers
 TOKENS = 64
@@ -371,6 +388,10 @@ def stack_gradients(
             "normalise after" norm(x + A(x)) (Vaswani et al. 2017, section 3.1); pre-LN and post-LN in Xiong et al. 2020,
             figure 1
     """
+    if not 1 <= layers <= MAX_LAYERS:
+        raise InputError(f"The stack has {layers} layers; it can have 1 to {MAX_LAYERS}.", field="layers")
+    if around not in AROUND:
+        raise InputError(f"There is no {around!r}. Choose one of: {', '.join(AROUND)}.", field="around")
     scale = width**-0.5 if scaled else 1.0
     rng = torch.Generator().manual_seed(seed)
     # The repeats are a batch, each with its own projections, drawn layer by layer: a deeper stack has the same first layers.

@@ -30,12 +30,14 @@ class SoftmaxSteps:
 def softmax_steps(scores: ArrayLike, *, temperature: float = 1.0, shift: float = 0.0) -> SoftmaxSteps:
     """The softmax of scores / temperature + shift, by its formula: the maximum is not subtracted.
 
-    scores       [keys] finite
-    temperature  above 0
-
-    Raises InputError if e^score goes beyond float64.
+    Raises InputError if a score is not finite, the temperature is not above 0, or e^score goes beyond float64.
     """
-    row = np.asarray(scores, dtype=np.float64) / temperature + shift
+    row = np.asarray(scores, dtype=np.float64)
+    if row.ndim != 1 or row.size == 0 or not np.isfinite(row).all():
+        raise InputError("The scores have to be one row of finite numbers, at least one.", field="scores")
+    if not temperature > 0:
+        raise InputError(f"The temperature is {temperature}; it has to be above 0.", field="temperature")
+    row = row / temperature + shift
     if row.max() > overflow_limit("float64") - np.log(row.size):
         why = f"e to the power of {row.max():.4g} is beyond what float64 can hold. Use scores below 709."
         raise InputError(why, field="scores")

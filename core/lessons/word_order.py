@@ -14,7 +14,7 @@ from ..attention.sources import embed
 from ..attention.trace import Array, AttentionTrace, attend
 from ..capturing.capture import Capture
 from ..capturing.layer_labels import layer_numbers
-from ..errors import check_index
+from ..errors import InputError, check_index
 from ..models.devices import at_hand
 from ..models.model import Model
 from ..models.modules import Kind
@@ -36,8 +36,12 @@ def sinusoidal(count: int, d_model: int) -> Array:
 def frequencies(width: int, base: float = BASE) -> Array:
     """ω_i = base^(-2i / width) for every pair of dimensions, in radians per token: [width / 2] in (0, 1].
 
-    A pair repeats after 2π / ω_i tokens, its wavelength. The width is even, and the base above 1.
+    A pair repeats after 2π / ω_i tokens, its wavelength. Raises InputError if width is odd, or base is not above 1.
     """
+    if width < 2 or width % 2:
+        raise InputError(f"The width is {width}; dimensions are used in pairs, so it has to be even.", field="width")
+    if not base > 1:
+        raise InputError(f"The base is {base}; it has to be above 1.", field="base")
     return base ** (-np.arange(0, width, 2) / width)
 
 
@@ -146,6 +150,8 @@ def alibi_slopes(heads: int) -> Array:
     2^(-8i / heads), i = 1 to heads, for a power of two. Otherwise, as in the authors' code: the slopes of the next smaller
     power of two, then every other slope of the next larger one until there are enough.
     """
+    if heads < 1:
+        raise InputError(f"There are {heads} heads; at least one is needed.", field="heads")
     power = 1 << (heads.bit_length() - 1)
     slopes = 2.0 ** (-8 * np.arange(1, power + 1) / power)
     between = 2.0 ** (-8 * np.arange(1, 2 * power + 1, 2) / (2 * power))
@@ -238,8 +244,10 @@ def shuffle(text: str, order_from: str = "Nothing", *, seed: int = 0, d_model: i
                 is enough to break that.
     seed        of the random order
 
-    Raises InputError for a text that `embed` refuses.
+    Raises InputError if order_from is unknown, and for a text that `embed` refuses.
     """
+    if order_from not in ORDER_FROM:
+        raise InputError(f"There is no {order_from!r}. Choose one of: {', '.join(ORDER_FROM)}.", field="order_from")
     tokens, x = embed(text, d_model=d_model)
     w_q, w_k, w_v = np.random.default_rng(0).standard_normal((3, d_model, d_head)) / np.sqrt(d_model)
     order = np.random.default_rng(seed).permutation(len(tokens))

@@ -206,3 +206,11 @@ def test_in_whatever_units_a_part_is_measured_it_counts_as_much(mixed):
     found = map_of(metrics, classes, distances).heads
     np.testing.assert_allclose(found[["x", "y"]], mixed.heads[["x", "y"]], atol=2e-3)
     assert found["alike"].tolist() == mixed.heads["alike"].tolist()
+
+
+def test_of_no_heads_and_of_other_heads_there_is_no_map():
+    metrics, classes, distances = tables(MIXED)
+    with pytest.raises(ValueError, match="no heads"):
+        map_of(metrics[:0], classes[:0], distances[:0])
+    with pytest.raises(ValueError, match="same heads"):
+        map_of(metrics, classes, distances[distances["layer"] > 0])

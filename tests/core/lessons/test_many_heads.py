@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core import capture
 from core.heads.views import head_contributions, lengths
-from core.lessons.many_heads import LayerWeights, fetch, many_heads, random_layer, strongest_word
+from core.lessons.many_heads import LayerWeights, fetch, many_heads, random_layer, split, strongest_word
 
 D_MODEL = 24
 COUNTS = (1, 2, 4, 8, 12)
@@ -56,6 +56,12 @@ def test_a_head_without_its_rows_of_W_O_adds_nothing(head):
     np.testing.assert_allclose(after.output, before.output - before.contributions[head], atol=1e-14)
     others = [other for other in range(4) if other != head]
     np.testing.assert_array_equal(after.contributions[others], before.contributions[others])
+
+
+@given(st.sampled_from(COUNTS), st.integers(1, 5))
+def test_the_pieces_of_a_split_are_its_columns(heads, rows):
+    x = np.arange(rows * D_MODEL, dtype=float).reshape(rows, D_MODEL)
+    np.testing.assert_array_equal(split(x, heads), np.split(x, heads, axis=1))
 
 
 def test_lengths_of_heads_that_cancel():
