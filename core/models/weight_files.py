@@ -255,8 +255,11 @@ def _check_compressed(settings: Settings, _stored: Mapping[str, Stored]) -> None
     if not isinstance(groups, dict) or not groups:
         _refuse(method, " without config_groups")
     for group in groups.values():
-        _expect(method, group | {"format": group.get("format") or settings.get("format")}, _GROUP)
-        _expect(method, group.get("weights") or {}, _WEIGHTS)
+        own = group if isinstance(group, dict) else {}
+        _expect(method, own | {"format": own.get("format") or settings.get("format")}, _GROUP)
+        if not isinstance(weights := own.get("weights"), dict):
+            _refuse(method, " with a group that does not say how its weights are held")
+        _expect(method, weights, _WEIGHTS)
 
 
 # The values that settings may have: None where one is left out.

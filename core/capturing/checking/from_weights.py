@@ -43,8 +43,10 @@ def matrix_products(reading: Reading) -> Finding:
 def projections(reading: Reading) -> Finding:
     """The values of the chosen layers follow from the weights of each head, and W_O reads what the heads gave. So do queries
     and keys where no rotation and no norm comes between."""
-    failures, heads, left_out = [], 0, ""
+    failures, heads, between, left_out = [], 0, "", ""
     for name, kind, layer, call in reading.calls():
+        if not _is_read_by_output(reading, call):
+            between = " Something comes between the heads and W_O in some layers."
         for head in _some(call.heads):
             if (of_head := _of_head(reading, kind, layer, head, call)) is None:
                 left_out = " The input of some layers could not be identified."
@@ -57,8 +59,8 @@ def projections(reading: Reading) -> Finding:
                 if (why := _Difference.of(expected, unit, found).failure()) is not None:
                     failures.append(f"The {what} of head {head} in {name} do not follow from its weights: {why}.")
     if not heads:
-        return Finding(None, left_out.strip())
-    return Finding.of(failures, f"The values of {heads} heads follow from their weights.{left_out}")
+        return Finding(None, f"{between}{left_out}".strip())
+    return Finding.of(failures, f"The values of {heads} heads follow from their weights.{between}{left_out}")
 
 
 def rotary_positions(reading: Reading) -> Finding:
@@ -103,10 +105,15 @@ def absolute_positions(reading: Reading) -> Finding:
             continue
         rows = visit.returned.reshape(-1, visit.returned.shape[-1])
         tables, first = tables + 1, _first_position(visit.module)
-        if not torch.equal(rows, visit.module.weight[first : first + len(rows)]):
-            failures.append(
-                f"{name} does not give the tokens the rows of its table one after another from row {first} on."
-            )
+        if torch.equal(rows, visit.module.weight[first : first + len(rows)]):
+            continue
+        at = next((place for place, row in enumerate(visit.module.weight) if torch.equal(row, rows[0])), None)
+        failures.append(
+            f"{name} gives the first token {'no row' if at is None else f'row {at}'} of its table, and its architecture begins "
+            f"at row {first}."
+            if at != first
+            else f"{name} does not give the tokens the rows of its table one after another."
+        )
     if not tables:
         return Finding(None, "The model has no table of positions.")
     return Finding.of(failures, "Tokens get the embeddings of their positions, one after another from the first.")
@@ -212,6 +219,13 @@ def _of_head(reading: Reading, kind: Kind, layer: int, head: int, call: Call) ->
         (*_affine(read, weights.W_K, weights.b_K), call.key[0, weights.key_head]),
         (*_affine(read, weights.W_V, weights.b_V), call.value[0, weights.key_head]),
     )
+
+
+def _is_read_by_output(reading: Reading, call: Call) -> bool:
+    """Whether some linear map reads the outputs of the heads as they are, one beside the other."""
+    output = call.output.flatten(2)[0]
+    read = (_tensor(visit) for visit in reading.visits.values() if isinstance(visit.module, LINEAR))
+    return any(one is not None and torch.equal(one.reshape(-1, one.shape[-1]).cpu(), output) for one in read)
 
 
 def _tensor(visit: Visit) -> Tensor | None:

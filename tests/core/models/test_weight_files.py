@@ -131,6 +131,7 @@ def test_bytes_that_are_not_those_of_the_header_are_refused(header, size, tmp_pa
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 16]}
 ROUNDED = {"compression_config": {"config_groups": {"": {"input_activations": 8, "format": "int-quantized"}}}}
 UNROUNDED = "compressed-tensors with 8 as its input_activations (activations are not quantised here)"
+UNSAID = "compressed-tensors with a group that does not say how its weights are held"
 
 # What config.json, or a file beside it, says of a quantisation; and the method by which it is then refused.
 METHODS = [
@@ -138,6 +139,8 @@ METHODS = [
     ({"text_config": {"quantization_config": {"quant_method": "aqlm"}}}, {}, "aqlm"),
     ({"quantization_config": FP8, "vision_config": {"quantization_config": {"quant_method": "hqq"}}}, {}, "hqq"),
     ({"compression_config": {"format": "pack-quantized"}}, {}, "compressed-tensors without config_groups"),
+    ({"compression_config": {"format": "pack-quantized", "config_groups": {"": 3}}}, {}, UNSAID),
+    ({"compression_config": {"format": "pack-quantized", "config_groups": {"": {"weights": [4]}}}}, {}, UNSAID),
     ({}, {"quantize_config.json": {"bits": 3}}, "gptq with 3 as its bits"),
     ({}, {"quantize_config.json": {"bits": 4, "format": "marlin"}}, "gptq with 'marlin' as its format"),
     ({}, {"quantize_config.json": {"quant_method": "marlin"}}, "marlin"),
