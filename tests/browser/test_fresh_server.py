@@ -17,7 +17,7 @@ from core import capture
 from core.heads.patterns import match_heads, pairs
 from core.heads.views import HeadView, ViewMatrix
 from tests.browser.addresses import SENTENCE
-from tests.browser.driver import SLOW_BROWSER, SLOW_SERVER, Server
+from tests.browser.driver import SLOW_BROWSER, SLOW_SERVER, App, Server
 from ui import state
 
 OF_HEADS = (
@@ -87,3 +87,35 @@ def test_a_link_with_many_settings(visit, fresh_server, smollm):
     again.eventually(lambda: again.fields(OF_HEADS), fields)
     again.idle().eventually(lambda: again.listed(state.RANKED), rows)
     again.shades(shown[6]).eventually(lambda: again.said, parse_qs(urlsplit(address).query))
+
+
+WIDGETS = (
+    *(state.TEXT, state.MODEL, state.HEAD_BOX, state.SOURCE, state.QUERY, state.KEY, state.TOY_TEXT, state.SEED),
+    *(state.QUERIES, state.KEYS, *state.OWN.values()),
+)
+
+
+def everything(app: App) -> tuple[dict, dict]:
+    """What fields and pictures show. Fields in popovers are seen in the pictures, which depend on them."""
+    pictures = {name: np.nan_to_num(picture.values, nan=-1e9).tolist() for name, picture in app.equation().items()}
+    return app.fields(WIDGETS), pictures
+
+
+def shows_the_same(app: App, copy: App) -> None:
+    """The copy goes to where this visitor is, and then shows all that this one shows."""
+    address, expected = app.settled(lambda: app.here), app.settled(lambda: everything(app))
+    copy.go(address).eventually(lambda: everything(copy), expected)
+
+
+def test_links_reproduce_each_session(visit, fresh_server, smollm):
+    """Only this test finds an address that leaves something out which only the first server remembers."""
+    text = "Grüße & Küsse: 100 %?\nA second line; a=b+c #1"
+    app, copy = visit(), visit("/softmax", at=fresh_server.wait())
+    app.write(state.TEXT, text).choose(state.MODEL, "SmolLM2-135M-Instruct").choose(state.HEAD_BOX, "Head 4.2")
+    app.choose(state.MASK, "Sliding window").number(state.MASK_SIZE, 5).idle().click_stage("Masked").idle()
+    app.click_cell("As it is", 5, 2).pins("As it is", 5, 2)
+    app.shows_trace(capture(smollm, text).trace(4, 2), stages=("Value",))
+    shows_the_same(app, copy)
+    app.go("/step_by_step").choose(state.SOURCE, "My own matrices").switch(state.SCALING)
+    app.write(state.OWN["value"], "1\n2\n3\n-4.5").eventually(lambda: state.OWN["value"] in app.said)
+    shows_the_same(app, copy)

@@ -1,6 +1,8 @@
-"""Lessons in a real browser: what is turned and moved by hand, and clicks on a mask that come faster than it is read."""
+"""Lessons in a real browser: Next, Back, what is turned and moved by hand, and clicks on a mask that come faster than it is read."""
 
 from __future__ import annotations
+
+from urllib.parse import urlsplit
 
 import numpy as np
 from playwright.sync_api import expect
@@ -9,7 +11,9 @@ from core import attend, softmax
 from core.attention import masks as m
 from core.attention.sources import toy_sentence
 from core.lessons.query_key_value import TOKENS
+from tests.browser.driver import App
 from tests.core.lessons.test_query_key_value import weights_at
+from tests.pages.lessons import parts
 from ui import state
 
 
@@ -79,3 +83,21 @@ def test_no_click_on_a_mask_is_lost_or_counts_twice(go):
     expected[0, 1] = not expected[0, 1]
     shows_the_mask()
     app.has(state.CELLS, m.to_rows(expected))
+
+
+def test_next_leads_through_a_lesson_and_on_and_back_goes_back(visit):
+    """Only this test finds an experiment that the address does not say, or a next lesson that opens in its middle."""
+    app = visit("/query_key_value")
+
+    def stands_at(path: str, part: str | None) -> App:
+        app.eventually(lambda: (urlsplit(app.here).path, app.said.get(state.PART)), (path, part and [part]))
+        return app.idle()
+
+    for word in list(parts("query_key_value"))[1:]:
+        app.idle().widget(state.NEXT_PART).get_by_role("button").click()
+        stands_at("/query_key_value", word)
+    app.follow("Next: Softmax", "/softmax")
+    expect(app.widget(state.PART).get_by_role("radio").first).to_have_attribute("aria-checked", "true")
+    stands_at("/softmax", None).page.go_back()
+    stands_at("/query_key_value", "model").page.go_back()
+    stands_at("/query_key_value", "values")

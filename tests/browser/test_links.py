@@ -100,3 +100,15 @@ def test_a_click_beside_going_back_does_not_part_page_and_address(go):
         app.page.evaluate("history.back(); document.querySelector('.st-key-tables input').click()")
         app.eventually(lambda: app.here, lambda here, other=other: here != other)
         app.idle().eventually(wrong, {})
+
+
+def test_a_new_text_drops_a_question_and_back_leads_to_it_again(go):
+    app = go("/why?text=The+capital+of+France+is&answer=+Paris&than=+Rome&cuts=0")
+    app.says("Without 23.4 the difference goes").follow("What if", "/what_if").says("comes next: 77.3%")
+    app.write(state.TEXT, "The thief who stole the").says("“·latest” comes next")
+    app.follow("Why", "/why").says("The logit of “·latest” is")
+    for key in (state.ANSWER, state.RATHER_THAN):
+        expect(app.widget(key).locator("input")).to_have_value("")
+    for _ in range(3):
+        app.idle().page.go_back()
+    app.says("The logit of “·Paris” is 7.31 above that of “·Rome”", "Without 23.4 the difference goes")

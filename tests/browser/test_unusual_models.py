@@ -12,10 +12,11 @@ from PIL import Image, ImageDraw
 from playwright.sync_api import expect
 
 from core import capture, load_model
+from core.capturing.weights_only import attention_weights
 from core.models.images import read_image
 from tests.browser.addresses import SENTENCE
 from tests.browser.driver import App
-from tests.core.tiny_models import VIT, randomised
+from tests.core.tiny_models import VIT, WEIGHTS_ONLY, number_words, randomised
 from ui import state
 
 NUMBERS = "5 17 8 5 17 8 9 40 3 21"
@@ -107,3 +108,17 @@ def test_a_region_is_drawn_on_the_picture_and_hidden(visit: Callable[..., App], 
     app.says_in_address(edit="block key 8-9 14-15 20-21")
     app.eventually(lambda: app.drawn("patches").values[1:4, 1:3], lambda hidden: np.isnan(hidden).all())
     app.is_well().click("Reset").says_in_address(edit=None)
+
+
+def test_choosing_among_heads_of_which_only_weights_are_known(go: Callable[..., App], tmp_path: Path) -> None:
+    for part in (randomised(WEIGHTS_ONLY["GPT-J"]()), number_words()):
+        part.save_pretrained(tmp_path)
+    app = go(f"/heads?metric=sink&model={tmp_path}&text={NUMBERS}")
+    exposed = attention_weights(load_model(tmp_path), NUMBERS)
+    app.shows({SHOWN: exposed.weights(0, 0)}).idle().click_cell("atlas", 1, 2)
+    app.shows({SHOWN: exposed.weights(1, 2)}).idle().page.keyboard.press("ArrowRight")
+    app.shows({SHOWN: exposed.weights(1, 3)}).idle().click_cell(SHOWN, 6, 2)
+    app.pins(SHOWN, 6, 2).pins("atlas", 1, 3)
+    app.follow("Step by step", "/step_by_step").shows({SHOWN: exposed.weights(1, 3)})
+    app.says("This model exposes only its attention weights.").is_well().choose(state.MODEL, "all-MiniLM-L6-v2")
+    app.shows({SHOWN: None}).never_says("exposes only its attention weights")
