@@ -1,4 +1,4 @@
-"""Lessons in a real browser: Next, Back, what is turned and moved by hand, and clicks on a mask that come faster than it is read."""
+"""Lessons in a real browser: Next, Back, what is moved by hand, and clicks on a mask that come faster than it is read."""
 
 from __future__ import annotations
 
