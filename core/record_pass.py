@@ -13,8 +13,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -153,12 +152,116 @@ def vocabulary(tokenizer: Any, ids: Iterable[int]) -> dict[str, Any]:
     return {"pieces": known, "special": sorted(special), "around": [begin, end], **spelled}
 
 
-def record(model: t.PreTrainedModel, tokenizer: Any, text: str, path: str | os.PathLike, *, target: str | None = None,
-           layers: Collection[int] | None = None, heads: Collection[int] | None = None) -> None:  # fmt: skip
+class BatchError(ValueError):
+    """A batch, or what was said about it, cannot be used. field: the argument at fault"""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class BatchText:
+    """The text of a batch that is kept. ids: its tokens; row: its place in the batch; kept: its places among the padding;
+    tokens: how many there are, padding included."""
+
+    def __init__(self, size: tuple[int, int], input_ids: Any, row: int | None, attention_mask: Any = None,
+                 position_ids: Any = None, tokenizer: Any = None) -> None:  # fmt: skip
+        """size: (texts, tokens) of the batch; tokenizer: None if the text is known to have no padding. Raises BatchError"""
+        batch, tokens = size
+        if batch > 1 and (row is None or attention_mask is None):
+            why = f"These are passes over {batch:,} texts. Choose one with row=0 to row={batch - 1}, and give the"
+            why = f"{why} attention_mask, which tells tokens from padding."
+            raise BatchError(why, "row" if row is None else "attention_mask")
+        row = row or 0
+        if not 0 <= row < batch:
+            raise BatchError(f"There is no row {row}: they run from 0 to {batch - 1}.", "row")
+        ids = _of_row(input_ids, row, tokens, "input_ids")
+        mask = None if attention_mask is None else _of_row(attention_mask, row, tokens, "attention_mask")
+        positions = None if position_ids is None else _of_row(position_ids, row, tokens, "position_ids")
+        places = [place for place in range(tokens) if mask is None or mask[place]]
+        if not places or places[-1] - places[0] + 1 != len(places):
+            raise BatchError("The attention_mask has to be 1 for one token or several in a row.", "attention_mask")
+        self.row, self.kept, self.tokens = row, slice(places[0], places[-1] + 1), tokens
+        self.ids = ids[self.kept]
+        padding = getattr(tokenizer, "pad_token_id", None)
+        ends = {getattr(tokenizer, name, None) for name in ("bos_token_id", "eos_token_id")}
+        if mask is None and padding is not None and padding not in ends and padding in (ids[0], ids[-1]):
+            why = "The text begins or ends with padding. Give the attention_mask, which tells tokens from padding."
+            raise BatchError(why, "attention_mask")
+        if positions is None and self.kept.start:
+            why = "Padding comes before the text. Give the position_ids of the pass, which have to be 0 at the first token"
+            raise BatchError(f"{why}, or put the padding after the text.", "position_ids")
+        if positions is not None and (at := positions[self.kept]) != [*range(len(places))]:
+            why = f"The tokens of the text have the positions {at[0]} to {at[-1]}, so its numbers are not those of the"
+            raise BatchError(f"{why} text alone. Run it with positions from 0.", "position_ids")
+
+    @property
+    def last(self) -> int:
+        """The place of its last token, from the end of the batch: -1 or less."""
+        return self.kept.stop - self.tokens - 1
+
+    def of_heads(self, array: Tensor) -> Tensor:
+        """[batch, heads, tokens, size] -> [heads, tokens, size]."""
+        return array[self.row][:, self.kept]
+
+    def of_pairs(self, array: Tensor, keys: "BatchText") -> Tensor:
+        """[1 or batch, 1 or heads, 1 or queries, keys] -> [1 or heads, 1 or queries, keys], where the queries are this text."""
+        own = array[self.row if len(array) > 1 else 0]
+        return own[:, self.kept if own.shape[1] > 1 else slice(None), keys.kept]
+
+    def permissions(self, mask: Tensor | None, keys: "BatchText", *, causal: bool) -> Tensor | None:
+        """`of_pairs` of a mask. Raises BatchError if one of these tokens may attend to padding."""
+        outside = torch.ones(keys.tokens, dtype=torch.bool)
+        outside[keys.kept] = False
+        outside[keys.kept.stop :] &= not causal
+        if mask is not None and outside.any():
+            own = mask[self.row if len(mask) > 1 else 0].expand(-1, self.tokens, -1)[:, self.kept, : keys.tokens]
+            allowed = own if own.dtype == torch.bool else own > torch.finfo(own.dtype).min / 2
+            outside &= allowed.flatten(0, 1).any(dim=0).cpu()
+        if outside.any():
+            why = "Tokens of the text attend to padding, so its numbers are not those of the text alone"
+            raise BatchError(f"{why}. Run it with its attention_mask.", "attention_mask")
+        return None if mask is None else self.of_pairs(mask, keys)
+
+
+def _of_row(given: Any, row: int, tokens: int, name: str) -> list[int]:
+    """The whole numbers of a text: of one, or of each of a batch. Raises BatchError unless there are as many as tokens."""
+    numbers = torch.as_tensor(given).cpu()
+    own = numbers if numbers.ndim < 2 else numbers[row if len(numbers) > 1 else 0]
+    if own.shape != (tokens,):
+        why = f"There are {own.numel():,} {name}, and the pass has {tokens:,} tokens, padding included."
+        raise BatchError(why, name)
+    return own.long().tolist()
+
+
+def record(model: t.PreTrainedModel, tokenizer: Any, text: str | Mapping[str, Any], path: str | os.PathLike, *,
+           row: int | None = None, target: str | None = None, layers: Collection[int] | None = None,
+           heads: Collection[int] | None = None) -> None:  # fmt: skip
     """Run the model once over a text, and write the file. What a layer gives goes to the CPU as it comes, and nothing is kept
-    that grows with the square of the text. target: what a decoder has written; layers, heads: their numbers, None for all."""
+    that grows with the square of the text. target: what a decoder has written; layers, heads: their numbers, None for all.
+    text: or what the tokenizer has made of several texts, of which `row` is written, without its padding."""
     both, file, seen = bool(model.config.is_encoder_decoder), PassFile(), Counter()
     names = {id(module): name.lower() for name, module in model.named_modules()}
+    if not isinstance(text, str | Mapping):
+        why = 'Give a text, or what tokenizer(texts, padding=True, return_tensors="pt") returns, and row= for one of them.'
+        raise BatchError(why, "text")
+    batch = {"input_ids": tokenizer(text)["input_ids"]} if isinstance(text, str) else text
+    # A model that counts its own positions, from its token of padding on, is given none.
+    places = [module for name, module in model.named_modules() if "position" in name]
+    counts = any(getattr(module, "padding_idx", None) is not None for module in places)
+    takes = inspect.signature(model.forward).parameters.keys() - ({"position_ids"} if counts else set())
+    given = {name: torch.as_tensor(value, device=model.device) for name, value in batch.items() if name in takes}
+    inputs = {name: torch.atleast_2d(value) for name, value in given.items()}
+    ids, (mask, positions) = inputs["input_ids"], map(inputs.get, ("attention_mask", "position_ids"))
+    own = BatchText((len(ids), ids.shape[1]), ids, row, mask, positions, None if isinstance(text, str) else tokenizer)
+    sides = {"self": (own, own), "encoder": (own, own)}
+    if both:
+        written = tokenizer(target, add_special_tokens=False)["input_ids"] if target else []
+        ids = torch.tensor([[model.config.decoder_start_token_id, *written]] * len(ids), device=model.device)
+        inputs["decoder_input_ids"] = ids
+        of_target = BatchText((len(ids), ids.shape[1]), ids, own.row, torch.ones_like(ids))
+        sides |= {"decoder": (of_target, of_target), "cross": (of_target, own)}
+    end = sides["decoder"][0] if both else own
 
     def attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *,
                   scaling: float | None = None, is_causal: bool | None = None, position_bias: Tensor | None = None,
@@ -188,38 +291,39 @@ def record(model: t.PreTrainedModel, tokenizer: Any, text: str, path: str | os.P
             words = [f"sliding window {sliding_window}"] * bool(sliding_window) + ["sinks"] * (s_aux is not None)
             words += [f"soft cap {softcap}"] * bool(softcap)
             words += [f"heads {', '.join(map(str, some))} of {count}"] * bool(heads)
-            arrays = {"query": query[0, some], "output": output[0, :, some].transpose(0, 1)}
-            arrays |= {"key": key[0, of_keys], "value": value[0, of_keys]}
+            of_queries, keys = sides[kind]
+            arrays = {
+                "query": of_queries.of_heads(query)[some],
+                "output": of_queries.of_heads(output.transpose(1, 2))[some],
+            }
+            arrays |= {"key": keys.of_heads(key)[of_keys], "value": keys.of_heads(value)[of_keys]}
             arrays |= {} if s_aux is None else {"sinks": s_aux.flatten()[some]}
             values = {"scale": scale, "softcap": softcap, "label": ", ".join(words), "causal": causal}
-            for of, one in (("mask", mask), ("bias", position_bias)):
-                values[of] = None if one is None else one[0] if one.shape[1] == 1 or not heads else one[0, some]
+            of_pairs = {"mask": of_queries.permissions(mask, keys, causal=causal)}
+            of_pairs["bias"] = None if position_bias is None else of_queries.of_pairs(position_bias, keys)
+            for of, one in of_pairs.items():
+                values[of] = one if one is None or len(one) == 1 or not heads else one[some]
             file.add(kind, layer, arrays, **values)
         return output, None
 
-    read, takes = {"input_ids": tokenizer(text)["input_ids"]}, inspect.signature(model.forward).parameters
-    if both:
-        written = tokenizer(target, add_special_tokens=False)["input_ids"] if target else []
-        read["decoder_input_ids"] = [model.config.decoder_start_token_id, *written]
     t.AttentionInterface.register("recorded", attention)
     t.AttentionMaskInterface.register("recorded", sdpa_mask)
-    before, options = model.config._attn_implementation or "sdpa", {"use_cache": False, "logits_to_keep": 1}
+    before, options = model.config._attn_implementation or "sdpa", {"use_cache": False, "logits_to_keep": -end.last}
     model.set_attn_implementation("recorded")
     try:
         with torch.inference_mode():
-            inputs = {name: torch.tensor([ids], device=model.device) for name, ids in read.items()}
             returned = model(**inputs, **{name: value for name, value in options.items() if name in takes})
     finally:
         model.set_attn_implementation(before)
     if not file.calls:
         raise ValueError(f"Nothing was recorded: {type(model).__name__} does not use transformers' AttentionInterface.")
-    ids, predicts = {*chain(*read.values())}, model.can_generate()
-    file.arrays |= dict(zip(("input_ids", "target_ids"), map(torch.tensor, read.values()), strict=False))
+    ids, predicts = {*own.ids, *end.ids}, model.can_generate()
+    file.arrays |= {"input_ids": torch.tensor(own.ids)} | ({"target_ids": torch.tensor(end.ids)} if both else {})
     if predicts:
-        file.arrays["logits"] = returned.logits[0, -1].float().cpu()
+        file.arrays["logits"] = returned.logits[own.row, end.last].float().cpu()
         ids |= {*file.arrays["logits"].argsort(descending=True)[:BEST].tolist()}
     elif hasattr(returned, "last_hidden_state"):
-        file.arrays["vectors"] = returned.last_hidden_state[0].float().cpu()
+        file.arrays["vectors"] = returned.last_hidden_state[own.row, end.kept].float().cpu().contiguous()
     of = {"name": model.config._name_or_path or type(model).__name__, "dtype": str(model.dtype).removeprefix("torch.")}
     of |= {"revision": getattr(model.config, "_commit_hash", None) or "not known", "predicts": predicts, "both": both}
     file.save(path, model=of, vocabulary=vocabulary(tokenizer, ids))

@@ -15,7 +15,7 @@ from ..errors import InputError, check_index, shortened
 from ..pieces import as_texts
 from ..units import counted, listed
 from .matrix_files import MAX_WEIGHTS_BYTES, read_weights_npz
-from .steps import are_steps, joined
+from .steps import MOST_NUMBERS, are_steps, joined
 
 _error = partial(InputError, field="attentions")
 
@@ -146,7 +146,7 @@ class AttentionArrays:
 
 
 def attention_arrays(
-    attentions: Any, tokens: Tokens | None = None, *, max_bytes: int = MAX_WEIGHTS_BYTES
+    attentions: Any, tokens: Tokens | None = None, *, beams: Any = None, max_bytes: int = MAX_WEIGHTS_BYTES
 ) -> AttentionArrays:
     """The weights in any of the forms that libraries give them, and their tokens.
 
@@ -157,19 +157,22 @@ def attention_arrays(
     tokens      one list for queries and keys, or (query tokens, key tokens), as texts or as `convert_ids_to_tokens` gives them;
                 None: those in the file, or else positions. Of what `generate` has written, with or without the last token,
                 which was not read
-    max_bytes   of an NPZ file, unpacked
+    beams       of steps of `generate` with several beams: the row of `beam_indices` for one text
+    max_bytes   of an NPZ file, unpacked, and of the steps in it once they are joined
 
-    Raises InputError (field "attentions", "tokens" or "file") for other shapes, and where tokens do not fit. Heads are checked
-    when they are read.
+    Raises InputError (field "attentions", "tokens", "beams" or "file") for other shapes, and where tokens do not fit. Heads are
+    checked when they are read.
     """
+    most_numbers = MOST_NUMBERS
     if isinstance(attentions, str | Path | bytes):
         data = attentions if isinstance(attentions, bytes) else Path(attentions)
         name = "" if isinstance(data, bytes) else data.name
-        attentions, of_queries, of_keys = read_weights_npz(data, name=name, max_bytes=max_bytes)
-        if tokens is None and of_queries is not None and of_keys is not None:
-            tokens = of_queries, of_keys
+        file = read_weights_npz(data, name=name, max_bytes=max_bytes)
+        attentions, most_numbers = file.weights, max_bytes // 4
+        tokens = file.tokens if tokens is None else tokens
+        beams = file.beams if beams is None else beams
     is_written = isinstance(attentions, list | tuple) and are_steps(attentions)
-    given = joined(attentions) if is_written else attentions
+    given = joined(attentions, beams, most_numbers=most_numbers) if is_written else attentions
     left_out = _without_weights(given)
     layers = _layers([layer for layer in given if layer is not None] if left_out else given)
     heads, queries, keys = layers[0].shape

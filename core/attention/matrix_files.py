@@ -25,7 +25,9 @@ MAX_SCORES = 4_096 * 4_096  # those of the longest text on the pages: 128 MB of 
 INPUTS = ("query", "key", "value")
 NPZ_NAMES = {name: name for name in (*INPUTS, "mask", "bias")} | {name[0]: name for name in INPUTS}
 MAX_WEIGHTS_BYTES = 2**31  # of an NPZ file of attention weights, unpacked
-WEIGHTS, TOKENS, QUERY_TOKENS, KEY_TOKENS = "attentions", "tokens", "query_tokens", "key_tokens"
+MAX_PARTS = 2**20  # arrays of weights in such a file: steps × layers
+WEIGHTS, BEAMS, TOKENS, QUERY_TOKENS, KEY_TOKENS = "attentions", "beams", "tokens", "query_tokens", "key_tokens"
+_OF_STEP = re.compile(rf"{WEIGHTS}\.([0-9]{{1,6}})\.([0-9]{{1,6}})")
 
 _NPY_MAGIC = b"\x93NUMPY"
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -120,32 +122,56 @@ def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
     return arrays
 
 
-def read_weights_npz(
-    data: bytes | Path, *, name: str = "", max_bytes: int = MAX_WEIGHTS_BYTES
-) -> tuple[NDArray[Any], list[str] | None, list[str] | None]:
-    """(the array of attention weights in an NPZ file, not checked yet, its query tokens, its key tokens), None without tokens.
+class WeightsFile(NamedTuple):
+    """What a file of attention weights holds: an array, or the steps of `generate` with an array a layer; not checked yet.
+
+    tokens  (query tokens, key tokens), None where there are none
+    beams   of steps: the place of the text's beam in each, None where there is none
+    """
+
+    weights: NDArray[Any] | list[tuple[NDArray[Any] | None, ...]]
+    tokens: tuple[list[str], list[str]] | None
+    beams: NDArray[Any] | None
+
+
+def read_weights_npz(data: bytes | Path, *, name: str = "", max_bytes: int = MAX_WEIGHTS_BYTES) -> WeightsFile:
+    """The attention weights in an NPZ file.
 
     data       the bytes of a file, or its path
     max_bytes  of all that the file holds, unpacked
 
-    The weights are the array named `attentions`, or the only array besides the tokens. Tokens are arrays of texts named
-    `tokens`, or `query_tokens` and `key_tokens`. Raises InputError with field "file".
+    The weights are the array named `attentions`, or the arrays `attentions.STEP.LAYER` of what `generate` returns, or the only
+    array besides the tokens. Tokens are arrays of texts named `tokens`, or `query_tokens` and `key_tokens`; `beams` is a row of
+    `beam_indices`. Raises InputError with field "file".
     """
     source = _Source("file", name)
     with _opened(data, source) as archive:
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         source.check_size(sum(entry.file_size for entry in entries.values()), max_bytes)
         tokens = {field: entries.pop(field) for field in (TOKENS, QUERY_TOKENS, KEY_TOKENS) if field in entries}
-        if WEIGHTS not in entries and len(entries) != 1:
+        of_steps = {
+            (int(found[1]), int(found[2])): _member(archive, entry, source)
+            for field, entry in entries.items()
+            if (found := _OF_STEP.fullmatch(field))
+        }
+        beams = _member(archive, entries[BEAMS], source) if of_steps and BEAMS in entries else None
+        if of_steps:
+            steps, layers = (1 + max(numbers) for numbers in zip(*of_steps, strict=True))
+            source.check_size(steps * layers, MAX_PARTS, "arrays")
+            weights = [tuple(of_steps.get((step, layer)) for layer in range(layers)) for step in range(steps)]
+        elif WEIGHTS in entries or len(entries) == 1:
+            of_steps[0, 0] = weights = _member(archive, entries.get(WEIGHTS) or next(iter(entries.values())), source)
+        else:
             raise source.error(
                 f"there is no array named {WEIGHTS}; the file holds {_names(list(entries.values()))}. Save it with "
                 f"np.savez(file, {WEIGHTS}=..., {TOKENS}=...)."
             )
-        weights = _member(archive, entries[WEIGHTS] if WEIGHTS in entries else next(iter(entries.values())), source)
-        _check_dtype(weights.dtype, source)
+        for array in of_steps.values():
+            _check_dtype(array.dtype, source)
         texts = {field: _texts(_member(archive, entry, source), field, source) for field, entry in tokens.items()}
     both = texts.get(TOKENS)
-    return weights, texts.get(QUERY_TOKENS, both), texts.get(KEY_TOKENS, both)
+    of_queries, of_keys = texts.get(QUERY_TOKENS, both), texts.get(KEY_TOKENS, both)
+    return WeightsFile(weights, None if of_queries is None or of_keys is None else (of_queries, of_keys), beams)
 
 
 def check_scores(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:

@@ -22,17 +22,37 @@ def are_steps(attentions: Sequence[Any]) -> TypeGuard[Sequence[tuple[Any, ...]]]
     return len(attentions) > 0 and all(isinstance(step, tuple) and len(step) > 0 for step in attentions)
 
 
-def joined(steps: Sequence[tuple[Any, ...]]) -> list[Any]:
+def joined(steps: Sequence[tuple[Any, ...]], beams: Any = None, *, most_numbers: int = MOST_NUMBERS) -> list[Any]:
     """The weights of each layer over all steps, [1, heads, queries, keys], and None for a layer without weights. A key that was
     not there yet when a query was read has the weight 0, as under a causal mask.
 
-    Raises InputError (field "attentions") for steps of several texts or beams, which change places from step to step, for
-    steps that do not follow each other, and for more than MOST_NUMBERS weights.
+    beams  the row of `beam_indices` for the text that is wanted: where its beam stood in each step, and -1 after its end.
+           None: there is one text, without beams
+
+    Raises InputError (field "attentions") for steps of several texts or beams, which change places from step to step, without
+    `beams`; for steps that do not follow each other; and for more weights than `most_numbers`. Field "beams" for places that
+    these steps do not have.
     """
     if len({len(step) for step in steps}) > 1:
         raise _refused("The steps have different numbers of layers.")
+    if beams is not None:
+        steps = _of_beam(steps, beams)
+    most_of_layer = most_numbers // len(steps[0])
+    return [_joined(number, layers, most_of_layer) for number, layers in enumerate(zip(*steps, strict=True))]
+
+
+def _of_beam(steps: Sequence[tuple[Any, ...]], beams: Any) -> list[tuple[Any, ...]]:
+    """The steps of one text, as if it had been written alone."""
+    places = np.asarray(beams.cpu() if hasattr(beams, "cpu") else beams)
+    ends = np.flatnonzero(places < 0)
+    places = places[: ends[0]] if len(ends) else places
+    count = min((len(part) for step in steps for part in step if np.ndim(part) == 4), default=0)
+    if places.ndim != 1 or places.dtype.kind not in "iu" or not 0 < len(places) <= len(steps) or places.max() >= count:
+        why = f"The beams are one row of beam_indices: for each of {len(steps)} steps at most, a place from 0 to {count - 1}."
+        raise InputError(why, field="beams")
     return [
-        _joined(number, layers, MOST_NUMBERS // len(steps[0])) for number, layers in enumerate(zip(*steps, strict=True))
+        tuple(None if part is None else part[place : place + 1] for part in step)
+        for step, place in zip(steps, places.tolist(), strict=False)
     ]
 
 
@@ -49,7 +69,7 @@ def _joined(number: int, parts: Sequence[Any], most_numbers: int) -> Any:
         if shape[0] != 1:
             raise _refused(
                 f"The steps hold {shape[0]} texts or beams, and beams change places from step to step. Write one text, with "
-                f"num_beams=1."
+                f"num_beams=1, or give beams=returned.beam_indices[0]."
             )
     _, heads, read, first = parts[0].shape
     # A decoder's own keys grow with its text. Those of cross-attention are there from the beginning.

@@ -7,17 +7,27 @@ opened file are red.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import InputError, check_index
-from ..record_pass import BEST, WITHOUT_EFFECT, PassFile, vocabulary
+from ..errors import InputError
+from ..record_pass import BEST, WITHOUT_EFFECT, BatchError, BatchText, PassFile, vocabulary
 
 
+@contextmanager
+def _of_batch() -> Iterator[None]:
+    """What is wrong with a batch as an InputError."""
+    try:
+        yield
+    except BatchError as error:
+        raise InputError(str(error), field=error.field) from None
+
+
+@_of_batch()
 def save_transformer_lens(
     bridge: Any,
     cache: Mapping[str, Tensor],
@@ -45,7 +55,7 @@ def save_transformer_lens(
             field="model",
         )
     batch, tokens, *_ = cache["blocks.0.attn.hook_v"].shape
-    text = _Text.of((batch, tokens), input_ids, row, attention_mask, position_ids, bridge.tokenizer)
+    text = BatchText((batch, tokens), input_ids, row, attention_mask, position_ids, bridge.tokenizer)
     for layer in range(config.n_layers):
         at = f"blocks.{layer}.attn."
         names = {
@@ -60,6 +70,7 @@ def save_transformer_lens(
     _write(file, path, config.model_name, bridge.tokenizer, text, logits)
 
 
+@_of_batch()
 def save_nnsight(
     calls: Iterable[tuple[Any, Any]],
     name: str,
@@ -92,7 +103,7 @@ def save_nnsight(
             raise InputError(f"{', '.join(unknown)} of the attention call is not known here.", field="model")
         size, told = (query.shape[0], query.shape[2]), options.get("position_ids")
         positions = told if position_ids is None and isinstance(told, Tensor) and told.ndim < 3 else position_ids
-        text = text or _Text.of(size, input_ids, row, attention_mask, positions, tokenizer)
+        text = text or BatchText(size, input_ids, row, attention_mask, positions, tokenizer)
         mask = rest[0] if rest else options.get("attention_mask")
         is_causal = options.get("is_causal")
         is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
@@ -105,8 +116,8 @@ def save_nnsight(
             "self",
             layer,
             arrays,
-            mask=text.permissions(mask, causal=causal),
-            bias=None if bias is None else text.of_pairs(bias),
+            mask=text.permissions(mask, text, causal=causal),
+            bias=None if bias is None else text.of_pairs(bias, text),
             causal=causal,
             scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
             softcap=options.get("softcap"),
@@ -117,104 +128,19 @@ def save_nnsight(
     _write(file, path, name, tokenizer, text, logits)
 
 
-@dataclass(frozen=True)
-class _Text:
-    """The text of a batch that is kept. ids: its tokens; row: its place in the batch; kept: its places among the padding"""
-
-    ids: list[int]
-    row: int
-    kept: slice
-    tokens: int
-
-    @classmethod
-    def of(
-        cls, size: tuple[int, int], input_ids: Any, row: int, attention_mask: Any, position_ids: Any, tokenizer: Any
-    ) -> _Text:
-        batch, tokens = size
-        check_index(row, batch, "row")
-        if batch > 1 and attention_mask is None:
-            raise InputError(
-                f"These are passes over {batch:,} texts. Choose one with row=0 to row={batch - 1}, and give the "
-                f"attention_mask, which tells tokens from padding.",
-                field="attention_mask",
-            )
-        ids = _of_row(input_ids, row, tokens, "input_ids")
-        mask = None if attention_mask is None else _of_row(attention_mask, row, tokens, "attention_mask")
-        positions = None if position_ids is None else _of_row(position_ids, row, tokens, "position_ids")
-        places = [place for place in range(tokens) if mask is None or mask[place]]
-        if not places or places[-1] - places[0] + 1 != len(places):
-            why = "The attention_mask has to be 1 for one token or several in a row."
-            raise InputError(why, field="attention_mask")
-        kept = slice(places[0], places[-1] + 1)
-        padding = getattr(tokenizer, "pad_token_id", None)
-        ends = {getattr(tokenizer, name, None) for name in ("bos_token_id", "eos_token_id")}
-        if mask is None and padding is not None and padding not in ends and padding in (ids[0], ids[-1]):
-            why = "The text begins or ends with padding. Give the attention_mask, which tells tokens from padding."
-            raise InputError(why, field="attention_mask")
-        if positions is None and kept.start:
-            raise InputError(
-                "Padding comes before the text. Give the position_ids of the pass, which have to be 0 at the first token.",
-                field="position_ids",
-            )
-        if positions is not None and positions[kept] != [*range(len(places))]:
-            raise InputError(
-                f"The tokens of the text have the positions {positions[kept][0]} to {positions[kept][-1]}, so its numbers "
-                f"are not those of the text alone. Run it with positions from 0.",
-                field="position_ids",
-            )
-        return cls(ids[kept], row, kept, tokens)
-
-    def of_heads(self, array: Tensor) -> Tensor:
-        """[batch, heads, tokens, size] -> [heads, tokens, size]."""
-        return array[self.row][:, self.kept]
-
-    def of_pairs(self, array: Tensor) -> Tensor:
-        """[1 or batch, 1 or heads, 1 or queries, keys] -> [1 or heads, 1 or queries, keys]."""
-        own = array[self.row if len(array) > 1 else 0]
-        return own[:, self.kept if own.shape[1] > 1 else slice(None), self.kept]
-
-    def permissions(self, mask: Tensor | None, *, causal: bool) -> Tensor | None:
-        """The mask among the tokens of the text. Raises InputError if one of them may attend to padding."""
-        outside = torch.ones(self.tokens, dtype=torch.bool)
-        outside[self.kept] = False
-        outside[self.kept.stop :] &= not causal
-        if mask is not None:
-            own = mask[self.row if len(mask) > 1 else 0].expand(-1, self.tokens, -1)[:, self.kept, : self.tokens]
-            allowed = own if own.dtype == torch.bool else own > torch.finfo(own.dtype).min / 2
-            outside &= allowed.flatten(0, 1).any(dim=0).cpu()
-        if outside.any():
-            raise InputError(
-                "Tokens of the text attend to padding, so its numbers are not those of the text alone. Run it with its "
-                "attention_mask.",
-                field="attention_mask",
-            )
-        return None if mask is None else self.of_pairs(mask)
-
-
-def _of_row(given: Any, row: int, tokens: int, name: str) -> list[int]:
-    """The whole numbers of a text: of one, or of each of a batch. Raises InputError unless there are as many as tokens."""
-    numbers = torch.as_tensor(given).cpu()
-    own = numbers if numbers.ndim < 2 else numbers[row if len(numbers) > 1 else 0]
-    if own.shape != (tokens,):
-        why = f"There are {own.numel():,} {name}, and the pass has {tokens:,} tokens, padding included."
-        raise InputError(why, field=name)
-    return own.long().tolist()
-
-
 def _write(
-    file: PassFile, path: str | os.PathLike[str], name: str, tokenizer: Any, text: _Text, logits: Tensor | None
+    file: PassFile, path: str | os.PathLike[str], name: str, tokenizer: Any, text: BatchText, logits: Tensor | None
 ) -> None:
     """Write the file. logits: [batch, tokens, vocabulary] or less tokens, the last of them last"""
     ids, dtype = {*text.ids}, str(file.arrays["self.0.query"].dtype).removeprefix("torch.")
     file.arrays["input_ids"] = torch.tensor(text.ids)
     if logits is not None:
-        from_end = text.kept.stop - text.tokens - 1
-        if -from_end > logits.shape[1]:
+        if -text.last > logits.shape[1]:
             raise InputError(
                 "There are no logits at the last token of the text, only at padding after it. Keep those of all tokens.",
                 field="logits",
             )
-        file.arrays["logits"] = logits[text.row, from_end].detach().float().cpu().contiguous()
+        file.arrays["logits"] = logits[text.row, text.last].detach().float().cpu().contiguous()
         ids |= {*file.arrays["logits"].argsort(descending=True)[:BEST].tolist()}
     about = {"name": name, "revision": "not known", "dtype": dtype, "predicts": logits is not None, "both": False}
     file.save(path, model=about, vocabulary=None if tokenizer is None else vocabulary(tokenizer, ids))

@@ -98,6 +98,13 @@ MAX_LOGITS = 2**27
 ROWS = 64  # positions whose losses are computed at a time
 
 
+def require_losses(model: Model) -> None:
+    """Raise InputError (field "model") for one that does not predict the next token."""
+    if not model.has_language_model_head or model.is_encoder_decoder:
+        why = f"{model.name} does not predict the tokens of a text from those before. Choose another model."
+        raise model_error(why)
+
+
 def pass_with_losses(
     model: Model,
     input_ids: TokenNumbers,
@@ -116,9 +123,7 @@ def pass_with_losses(
     The losses are [tokens - start], in nats, at least 0. Raises InputError for models that do not predict the next token, for a
     start outside the text, and for too many logits.
     """
-    if not model.has_language_model_head or model.is_encoder_decoder:
-        why = f"{model.name} does not predict the tokens of a text from those before. Choose another model."
-        raise model_error(why)
+    require_losses(model)
     inputs = all_inputs(model, input_ids=input_ids)
     tokens = inputs["input_ids"].shape[1]
     if not 1 <= start < tokens:

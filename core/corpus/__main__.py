@@ -28,7 +28,7 @@ from ..units import seconds_in_words
 
 try:
     from .running import Progress, run
-    from .running_changes import as_json, run_changes
+    from .running_changes import run_changes
 except ModuleNotFoundError as missing:
     sys.exit(
         f"{missing.name} is not installed. Install what runs over a corpus need: pip install -r requirements-corpus.txt"
@@ -70,21 +70,21 @@ LARGEST = 10  # changes that are printed
 
 
 def _changes(base: str, copy: str, out: str, **options: Any) -> None:
-    """Compare a copy with its base, write the file and print what changed most. Raises InputError as `run_changes` does."""
-    require_address(out, "out")
-    changes = run_changes(base, copy, on_progress=_Line(), **options)
-    try:
-        Path(out).write_text(json.dumps(as_json(changes, base, copy), indent=1), "utf-8")
-    except OSError as error:
-        raise InputError(f"{out!r} cannot be written: {error.strerror}. Choose another file.", field="out") from error
+    """Compare a copy with its base, and print what changed most. Raises InputError as `run_changes` does."""
+    changes = run_changes(base, copy, out=out, on_progress=_Line(), **options)
     left_out = changes.unlike + changes.unread
     print(f"\n{changes.tokens:,} tokens in {changes.passages:,} passages; {left_out:,} passages left out.")
+    if changes.aligned:
+        where = f"{changes.aligned:,} passages have other tokens in the copy and are compared where they agree"
+        print(f"{where}: {changes.apart:,} tokens do not.")
     if changes.loss is not None:
         print("Loss: {:.4f} nats a token, and {:.4f} in the copy.".format(*changes.loss))
     largest = changes.table().sort_values("divergence", ascending=False).head(LARGEST)
     for row in largest.to_dict("records"):
         place, noise = "{layer}.{head}".format(**row), f"noise {row['noise']:.2g}"
         print(f"{place}  {row['divergence']:.3g} nats ({noise}), output {row['output_change']:.1%}")
+    for row in changes.swaps_table().to_dict("records") if changes.swapped else ():
+        print("With {layer}.{head} of the base: loss {loss:.4f} ({change:+.4f}).".format(**row))
 
 
 def _heads(text: str) -> list[tuple[int, int]]:
@@ -114,13 +114,16 @@ def _parser() -> argparse.ArgumentParser:
     _setting(own, "--sample", "queries drawn at random that are kept", type=int)
     _setting(own, "--examples-of", "metrics whose strongest examples are kept, with commas between", type=_names)
     _add_workers(own)
-    two = commands.add_parser("changes", help="what changed in every head of a copy of a model")
+    words = "what changed in every head of a copy of a model; the same command continues a stopped run"
+    two = commands.add_parser("changes", help=words)
     two.add_argument(
         "--base", required=True, help="the model that it is a copy of: a name, a folder or a Hugging Face id"
     )
     two.add_argument("--copy", required=True, help="the copy, of the same architecture")
     _add_data(two, "the file for the numbers, such as changes.json")
     two.add_argument("--copy-dtype", default=RunSettings.dtype, help="of the copy's weights (default: %(default)s)")
+    swap = "heads of the base that are put into the copy, each alone, to measure the loss, such as 18.6,20.3"
+    two.add_argument("--swap", type=_heads, default=(), help=swap)
     _add_workers(two)
     return parser
 

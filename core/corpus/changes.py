@@ -3,14 +3,16 @@
 A copy is the same architecture with other numbers: fine-tuned, rounded to fewer bits, with an adapter, another checkpoint. Both
 read the same passages. What is added up over them is exact (`core.corpus.sums`), so that neither the order of the passages nor
 who reads them changes a digit. Every other passage belongs to the other half of the corpus: how far the halves differ says how
-much of a change is the choice of passages.
+much of a change is the choice of passages. Where the two split a passage into different tokens, they are compared at the tokens
+that they have in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import io
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any
 
@@ -18,16 +20,16 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from safetensors.numpy import load, save
+from torch import Tensor
 
-from ..capturing.answers import pass_with_losses
-from ..capturing.calls.rows import Rows
+from ..capturing.answers import pass_with_losses, require_losses
+from ..capturing.calls.rows import Rows, row_blocks
 from ..capturing.capture import Capture, capture, not_captured
 from ..capturing.edits.edits import Edits
 from ..capturing.recorder import by_kind
 from ..errors import InputError
-from ..heads.comparing import divergence
-from ..heads.likeness import as_wide, rows_of_both
+from ..heads.comparing import Alignment, HeadPair, align, divergence
+from ..heads.likeness import as_wide, refuse_unlike, rows_of_both
 from ..heads.metrics import NAMES, measure_block
 from ..heads.quantities import HeadRows, KeyText, text_of
 from ..models.calls import Call, wide
@@ -42,7 +44,8 @@ from .sums import ExactSum
 MAX_TOKENS = 512  # of a passage, if the models read as many
 HALVES = 2
 LEAST_TOKENS = 2  # of a passage of which a token is predicted
-COUNTS = ("predicted", "tokens", "passages", "unlike", "unread")
+COUNTS = ("predicted", "tokens", "passages", "unlike", "unread", "aligned", "apart", "swapped")
+ARRAYS = ("heads", "swaps", "ids", "queries", "counts")
 
 
 def what_changed(
@@ -69,9 +72,10 @@ def what_changed(
     output_change  how far the output of the head moved: the root of Σ|copy - base|² / Σ|base|² over all queries
     <metric>, <metric>_change  each metric of `head_metrics`, for the base, and how much more it is for the copy
 
-    Passages whose tokens differ in the two models are left out. The same model twice gives 0 everywhere. Raises InputError
-    (field "model") for models of different shapes or without attention to compare, and (field "text") where no passage has the
-    same tokens in both.
+    Where the tokens of a passage differ in the two models, they are aligned (`core.heads.comparing.align`), and all of this is
+    measured over the queries that are the same token in both. The same model twice gives 0 everywhere. Raises InputError (field
+    "model") for models of different shapes or without attention to compare, and (field "text") where no passage has a token in
+    common in both.
     """
     comparing = Comparing(base, copy, texts, kind, max_tokens=max_tokens)
     step = step_counter(on_progress)
@@ -85,23 +89,33 @@ class Changes:
     """What is added up over passages, for a base and a copy of it (the axis [2] of both). H heads, M metrics.
 
     heads      [H, 2] the layer and the head of each
+    swaps      [S, 2] those of the heads that are swapped back, one after another
+    ids        [passages] uint64: `Passage.id` of those that whoever adds them wants to tell apart
     queries    [HALVES] int64: how many queries the passages of each half have
     divergence of each half, the sum over its queries: [HALVES, H]
     moved, lengths  the sums of |copy - base|² and |base|² over the outputs: [H]
     counts     [2, M, H] int64: over how many queries each metric was measured
     totals     the sums of each metric: [2, M, H]
     losses     the sums of -ln p of each token that both predict: [2]
+    swapped_losses  of the copy as it is, and with each of the heads that are swapped back: [1 + S]
     predicted, tokens, passages  how many tokens were predicted, and how many were read, in how many passages
-    unlike, unread  how many passages were left out, because their tokens differ and because they could not be read
+    unlike, unread  how many passages were left out, because no token is the same in both and because they could not be read
+    aligned, apart  how many passages are compared where their tokens agree, and how many tokens of the base in them do not
+    swapped    how many tokens were predicted while heads were swapped back
     """
 
     heads: NDArray[np.int64]
+    swaps: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    ids: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     queries: NDArray[np.int64] = field(default_factory=lambda: np.zeros(HALVES, np.int64))
     predicted: int = 0
     tokens: int = 0
     passages: int = 0
     unlike: int = 0
     unread: int = 0
+    aligned: int = 0
+    apart: int = 0
+    swapped: int = 0
 
     def __post_init__(self) -> None:
         count, metrics = len(self.heads), len(NAMES)
@@ -112,12 +126,14 @@ class Changes:
             "lengths": ExactSum.zeros(count),
             "totals": ExactSum.zeros(2, metrics, count),
             "losses": ExactSum.zeros(2),
+            "swapped_losses": ExactSum.zeros(1 + len(self.swaps)),
         }
 
     def merge(self, other: Changes) -> None:
         """Add the sums over other passages. Raises ValueError for those of other heads."""
-        if not np.array_equal(self.heads, other.heads):
+        if not (np.array_equal(self.heads, other.heads) and np.array_equal(self.swaps, other.swaps)):
             raise ValueError("Changes of other heads cannot be added.")
+        self.ids = np.concatenate([self.ids, other.ids])
         for name, total in self.sums.items():
             total.merge(other.sums[name])
         self.counts += other.counts
@@ -128,7 +144,7 @@ class Changes:
     def table(self) -> pd.DataFrame:
         """The columns of `what_changed`. Raises InputError (field "text") where nothing was compared."""
         if not self.passages:
-            why = "The two models split every passage into different tokens: no row of one belongs to one of the other."
+            why = "The two models have no token in common in any passage: no row of one belongs to one of the other."
             raise InputError(f"{why} Choose a copy with the same tokenizer.", field="text")
         halves = self.sums["divergence"].values
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -154,19 +170,30 @@ class Changes:
         base, copy = (self.sums["losses"].values / self.predicted).tolist()
         return base, copy
 
+    def swaps_table(self) -> pd.DataFrame:
+        """The columns of `swapped_back`. Raises InputError (field "text") where nothing was predicted."""
+        if not self.swapped:
+            why = "No passage has the same tokens in both models, so no head of one fits into the other."
+            raise InputError(f"{why} Choose a copy with the same tokenizer.", field="text")
+        plain, *losses = (self.sums["swapped_losses"].values / self.swapped).tolist()
+        rows = [(*head, loss, loss - plain) for head, loss in zip(self.swaps.tolist(), losses, strict=True)]
+        return pd.DataFrame(rows, columns=pd.Index(["layer", "head", "loss", "change"]))
+
     def to_bytes(self) -> bytes:
-        """As a safetensors file, which `from_bytes` reads."""
+        """As an NPZ file, which `from_bytes` reads."""
         numbers = np.array([getattr(self, name) for name in COUNTS])
-        parts = {name: np.stack([total.whole, total.part]) for name, total in self.sums.items()}
-        given = {"heads": self.heads, "queries": self.queries, "counts": self.counts, "numbers": numbers}
-        return save(given | parts)
+        sums: dict[str, Any] = {name: np.stack([total.whole, total.part]) for name, total in self.sums.items()}
+        buffer = io.BytesIO()
+        np.savez(buffer, numbers=numbers, **{name: getattr(self, name) for name in ARRAYS}, **sums)
+        return buffer.getvalue()
 
     @classmethod
     def from_bytes(cls, written: bytes) -> Changes:
-        parts = load(written)
-        changes = cls(parts["heads"], parts["queries"], *parts["numbers"].tolist())
-        changes.counts = parts["counts"]
-        changes.sums = {name: ExactSum(*parts[name]) for name in changes.sums}
+        with np.load(io.BytesIO(written), allow_pickle=False) as parts:
+            *arrays, counts = (parts[name] for name in ARRAYS)
+            changes = cls(*arrays, *parts["numbers"].tolist())
+            changes.counts = counts
+            changes.sums = {name: ExactSum(*parts[name]) for name in changes.sums}
         return changes
 
 
@@ -225,30 +252,27 @@ def swapped_back(
     on_progress  called after each pass of the copy: one as it is and one for each head, for each passage
 
     Columns: layer, head; loss, the mean of -ln p of each token of all passages, in nats; change, this less the loss of the copy
-    as it is: below 0 where the head of the base predicts better. Other arguments and the errors are those of `what_changed`;
-    InputError (field "model") also for models that do not predict the next token.
+    as it is: below 0 where the head of the base predicts better. Passages whose tokens differ are left out. Other arguments and
+    the errors are those of `what_changed`; InputError (field "model") also for models that do not predict the next token, and
+    (field "heads") for heads that are not there.
     """
-    pair, step, total, predicted = Pair(base, copy), step_counter(on_progress), np.zeros(1 + len(heads)), 0
+    pair, step = Pair(base, copy), step_counter(on_progress)
+    changes = pair.changes(heads)
     for passage in passages_of(base, copy, texts, max_tokens):
-        ids = pair.tokens(passage)
-        if ids is None or len(ids) < LEAST_TOKENS:
-            continue
-        before = capture(base, passage)
-        swaps = [Edits(), *(Edits(patch_heads={head}, patch_from=passage) for head in heads)]
-        for at, edits in enumerate(swaps):
-            total[at] += pass_with_losses(copy, ids, edits=edits, known=[before])[1].sum()
+        ids, other = pair.ids(passage)
+        if ids == other and len(ids) >= LEAST_TOKENS:
+            losses = pass_with_losses(copy, ids)[1]
             step()
-        predicted += len(ids) - 1
-    plain, *swapped = (total / max(predicted, 1)).tolist()
-    rows = [(*head, loss, loss - plain) for head, loss in zip(heads, swapped, strict=True)]
-    return pd.DataFrame(rows, columns=pd.Index(["layer", "head", "loss", "change"]))
+            pair.swap(changes, passage, losses, step)
+    return changes.swaps_table()
 
 
 def passages_of(base: Model, copy: Model, texts: Iterable[str], max_tokens: int) -> list[str]:
     """The passages of these texts, which both models can read at once. Raises InputError (field "text")."""
     longest = min(limit for limit in (max_tokens, base.max_tokens, copy.max_tokens) if limit is not None)
     texts_here = (Passage(Location("", row), 0, text) for row, text in enumerate(texts, start=1))
-    passages = [passage for text in texts_here for passage in cut(text, counter(base), longest)]
+    count, other = counter(base), counter(copy)
+    passages = [one for text in texts_here for one in cut(text, lambda part: max(count(part), other(part)), longest)]
     for passage in passages:
         if not isinstance(passage, Passage):
             raise InputError(passage.why, field="text")
@@ -274,49 +298,82 @@ class Pair:
     def heads(self) -> NDArray[np.int64]:
         """The layer and the head of each: [H, 2]. Raises InputError (field "model") for models of different shapes."""
         one, other = (capture(model, "a") for model in (self.base, self.copy))
-        next(rows_of_both(one, other, self.kind), None)  # raises for other layers or heads
+        refuse_unlike(one, other, self.kind)
         return np.array(
             [(layer, head) for layer, of in enumerate(one.each_layer(self.kind)) for head in range(of.heads)]
         )
 
-    def changes(self) -> Changes:
-        """Nothing added up yet. Errors as of `heads`."""
-        return Changes(self.heads)
+    def changes(self, swaps: Sequence[tuple[int, int]] = ()) -> Changes:
+        """Nothing added up yet. swaps: the (layer, head) of those that are swapped back.
 
-    def tokens(self, text: str) -> list[int] | None:
-        """The tokens of a text; None where they differ in the two models."""
-        one, other = (all_inputs(model, text)["input_ids"][0].tolist() for model in (self.base, self.copy))
-        return one if one == other else None
+        Errors as of `heads`; InputError (field "heads") for heads that are not there, and (field "model") where heads are to be
+        swapped back in a model that does not predict the next token.
+        """
+        if swaps:
+            require_losses(self.copy)
+        if lacking := [place for place in swaps if [*place] not in self.heads.tolist()]:
+            ends = "layers run from 0 to {}, heads from 0 to {}".format(*self.heads.max(axis=0))
+            raise InputError("There is no head {}.{}: {}.".format(*lacking[0], ends), field="heads")
+        return Changes(self.heads, np.array(swaps, np.int64).reshape(-1, 2))
+
+    def ids(self, text: str) -> list[list[int]]:
+        """The tokens of a text in the base and in the copy."""
+        return [all_inputs(model, text)["input_ids"][0].tolist() for model in (self.base, self.copy)]
 
     def add(self, changes: Changes, text: str, half: int) -> None:
-        """Add what changed in one passage of a half."""
-        if (ids := self.tokens(text)) is None:
-            changes.unlike += 1
-            return
-        (before, losses), (after, other_losses) = (self._read(model, text, ids) for model in (self.base, self.copy))
+        """Add what changed in one passage of a half, and what swapping heads back does there."""
+        ids, other_ids = self.ids(text)
+        before, losses = self._read(self.base, text, ids)
+        after, other_losses = self._read(self.copy, text, other_ids)
         kind = before.kinds[0] if self.kind is None else self.kind
-        key_text, (queries, _) = text_of(before, kind), before.shape(kind)
-
-        def of_layer(layer: tuple[Call, Call, Iterable[tuple[Rows, Rows]]]) -> tuple[NDArray, ...]:
-            one, other, blocks = layer
-            return (*_outputs(one, other), *_weights(blocks, key_text, queries))
-
-        layers = zip(before.each_layer(kind), after.each_layer(kind), rows_of_both(before, after, kind), strict=True)
-        parts = zip(*side_by_side(of_layer, layers), strict=True)
-        moved, lengths, apart, counts, totals = (np.concatenate(part, axis=-1) for part in parts)
+        if ids == other_ids:
+            axes = [Alignment.same(length) for length in before.shape(kind)]
+            both = rows_of_both(before, after, kind), before.each_layer(kind), after.each_layer(kind)
+            found = side_by_side(
+                partial(_same_tokens, text_of(before, kind), axes[0].positions[0]), zip(*both, strict=True)
+            )
+        else:
+            try:
+                axes = list(map(align, before.tokens(kind), after.tokens(kind)))
+            except InputError:  # no token in common
+                changes.unlike += 1
+                return
+            found = side_by_side(partial(_aligned, before, after, kind, axes), range(before.layers(kind)))
+        moved, lengths, apart, counts, totals = (np.concatenate(part, axis=-1) for part in zip(*found, strict=True))
+        if len(changes.swaps) and other_losses is not None and ids == other_ids:
+            self.swap(changes, text, other_losses)
         # From here on nothing stops: a passage is added as a whole or not at all.
-        halves = np.zeros((HALVES, len(apart)))
+        rows, halves = _common(axes[0]), np.zeros((HALVES, len(apart)))
         halves[half] = apart
         added = {"divergence": halves, "moved": moved, "lengths": lengths, "totals": totals}
         if losses is not None and other_losses is not None:
-            added["losses"] = np.array([losses.sum(), other_losses.sum()])
-            changes.predicted += len(losses)
+            one, other = (places[(rows > 0).all(axis=0)] - 1 for places in rows)
+            added["losses"] = np.array([losses[one].sum(), other_losses[other].sum()])
+            changes.predicted += len(one)
         for name, numbers in added.items():
             changes.sums[name].add(numbers)
-        changes.counts += counts
-        changes.queries[half] += queries
+        changes.counts += counts.astype(np.int64)
+        changes.queries[half] += rows.shape[1]
         changes.tokens += len(ids)
         changes.passages += 1
+        changes.aligned += ids != other_ids
+        changes.apart += axes[0].lengths[0] - rows.shape[1]
+
+    def swap(
+        self,
+        changes: Changes,
+        text: str,
+        losses: NDArray[np.float64],
+        step: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Add what swapping heads back does in a passage. losses: of the copy as it is; step: called after each pass of it"""
+        before, sums = capture(self.base, text), [losses.sum()]
+        for layer, head in changes.swaps.tolist():
+            edits = Edits(patch_heads={(layer, head)}, patch_from=text)
+            sums.append(pass_with_losses(self.copy, before.input_ids, edits=edits, known=[before])[1].sum())
+            step()
+        changes.sums["swapped_losses"].add(sums)
+        changes.swapped += len(losses)
 
     def _read(self, model: Model, text: str, ids: list[int]) -> tuple[Capture, NDArray[np.float64] | None]:
         """One pass, and the losses of its tokens where the model predicts them."""
@@ -326,21 +383,55 @@ class Pair:
         return Capture(model, tuple(ids), (), by_kind(calls), None), losses
 
 
+def _common(axis: Alignment) -> NDArray[np.intp]:
+    """The places of the tokens that two texts have in common, in each of them: [2, tokens]."""
+    return np.stack(axis.positions)[:, np.array(axis.equal, np.bool_)]
+
+
+def _same_tokens(
+    text: KeyText, places: NDArray[np.intp], layer: tuple[Iterable[tuple[Rows, Rows]], Call, Call]
+) -> tuple[NDArray, ...]:
+    """What is added of a layer in two passes over the same tokens. places: of all queries
+
+    Σ|other - one|² and Σ|one|² of the outputs, and the sum of the divergence of all rows: [heads] each; of both models the
+    number of queries that each metric was measured over, and the sum of its values: [2, M, heads] each.
+    """
+    blocks, *calls = layer
+    apart, measured = [], []
+    with torch.inference_mode():
+        for pair in blocks:
+            apart.append(divergence(*as_wide(*(rows.weights for rows in pair))).sum(dim=-1, dtype=torch.float64))
+            measured.append(torch.stack([_measured(rows, text, len(places), places) for rows in pair], dim=1))
+        sums = [torch.stack(part).sum(dim=0).numpy(force=True) for part in (apart, measured)]
+    return (*_outputs(calls, [places, places]), sums[0], *sums[1])
+
+
+def _aligned(before: Capture, after: Capture, kind: Kind, axes: Sequence[Alignment], layer: int) -> tuple[NDArray, ...]:
+    """The same of a layer in two passes over other tokens, at the queries that are the same token in both."""
+    queries, keys = axes
+    passes, equal = (before, after), np.array(queries.equal)
+    calls, rows = [of.layer_call(layer, kind) for of in passes], _common(queries)
+    apart, measured = [], []
+    for head in range(calls[0].heads):
+        pair = HeadPair.of(*(of.head(layer, head, kind) for of in passes), queries=queries, keys=keys)
+        apart.append(pair.overview(1).row_numbers["divergence"][equal].sum())
+    with torch.inference_mode():
+        for of, call, places in zip(passes, calls, rows, strict=True):
+            text, length = text_of(of, kind), of.shape(kind)[0]
+            parts = [_measured(block, text, length, places) for block in row_blocks(call)]
+            measured.append(torch.stack(parts).sum(dim=0).numpy(force=True))
+    return (*_outputs(calls, rows), np.array(apart), *np.stack(measured, axis=1))
+
+
 @torch.inference_mode()
-def _outputs(one: Call, other: Call) -> tuple[NDArray[np.float64], ...]:
-    """(Σ|other - one|², Σ|one|²) of the outputs of a layer: [heads] each."""
-    before, after = (wide(call.output[0]).double() for call in (one, other))
+def _outputs(calls: Sequence[Call], rows: Iterable[NDArray[np.intp]]) -> tuple[NDArray[np.float64], ...]:
+    """(Σ|other - one|², Σ|one|²) of the outputs of two layers at these rows: [heads] each."""
+    before, after = (wide(call.output[0]).double()[places] for call, places in zip(calls, rows, strict=True))
     return tuple((part**2).sum(dim=(0, 2)).numpy(force=True) for part in (after - before, before))
 
 
-@torch.inference_mode()
-def _weights(blocks: Iterable[tuple[Rows, Rows]], text: KeyText, queries: int) -> tuple[NDArray, ...]:
-    """The sums over the rows of a layer: their divergence [heads]; of both models the number of queries that each metric was
-    measured over, and the sum of its values [2, M, heads]."""
-    apart, counts, totals = [], [], []
-    for pair in blocks:
-        apart.append(divergence(*as_wide(*(rows.weights for rows in pair))).sum(dim=-1, dtype=torch.float64))
-        values = torch.stack([measure_block(HeadRows(rows, text, queries)).double() for rows in pair])
-        counts.append(values.isfinite().sum(dim=-1))
-        totals.append(values.nansum(dim=-1))
-    return tuple(torch.stack(part).sum(dim=0).numpy(force=True) for part in (apart, counts, totals))
+def _measured(rows: Rows, text: KeyText, queries: int, places: NDArray[np.intp]) -> Tensor:
+    """Over how many of these queries in a block each metric is measured, and the sum of its values: [2, M, heads] float64."""
+    values = measure_block(HeadRows(rows, text, queries)).double()
+    values = values[..., torch.from_numpy(np.isin(np.arange(values.shape[-1]) + rows.start, places))]
+    return torch.stack([values.isfinite().sum(dim=-1), values.nansum(dim=-1)])

@@ -68,7 +68,7 @@ def _largest_difference(blocks: Iterable[tuple[Rows, Rows]]) -> NDArray[np.float
 
 def rows_of_both(before: Capture, after: Capture, kind: Kind | None = None) -> Iterator[Iterable[tuple[Rows, Rows]]]:
     """Blocks of rows in both passes, layer by layer. Errors as in `head_changes`."""
-    _refuse_unlike(before, after, kind)
+    refuse_unlike(before, after, kind)
     if before.shape(kind) != after.shape(kind):
         raise InputError(
             f"The first pass is over {before.shape(kind)} and the second over {after.shape(kind)} (queries, keys): to say how "
@@ -102,7 +102,7 @@ def heads_like(
     if not captures:
         raise InputError("There is no text to compare heads on. Give at least one capture.", field="text")
     for other in captures[1:]:
-        _refuse_unlike(captures[0], other, kind)
+        refuse_unlike(captures[0], other, kind)
     captures[0].key_head(layer, head, kind)  # raises where there is none
     step, by_capture = step_counter(on_progress), []
     for passed in captures:
@@ -178,7 +178,8 @@ def _stretches(queries: int) -> list[range]:
     return [range(start, start + length) for start in np.linspace(0, queries - length, STRETCHES).astype(int).tolist()]
 
 
-def _refuse_unlike(one: Capture, other: Capture, kind: Kind | None) -> None:
+def refuse_unlike(one: Capture, other: Capture, kind: Kind | None) -> None:
+    """Raise InputError (field "model") for passes of models of different shapes."""
     layers, heads = one.layers(kind), one.heads(kind)
     other_layers, other_heads = other.layers(kind), other.heads(kind)
     if (layers, heads) != (other_layers, other_heads):

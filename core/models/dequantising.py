@@ -25,6 +25,11 @@ _KINDS = {"I32": torch.int32, "I64": torch.int64, "I8": torch.int8, "U8": torch.
 _KINDS |= {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32}
 _STATES = ("weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4")
 _FOUR = ("weight", "weight.absmax", "weight.quant_map", "weight.nested_absmax", "weight.nested_quant_map", *_STATES)
+# Modules that are Conv1D in these architectures and keep their weights as [inputs, outputs]; as quantised they are linear maps.
+_CONV1D, _OF_CONV1D = (
+    ("decision_transformer", "gpt2", "imagegpt", "openai-gpt"),
+    ("c_attn.", "c_fc.", "c_proj.", "q_attn."),
+)
 _ALONE = Lock()  # held while a weight is made, which takes several times its memory
 
 Parts = Mapping[str, Tensor]  # of a module, by the ends of their names
@@ -149,12 +154,17 @@ FORMS: dict[str, tuple[tuple[Formula, tuple[str, ...]], ...]] = {
 
 @dataclass(frozen=True)
 class Undone(Stored):
-    """The weight of a module, for which parts stand in files, by the ends of their names. stem: how these begin"""
+    """The weight of a module, for which parts stand in files, by the ends of their names.
+
+    stem    how these begin
+    turned  whether the network keeps the weight as [inputs, outputs]
+    """
 
     stem: str
     formula: Formula
     parts: Mapping[str, Stored]
     settings: Settings
+    turned: bool
     files: Mapping[Path, Any] = field(default_factory=dict)  # opened
 
     def __getitem__(self, _all: object) -> Tensor:
@@ -167,7 +177,8 @@ class Undone(Stored):
     def made_of(self, parts: Parts) -> Tensor:
         """The weight, in float32. Raises UnreadableError if parts are lacking or do not fit each other."""
         try:
-            return self.formula(parts, self.settings)
+            weight = self.formula(parts, self.settings)
+            return weight.T.contiguous() if self.turned else weight
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             why = f"without {error.args[0]}" if isinstance(error, KeyError) else f"that do not fit: {first_line(error)}"
             what = ", ".join(f"{end} {part.dtype} {[*part.shape]}" for end, part in self.parts.items())
@@ -179,7 +190,8 @@ def undone(folder: Path, stored: Mapping[str, Stored]) -> dict[str, Stored]:
 
     Raises UnreadableError if parts are lacking, left over or do not fit each other, as far as their headers say.
     """
-    methods = check_method(folder, checked_object(folder / "config.json"))
+    config = checked_object(folder / "config.json")
+    methods = check_method(folder, config)
     if not any(method in FORMS for method, _ in methods):
         return dict(stored)
     method, settings = methods[0]
@@ -189,7 +201,8 @@ def undone(folder: Path, stored: Mapping[str, Stored]) -> dict[str, Stored]:
     for stem in dict.fromkeys(name.removesuffix(end) for name in stored for end in ends if name.endswith(f".{end}")):
         formula, ends = max(FORMS[method], key=lambda form: sum(stem + end in plain for end in form[1]))
         parts = {end: plain.pop(stem + end) for end in ends if stem + end in plain}
-        weight = Undone(next(iter(parts.values())).file, "F32", (), stem, formula, parts, settings)
+        turned = config.get("model_type") in _CONV1D and stem.endswith(_OF_CONV1D)
+        weight = Undone(next(iter(parts.values())).file, "F32", (), stem, formula, parts, settings, turned)
         headers = {end: torch.empty(of.shape, dtype=_KINDS.get(of.dtype), device="meta") for end, of in parts.items()}
         plain[f"{stem}weight"] = replace(weight, shape=tuple(weight.made_of(headers).shape))
     if left := [name for name, tensor in plain.items() if name.endswith("weight") and tensor.dtype not in REAL]:

@@ -123,21 +123,22 @@ class View:
         Path(path).write_text(self.page, "utf-8")
 
 
-def view(attentions: Any, tokens: Tokens | None = None, *, head: tuple[int, int] = (0, 0)) -> View:
+def view(attentions: Any, tokens: Tokens | None = None, *, head: tuple[int, int] = (0, 0), beams: Any = None) -> View:
     """Attention weights as an interactive cell: all heads as small pictures, the chosen one as a heatmap and as a text.
 
     attentions  what a transformers model returns with `output_attentions=True`, which BertViz takes too: a tuple of one tensor
                 [1, heads, queries, keys] a layer, or from `generate` one such tuple a step; a TransformerLens pattern [heads,
                 queries, keys], or several stacked; an array [layers, heads, queries, keys]; or the path of an NPZ file with
-                such an array
+                such an array or with such steps
     tokens      the text of each token, or (query tokens, key tokens) for cross-attention; None: those of the file, or positions
     head        the (layer, head) with which the view opens
+    beams       of what `generate` returns with several beams: a row of its `beam_indices`, which is of one text
 
     The view has at most 10 MB. It says how exact its weights are, and what was pooled. Raises InputError, which names the layer
     and the head, for numbers that are not finite or below 0; for other shapes; and for tokens that do not fit. Rows that do not
     sum to 1, such as those of heads with a sink, are shown, and the view says so.
     """
-    arrays = attention_arrays(attentions, tokens)
+    arrays = attention_arrays(attentions, tokens, beams=beams)
     check_index(head[0], arrays.layers(), "layer", field="head")
     check_index(head[1], arrays.heads(), "head")
     heads = _read(arrays)

@@ -87,14 +87,18 @@ def test_passages_with_other_tokens_are_said(tmp_path):
         tiny("Llama").save_pretrained(tmp_path / name)
         tokenizer.save_pretrained(tmp_path / name)
     here = {"model": str(tmp_path / "one"), "copy": "model", "copy_name": str(tmp_path / "two")}
-    said = words(page(**here, texts="5 9 7 9\n\n8 21 6", passage="2"))
+    three = "5 9 7 9\n\n8 21 6\n\n21"
+    said = words(page(**here, texts=three, passage="3"))
     for sentence in (
-        "No head changed",
-        "1 passage with other tokens left out",
-        "different tokens. Choose another passage",
+        "1 passage with other tokens compared where they agree (not at 1 token).",
+        "1 passage without a common token left out.",
+        "These texts have no token in common",
     ):
         assert sentence in said
-    assert "split every passage into different tokens" in words(page(**here, texts="8 21 6"))
+    app = page(**here, texts=three, passage="2")
+    assert "no token in common" not in words(app)
+    assert drawn(app, "compared second").shape == (3, 3)
+    assert "no token in common in any passage" in words(page(**here, texts="21"))
 
 
 def test_its_lines_give_the_same_table(table, tmp_path):

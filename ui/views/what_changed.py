@@ -16,7 +16,7 @@ from core import Capture, InputError, Model, what_changed
 from core.capturing.costs import kept_bytes
 from core.corpus.changes import Comparing, swapped_back
 from core.figures.plots.bars import bars
-from core.heads.comparing import Alignment
+from core.heads.comparing import align
 from core.heads.metrics import METRICS, Metric
 from core.models.rounded import Rounding
 from core.units import counted, small_number
@@ -140,7 +140,7 @@ def show_changes() -> None:
             _show_listed(table)
         with presenting.aside():
             _show_in_passage(chosen, copied)
-            if compared.changes.loss is not None:
+            if compared.changes.loss is not None and compared.changes.aligned < compared.changes.passages:
                 _show_swapped(table, copied, compared.changes.loss)
 
 
@@ -233,7 +233,10 @@ def _say_finding(table: pd.DataFrame, copied: Copied, compared: Comparing) -> No
     if changes.loss is not None:
         before, after = changes.loss
         said.append(f"The loss goes from {before:.4f} to {after:.4f} nats a token.")
-    left_out = f" {counted(changes.unlike, 'passage')} with other tokens left out." if changes.unlike else ""
+    left_out = f" {counted(changes.unlike, 'passage')} without a common token left out." if changes.unlike else ""
+    if changes.aligned:
+        where = f"{counted(changes.aligned, 'passage')} with other tokens compared where they agree"
+        left_out = f" {where} (not at {counted(changes.apart, 'token')}).{left_out}"
     read = f"{plain(str(copied.copy))}: {counted(changes.passages, 'passage')}"
     said.append(f"{read}, {changes.tokens:,} tokens.{left_out}")
     presenting.tell(" ".join(said))
@@ -318,10 +321,11 @@ def _show_in_passage(chosen: tuple[int, int], copied: Copied) -> None:
         both_heads = [_head_in(choice, text, chosen) for choice in (copied.base, copied.copy)]
     if (one := both_heads[0]) is None or (other := both_heads[1]) is None:
         return
-    if one.tokens != other.tokens:
-        st.info("The two models split this passage into different tokens. Choose another passage.")
+    try:
+        queries, keys = map(align, one.tokens, other.tokens)
+    except InputError as error:
+        st.info(f"{error}")
         return
-    queries, keys = (Alignment.same(len(tokens)) for tokens in one.tokens)
     two = TwoHeads(one, other, queries, keys, ("Base", "Copy"), "Copy − base")
     shown.now().of, shown.now().beside["Copy"] = one.of, other.of
     two.record()

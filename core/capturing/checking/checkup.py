@@ -18,7 +18,7 @@ from ..capture import not_captured
 from ..finite import NotFiniteError
 from .from_files import beginning_of_text, leftovers, tokens_of_the_file, weights_of_the_file
 from .from_passes import cache_of_keys, later_tokens, padding
-from .from_weights import absolute_positions, matrix_products, projections, rotary_positions
+from .from_weights import absolute_positions, matrix_products, other_modules, projections, rotary_positions
 from .heads import attention_of_heads, masks, scales, soft_caps, windows
 from .reading import Reading, read_fixed
 
@@ -31,6 +31,7 @@ CHECKS: dict[str, Callable[[Reading], Finding]] = {
     "soft cap": soft_caps,
     "window": windows,
     "matrix products": matrix_products,
+    "other modules": other_modules,
     "projections": projections,
     "rotary positions": rotary_positions,
     "absolute positions": absolute_positions,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.pytorch_utils import Conv1D
 
@@ -15,13 +17,15 @@ from ...models.modules import Kind
 from ...models.projections import head_weights
 from ..rounding import OF_PRODUCTS, OF_SLOPES, rounding_error
 from .heads import config_of, factor_of_queries, number_of, window_of
-from .reading import LINEAR, Reading, Visit
+from .reading import LINEAR, Reading, Visit, has_weights, layer_of
 
 COLUMNS = 64  # of each matrix; all would take as long as the pass itself, in float64
 # The types of architectures that rotate in layers with a sliding window alone, as the other layers need no positions.
 ROTATED_IN_WINDOWS = ("afmoe", "cohere2", "exaone", "flint", "kolibri1")
 OF_ANGLES = 16  # times what is allowed for products: angles have rounding errors of their own
 POSITIONS = (0, 1, 2, -1)  # where positions may begin
+MOST_WEIGHTS = 2**24  # of a module that is run again: 128 MB in float64
+OF_MODULES = 16  # times what is allowed for products: the sums of a module are not known apart
 
 
 def matrix_products(reading: Reading) -> Finding:
@@ -38,6 +42,30 @@ def matrix_products(reading: Reading) -> Finding:
         return Finding(None, "The model has no linear maps that can be watched.")
     words = "linear maps return the product of their input and their weights, within"
     return Finding.of(failures, f"{maps} {words} {worst:.2g} units of rounding.")
+
+
+def other_modules(reading: Reading) -> Finding:
+    """What norms, convolutions and experts return, by their own code in float64 on the CPU. It names the modules with weights
+    that are not looked at: those that take more than MOST_WEIGHTS, or do not run in float64."""
+    failures, again, left_out = [], 0, set()
+    layers = {layer_of(name) for name in reading.visits} | {""}
+    for name, module in reading.model.network.named_modules():
+        is_other = has_weights(module) and not isinstance(module, (*LINEAR, nn.Embedding))
+        if not is_other or layer_of(name) not in layers:
+            continue
+        visit = reading.visits.get(name)
+        if visit is None or (expected := _again(visit)) is None:
+            left_out.add(type(module).__name__)
+            continue
+        unit = expected.abs() + expected.abs().mean()
+        times = OF_MODULES if rounding_error(visit.returned.dtype) < 1e-5 else 1
+        again += 1
+        if (why := _Difference.of(expected, unit, visit.returned).failure(times)) is not None:
+            failures.append(f"{name} does not return what its own code gives in float64: {why}.")
+    not_seen = f"Not looked at: {', '.join(sorted(left_out))}." if left_out else ""
+    if not again:
+        return Finding(None, not_seen or "The model has no other modules with weights.")
+    return Finding.of(failures, f"{again} norms and other modules return what they do in float64. {not_seen}".strip())
 
 
 def projections(reading: Reading) -> Finding:
@@ -163,6 +191,32 @@ def _product(module: Any, read: Tensor, returned: Tensor) -> _Difference:
     bias = None if module.bias is None else module.bias[columns.to(weight.device)]
     expected, unit = _affine(read, weight[:, columns.to(weight.device)], bias)
     return _Difference.of(expected, unit, returned.reshape(-1, returned.shape[-1])[:, columns.to(returned.device)])
+
+
+def _again(visit: Visit) -> Tensor | None:
+    """What the code of a module returns in float64 on the CPU; None where that cannot be had."""
+    if sum(weights.numel() for weights in visit.module.parameters()) > MOST_WEIGHTS:
+        return None
+    try:
+        twin: Any = copy.deepcopy(visit.module).to("cpu", torch.float64)
+        if hasattr(twin, "config"):  # of experts, whose fast kernels know fewer dtypes
+            twin.config._experts_implementation = "eager"
+        inputs, options = tree_map(_as_exact, (visit.inputs, visit.options))
+        with torch.inference_mode():
+            returned = type(twin).forward(twin, *inputs, **options)
+    except Exception:  # each architecture fails in ways of its own
+        return None
+    is_like = (
+        isinstance(returned, Tensor) and isinstance(visit.returned, Tensor) and returned.shape == visit.returned.shape
+    )
+    return returned.double() if is_like else None
+
+
+def _as_exact(given: Any) -> Any:
+    """A tensor on the CPU, of numbers in float64; anything else as it is."""
+    if not isinstance(given, Tensor):
+        return given
+    return _exact(given) if given.is_floating_point() else given.cpu()
 
 
 def _affine(read: Tensor, weight: Any, bias: Any = None) -> tuple[Tensor, Tensor]:

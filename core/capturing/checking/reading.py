@@ -115,8 +115,8 @@ def read_fixed(model: Model) -> Reading:
     capture = Capture(model, text, target, by_kind(calls), logits=None)
     layers: dict[Kind, list[int]] = {kind: sorted({0, len(of) // 2, len(of) - 1}) for kind, of in capture.calls.items()}
     modules = {capture.layer_call(layer, kind).module for kind, own in layers.items() for layer in own}
-    chosen = {_layer_of(name) for name, visit in visits.items() if visit.module in modules} | {""}
-    of_layers = {name: visit for name, visit in visits.items() if _layer_of(name) in chosen}
+    chosen = {layer_of(name) for name, visit in visits.items() if visit.module in modules} | {""}
+    of_layers = {name: visit for name, visit in visits.items() if layer_of(name) in chosen}
     return Reading(model, inputs, capture, layers, of_layers, _rows(model, visits, returned))
 
 
@@ -148,7 +148,7 @@ def _inputs(model: Model) -> dict[str, Tensor]:
 
 
 def _watched(model: Model, visits: dict[str, Visit]) -> Any:
-    """A twin of the network, which shares its weights and adds to `visits` what its linear maps, embeddings, norms, attention
+    """A twin of the network, which shares its weights and adds to `visits` what its modules with weights, attention
     modules and the part without the language-model head read and return."""
 
     def visit(name: str, module: nn.Module, own: Callable[..., Any], *given: Any, **options: Any) -> Any:
@@ -161,9 +161,7 @@ def _watched(model: Model, visits: dict[str, Visit]) -> Any:
     watched = {
         name: partial(visit, name, module)
         for name, module in model.network.named_modules()
-        if isinstance(module, (*LINEAR, nn.Embedding))
-        or "norm" in name.rpartition(".")[2]
-        or name in (*model.kinds, model.network.base_model_prefix)
+        if has_weights(module) or name in (*model.kinds, model.network.base_model_prefix)
     }
     twin = twin_of(model.network, watched)
     # Under a partial it would not say what it accepts.
@@ -171,7 +169,12 @@ def _watched(model: Model, visits: dict[str, Visit]) -> Any:
     return twin
 
 
-def _layer_of(name: str) -> str:
+def has_weights(module: nn.Module) -> bool:
+    """Whether a module itself, and none within it, holds weights."""
+    return any(True for _ in module.parameters(recurse=False)) and not [*module.children()]
+
+
+def layer_of(name: str) -> str:
     """The name of the layer that a module stands in: up to the first number; "" outside of all layers."""
     found = re.match(r"(.*?\.|)\d+(?=\.|$)", name)
     return found[0] if found else ""

@@ -148,6 +148,19 @@ FILES = {
         "tokens holds something that is not text",
     ),
     "too large": (npz(attentions=np.zeros((4, 4, 100, 100))), r"1,280,\d+ bytes to read; at most 1,000,000"),
+    "many steps": (npz(compress=False, **{"attentions.999999.999999": BATCH[:1]}), "1,000,000,000,000 arrays to read"),
+    "steps of objects": (
+        npz(compress=False, **{"attentions.0.0": BATCH[:1], "attentions.1.0": np.array([None])}),
+        "pickled",
+    ),
+    "a step of texts": (
+        npz(compress=False, **{"attentions.0.0": BATCH[:1], "attentions.1.0": np.array(["a"])}),
+        "holds '<U1'",
+    ),
+    "a lost step": (
+        npz(compress=False, **{"attentions.0.0": BATCH[:1], "attentions.2.0": BATCH[:1]}),
+        r"Layer 0 of step 1 has the shape \(\)",
+    ),
     "complex": (npz(attentions=BATCH.astype(complex)), "holds 'complex128'"),
     "ten gigabytes": (claiming((10, 10, 5_000, 5_000)), "announces 10,000,000,000 bytes of numbers but holds 100"),
     "sizes below zero": (claiming((-1, -1, 5, 5)), "header of the NPY file cannot be read"),

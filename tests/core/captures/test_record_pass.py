@@ -3,12 +3,14 @@
 import importlib.util
 import shutil
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
 from core import capture, load_model, open_capture
+from tests.core.captures.test_converting import TEXTS, given
 from tests.core.captures.test_opening import STAGES, TEXT
 from tests.core.tiny_models import WEIGHTS_ONLY, number_words, randomised, tiny
 from tests.source_files import ROOT, imports, text
@@ -28,7 +30,7 @@ def test_it_is_one_short_file_that_needs_nothing_of_headlight():
     source = text(ROOT / "core/record_pass.py")
     used = {name.partition(".")[0] for _, name in imports(source)}
     assert used - sys.stdlib_module_names == {"torch", "transformers", "safetensors"}
-    assert len(source.splitlines()) <= 225
+    assert len(source.splitlines()) <= 330
 
 
 @pytest.mark.parametrize("name", ["BERT", "Llama", "T5", "Gemma 2", "gpt-oss", "Phi-3"])
@@ -60,6 +62,60 @@ def test_what_it_records_is_what_a_capture_keeps(name, recorder, tmp_path):
             assert opened.certificate(at, of, kind).holds
     assert some.model.labels[expected.kinds[0]] == [(1, some.model.labels[expected.kinds[0]][0][1])]
     assert some.model.labels[expected.kinds[0]][0][1].endswith("heads 1, 3 of 4")
+
+
+@pytest.mark.parametrize("row", [0, 1])
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("name", ["Llama", "GPT-2", "BERT", "Mistral", "T5", "gpt-oss", "RoBERTa"])
+def test_a_text_of_a_batch_is_what_it_is_alone(name, side, row, recorder, tmp_path):
+    network, file, both = tiny(name), tmp_path / "pass.safetensors", name == "T5"
+    batch = {word: torch.tensor(one) for word, one in given(side).items() if one is not None}
+    if name in ("T5", "RoBERTa") and side == "left":  # they take no positions
+        with pytest.raises(ValueError, match=r"Padding comes before the text.* or put the padding after the text"):
+            recorder.record(network, number_words(), batch, file, row=1)
+        return
+    recorder.record(network, number_words(), batch, file, row=row, target="3 4 5" if both else None, heads=[3, 1])
+    opened, model = open_capture(file), load_model(network, tokenizer=number_words())
+    alone = capture(model, input_ids=TEXTS[row], **{"target": [3, 4, 5]} if both else {})
+    assert (opened.input_ids, opened.target_ids) == (alone.input_ids, alone.target_ids)
+    for ours, theirs in ((opened.logits, alone.logits), (opened.vectors, alone.vectors)):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-5)
+    for kind, layer, (at, head) in product(alone.kinds, (0, 1), enumerate((1, 3))):
+        ours, theirs = opened.trace(layer, at, kind), alone.trace(layer, head, kind)
+        for stage in STAGES:
+            np.testing.assert_allclose(getattr(ours, stage), getattr(theirs, stage), rtol=0, atol=2e-5, err_msg=stage)
+        assert opened.certificate(layer, at, kind).holds
+
+
+NOT_ALONE = {  # what the batch is given besides or instead, and what else the recorder is told
+    "no choice": (
+        {},
+        {"row": None},
+        "passes over 2 texts. Choose one with row=0 to row=1, and give the attention_mask",
+    ),
+    "no mask": ({"attention_mask": None}, {}, "which tells tokens from padding"),
+    "no such text": ({}, {"row": 2}, "There is no row 2: they run from 0 to 1"),
+    "later positions": ({"position_ids": [[0, 1, 2, 3, 4]] * 2}, {"side": "left"}, "have the positions 2 to 4"),
+    "two texts in a list": (
+        None,
+        {},
+        r"Give a text, or what tokenizer\(texts, padding=True, return_tensors=\"pt\"\) returns",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_ALONE)
+def test_what_is_not_the_text_alone_is_refused(case, recorder, tmp_path):
+    batch, told, words = NOT_ALONE[case]
+    told = {"row": 1, "side": "right"} | told
+    side = told.pop("side")
+    batch = ["5 17", "7"] if batch is None else given(side) | batch
+    batch = {word: one for word, one in batch.items() if one is not None} if isinstance(batch, dict) else batch
+    with pytest.raises(ValueError, match=words):
+        recorder.record(tiny("Llama"), number_words(), batch, tmp_path / "pass", **told)
+    assert not (tmp_path / "pass").exists()
 
 
 def test_a_model_that_it_would_record_wrongly_is_refused(recorder, tmp_path):

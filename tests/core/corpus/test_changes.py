@@ -7,7 +7,7 @@ from itertools import chain, permutations
 import numpy as np
 import pytest
 import torch
-from tokenizers.normalizers import Replace
+from tokenizers.normalizers import Replace, Sequence
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
@@ -38,14 +38,14 @@ def both():
     return base, load_model(altered(network), tokenizer=number_words())
 
 
-def read_by_heads(network):
+def read_by_heads(network, texts=TEXTS):
     """What W_O of every layer reads of the texts, [layers, tokens, width] each: the outputs of its heads beside each other."""
     read, held = [], []
     hooks = [
         layer.self_attn.o_proj.register_forward_pre_hook(lambda _, given: held.append(given[0][0]))
         for layer in network.model.layers
     ]
-    for text in TEXTS:
+    for text in texts:
         held.clear()
         with torch.inference_mode():
             network(torch.tensor([list(map(int, text.split()))]))
@@ -176,16 +176,82 @@ def test_the_order_and_the_parts_change_no_bit(both):
     assert tables[0].equals(what_changed(*both, TEXTS))
 
 
-def test_passages_with_other_tokens_are_left_out(both):
-    base, changed = both
+def with_other_tokens(model):
+    """The same model, whose tokenizer reads 21 as 22 and splits 40 into 4 and 0."""
     other = number_words()
-    other.backend_tokenizer.normalizer = Replace("21", "22")
-    comparing = Comparing(base, replace(changed, tokenizer=other), TEXTS)
+    other.backend_tokenizer.normalizer = Sequence([Replace("21", "22"), Replace("40", "4 0")])
+    return replace(model, tokenizer=other)
+
+
+def test_passages_with_other_tokens_are_compared_where_they_agree(both):
+    base, changed = both
+    comparing = Comparing(base, with_other_tokens(changed), ["21", "8 8 21 6 40 17", "5 9 7"])
     while comparing.go_on():
         pass
-    assert (comparing.changes.passages, comparing.changes.unlike) == (3, 1)
-    with refused("text", "different tokens"):
-        what_changed(base, replace(changed, tokenizer=other), TEXTS[1:2])
+    found = comparing.changes
+    assert (found.passages, found.unlike, found.aligned, found.apart, found.tokens) == (2, 1, 1, 2, 9)
+    assert found.queries.tolist() == [3, 4]  # every other passage in each half
+    read = [[8, 8, 21, 6, 40, 17], [8, 8, 22, 6, 4, 0, 17]]
+    queries, axes = ((0, 0), (1, 1), (3, 3), (5, 6)), ([0, 1, 2, 3, 4, None, None, 5], [0, 1, 2, 3, None, 4, 5, 6])
+    one = what_changed(base, with_other_tokens(changed), ["8 8 21 6 40 17"])
+    weights = [eager(of.network, input_ids=torch.tensor([ids])).attentions for of, ids in zip(both, read, strict=True)]
+    for row in one.itertuples():
+        pair = [attentions[row.layer][0, row.head] for attentions in weights]
+        apart = []
+        for places in queries:
+            rows = [of[place] for of, place in zip(pair, places, strict=True)]
+            onto = [
+                [0.0 if key is None else float(of[key]) for key in axis] for of, axis in zip(rows, axes, strict=True)
+            ]
+            apart.append(divergence(*map(torch.tensor, onto)))
+        assert row.divergence == pytest.approx(np.mean(apart), abs=2e-6)
+        before, after = (
+            np.mean([float(of[place, place - 1]) for place in places if place])
+            for of, places in zip(pair, zip(*queries, strict=True), strict=True)
+        )
+        assert (row.previous, row.previous_change) == pytest.approx((before, after - before), abs=1e-5)
+    assert one["divergence"].min() > 0
+    with refused("text", "no token in common in any passage"):
+        what_changed(base, with_other_tokens(changed), ["21"])
+
+
+def test_losses_and_outputs_of_passages_with_other_tokens(both):
+    base, text = both[0], "8 8 21 6 40 17"
+    comparing = Comparing(base, with_other_tokens(base), [text])
+    comparing.go_on()
+    losses, outputs = [], []
+    for ids, places in (([8, 8, 21, 6, 40, 17], [0, 1, 3, 5]), ([8, 8, 22, 6, 4, 0, 17], [0, 1, 3, 6])):
+        given = torch.tensor([ids])
+        with torch.inference_mode():
+            likely = base.network(given).logits[0].log_softmax(-1)
+        losses.append(-np.mean([float(likely[place - 1, ids[place]]) for place in places[1:]]))
+        (read,) = read_by_heads(base.network, [" ".join(map(str, ids))])
+        outputs.append(read[:, places])
+    assert comparing.changes.loss == pytest.approx(losses, abs=1e-5)
+    one, other = (read[1, :, 8:16].double() for read in outputs)
+    row = comparing.changes.table().loc[5]
+    assert row["output_change"] == pytest.approx(float((other - one).norm() / one.norm()), abs=2e-6)
+    assert row["output_change"] > 0.01
+
+
+def test_heads_are_swapped_back_where_all_tokens_agree(both):
+    base, changed = both
+    other = with_other_tokens(changed)
+    table = swapped_back(base, other, [*TEXTS, "21 5"], [(1, 1)])
+    assert table.equals(swapped_back(base, changed, [TEXTS[0], *TEXTS[2:]], [(1, 1)]))
+    with refused("text", "No passage has the same tokens in both models"):
+        swapped_back(base, other, ["21 5"], [(1, 1)])
+    with refused("heads", "There is no head 2.0: layers run from 0 to 1, heads from 0 to 3"):
+        swapped_back(base, changed, TEXTS, [(2, 0)])
+    pair = Pair(*both)
+    changes = pair.changes([(1, 1), (0, 2)])
+    for at, text in enumerate(TEXTS):
+        pair.add(changes, text, at % 2)
+    assert changes.swaps_table().equals(swapped_back(*both, TEXTS, [(1, 1), (0, 2)]))
+    pair, text = Pair(base, other), "21 5"  # as many tokens, one of them another
+    changes = pair.changes([(1, 1)])
+    pair.add(changes, text, 0)
+    assert (changes.passages, changes.swapped) == (1, 0)
 
 
 def test_one_passage_has_no_noise(both):

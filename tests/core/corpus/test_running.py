@@ -13,15 +13,15 @@ import ray
 from pandas.testing import assert_frame_equal
 from transformers import BertConfig, BertModel
 
-from core.corpus import in_process, running
+from core.corpus import in_process, running, running_changes
 from core.corpus.__main__ import main
-from core.corpus.changes import Pair
+from core.corpus.changes import Changes, Pair
 from core.corpus.folder import JOB, PARTS, RunFolder
 from core.corpus.in_process import InProcessRun
 from core.corpus.opened import open_run
 from core.corpus.passages import Passage, Problem
 from core.corpus.reading import find_files
-from core.corpus.running import Pool, run
+from core.corpus.running import Pool, Progress, run
 from core.corpus.running_changes import run_changes
 from core.corpus.tables import COLUMNS, About, tables
 from core.corpus.tally import Tally
@@ -265,7 +265,7 @@ def test_what_changed_in_a_copy_is_that_of_a_plain_loop(encoder, texts, tmp_path
     there = sorted((found for found in every if isinstance(found, Passage)), key=lambda one: one.id)
     with one_thread():
         for found in there:
-            if changes.tokens + len(pair.tokens(found.text)) > TOKENS:
+            if changes.tokens + len(pair.ids(found.text)[0]) > TOKENS:
                 break
             pair.add(changes, found.text, found.id % 2)
     assert (written["passages"], written["tokens"], written["unread"]) == (changes.passages, changes.tokens, 2)
@@ -273,10 +273,54 @@ def test_what_changed_in_a_copy_is_that_of_a_plain_loop(encoder, texts, tmp_path
     table = pd.DataFrame(written["heads"])
     assert_frame_equal(table.astype(float), changes.table().astype(float), check_exact=True)
     assert table["divergence"].idxmax() == 4
+    assert not [*tmp_path.glob("*.unfinished")]
     with refused("model", "4 of 4: heads"):
         tiny("ALBERT").save_pretrained(tmp_path / "albert")
         reader().save_pretrained(tmp_path / "albert")
-        run_changes(encoder, str(tmp_path / "albert"), texts, column="body", workers=1)
+        run_changes(encoder, str(tmp_path / "albert"), texts, str(tmp_path / "albert.json"), column="body", workers=1)
+
+
+def test_a_comparison_that_was_stopped_continues(texts, tmp_path, capsys, monkeypatch):
+    """With what is compared kept, and the same file in the end as without a stop; heads are swapped back in all of it."""
+    base, copied = str(tmp_path / "base"), str(tmp_path / "copy")
+    network = tiny("Llama")
+    for folder in (base, copied):
+        network.save_pretrained(folder)
+        reader().save_pretrained(folder)
+        network.model.layers[1].self_attn.q_proj.weight.data[8:16] *= 2  # of head 1, in the copy
+    whole, stopped = tmp_path / "whole.json", tmp_path / "stopped.json"
+    given = ["changes", "--base", base, "--copy", copied, "--data", texts, "--column", "body", "--swap", "1.1,0.2"]
+    given += ["--tokens", str(TOKENS), "--workers", "1"]
+    assert main([*given, "--out", str(whole)]) == 0
+    assert "With 1.1 of the base: loss" in capsys.readouterr().out
+    read = []
+
+    def stop(progress):
+        read.append(progress.tokens)
+        if len({*read}) == 3:  # none, one shard, two
+            raise Stopped
+
+    monkeypatch.setattr(running_changes, "KEPT_AFTER", 0)
+    how = {"column": "body", "tokens": TOKENS, "workers": 1}
+    with pytest.raises(Stopped):
+        run_changes(base, copied, texts, str(stopped), swap=[(1, 1), (0, 2)], on_progress=stop, **how)
+    [part] = (tmp_path / "stopped.json.unfinished" / PARTS).iterdir()
+    kept = Changes.from_bytes(part.read_bytes())
+    assert 0 < kept.tokens == read[-1]
+    assert len({*kept.ids.tolist()}) == kept.passages + kept.unread
+    with refused("out", r"another run has been begun, with swap \[\[1, 1\], \[0, 2\]\] \(here \[\[1, 1\]\]\)"):
+        run_changes(base, copied, texts, str(stopped), swap=[(1, 1)], **how)
+    again = []
+    run_changes(base, copied, texts, str(stopped), swap=[(1, 1), (0, 2)], on_progress=again.append, **how)
+    assert Progress("Starting the workers", kept.tokens, again[-1].of) in again
+    assert json.loads(stopped.read_text()) == json.loads(whole.read_text())
+    assert not [*tmp_path.glob("*.unfinished")]
+    written = json.loads(whole.read_text())
+    found = {(row["layer"], row["head"]): row for row in written["swapped"]}
+    # All that was changed is undone by the first; the second never changed.
+    assert found[1, 1]["loss"] == pytest.approx(written["loss"]["base"], abs=1e-5)
+    assert found[0, 2]["loss"] == pytest.approx(written["loss"]["copy"], abs=1e-5)
+    assert abs(found[1, 1]["change"]) > 1e-5 > abs(found[0, 2]["change"])
 
 
 def test_many_workers_write_less_often():

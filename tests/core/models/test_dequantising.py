@@ -122,14 +122,16 @@ FORMATS: dict[str, tuple[dict, Callable[..., Written], dict]] = {
 }
 
 
-def quantised(folder: Path, format: str) -> Weights:
+def quantised(folder: Path, format: str, network: str = "Llama") -> Weights:
     """Save a tiny model with quantised projections. Returns the weights that it stands for."""
     settings, write, particular = FORMATS[format]
-    tiny("Llama").save_pretrained(folder)
-    weights = load_file(folder / SINGLE)
+    tiny(network).save_pretrained(folder)
+    weights, turned = load_file(folder / SINGLE), network == "GPT-2"
     meant = dict(weights)
-    for name in [name for name in weights if name.endswith("proj.weight")]:
-        parts, meant[name] = write(*weights.pop(name).shape, **particular)
+    for name in [name for name in weights if name.endswith(("proj.weight", "c_attn.weight", "c_fc.weight"))]:
+        rows, columns = weights.pop(name).shape
+        parts, meant[name] = write(*((columns, rows) if turned else (rows, columns)), **particular)
+        meant[name] = meant[name].T if turned else meant[name]
         weights |= {name.removesuffix("weight") + end: part.contiguous() for end, part in parts.items()}
     save_file(weights, folder / SINGLE, {"format": "pt"})
     edit_config(folder, quantization_config=settings)
@@ -148,6 +150,17 @@ def test_every_weight_is_that_of_the_formula_and_so_is_what_the_network_says(for
     plain.load_state_dict(meant)
     with torch.inference_mode():
         torch.testing.assert_close(model.network(ids).logits, plain(ids).logits, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("format", ["gptq 8, act", "packed 4", "int8", "nf4"])
+def test_a_quantised_gpt_2_whose_weights_are_turned(format, tmp_path):
+    """The libraries quantise its Conv1D as the linear map that it is: [outputs, inputs]."""
+    meant, ids = quantised(tmp_path, format, "GPT-2"), torch.arange(2, 30)[None]
+    model, plain = load_model(tmp_path), tiny("GPT-2")
+    plain.load_state_dict(meant, strict=False)  # its lm_head is its embeddings
+    with torch.inference_mode():
+        torch.testing.assert_close(model.network(ids).logits, plain(ids).logits, rtol=0, atol=1e-6)
+    assert check_model(model, seconds=1.0).holds
 
 
 def test_settings_and_parts_in_several_files_without_an_order_and_with_biases_of_zeros(tmp_path):

@@ -103,6 +103,18 @@ def padding_read(own: Callable, *read: Any, **options: Any) -> Any:
     return own(*read, **options | {"attention_mask": None})
 
 
+def without_bias(own: Callable, x: torch.Tensor) -> torch.Tensor:
+    return own(x) - own.__self__.bias
+
+
+def patches(network: Any) -> Any:
+    return network.embeddings.patch_embeddings.projection
+
+
+def experts(network: Any) -> Any:
+    return network.model.layers[1].mlp.experts
+
+
 def layer(network: Any) -> Any:
     return network.model.layers[0].self_attn
 
@@ -112,6 +124,10 @@ FAULTS: dict[str, tuple[str, str, Callable[[Any], object]]] = {
     "keys 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).k_proj, partial(larger, 1.01))),
     "values 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).v_proj, partial(larger, 1.01))),
     "W_O 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).o_proj, partial(larger, 1.01))),
+    "a norm 1 % too large": ("other modules", "Llama", lambda n: instead(n.model.norm, partial(larger, 1.01))),
+    "a norm without its bias": ("other modules", "GPT-2", lambda n: instead(n.transformer.h[0].ln_1, without_bias)),
+    "a convolution 1 % too large": ("other modules", "ViT", lambda n: instead(patches(n), partial(larger, 1.01))),
+    "an expert that is left out": ("other modules", "gpt-oss", lambda n: instead(experts(n), partial(larger, 0.5))),
     "swapped key heads": ("projections", "Llama", lambda n: instead(layer(n).v_proj, heads_swapped)),
     "ignored scale": ("scale", "Llama", lambda n: setattr(layer(n), "scaling", 1.0)),
     "wrong rotary base": ("rotary positions", "Llama", lambda n: n.model.rotary_emb.inv_freq.mul_(0.9)),
@@ -149,7 +165,19 @@ def test_one_percent_is_found_in_bfloat16() -> None:
     network = tiny("Llama").bfloat16()
     model = load_model(network)
     instead(layer(network).v_proj, partial(larger, 1.01))
-    assert "matrix products" in failed(model)
+    instead(network.model.layers[1].input_layernorm, partial(larger, 1.01))
+    assert {"matrix products", "other modules"} <= failed(model)
+
+
+def test_modules_that_are_not_looked_at_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load_model(tiny("gpt-oss"))
+    finding = check_model(model, seconds=600).findings["other modules"]
+    said = "7 norms and other modules return what they do in float64. Not looked at: GptOssTopKRouter."
+    assert (finding.holds, finding.detail) == (True, said)
+    monkeypatch.setattr("core.capturing.checking.from_weights.MOST_WEIGHTS", 100)
+    finding = check_model(model, seconds=600).findings["other modules"]
+    assert finding.holds
+    assert finding.detail.endswith("Not looked at: GptOssExperts, GptOssTopKRouter.")
 
 
 # --- faults between a model and its files
