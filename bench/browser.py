@@ -1,7 +1,7 @@
 """Seconds that a person waits, in a real Chromium: from a choice to the redrawn picture, and from the start to the first one.
 
     python -m bench.browser            everything
-    python -m bench.browser short      another head and stage at 32 tokens and the opened pages, in about two minutes
+    python -m bench.browser short      another head and stage at 32 tokens and the opened pages, in about a minute
     python -m bench.browser lengths    only another head, stage and page, on short and long texts
     python -m bench.browser opening    only opening pages, beside the smallest page with a heatmap
     python -m bench.browser changing   only changing something on What if, beside a plain pass over the same text
@@ -22,7 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from urllib.parse import urlencode
@@ -245,6 +245,20 @@ def measure_lengths(browser: Browser, server: Server) -> None:
 
 
 def measure_length(browser: Browser, server: Server, tokens: int) -> None:
+    app, traffic = _step_by_step(browser, server, tokens)
+    app.page.get_by_role("link", name="Heads", exact=True).click()
+    read(app, tokens, "head")
+    found = {
+        "Heads, another head": walk(app, traffic, "head", ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown")),
+        "from Heads to Step by step": turn_page(app, traffic, "Step by step", "As it is"),
+        "from Step by step to Heads": turn_page(app, traffic, "Heads", "head"),
+    }
+    _tell(tokens, found)
+    app.page.context.close()
+
+
+def _step_by_step(browser: Browser, server: Server, tokens: int) -> tuple[App, Traffic]:
+    """Measure another head and stage on Step by step; return the page."""
     app = App(browser.new_context(viewport=SCREEN), server)
     traffic = Traffic().listen(app.page)
     app.open("/step_by_step?model=SmolLM2-135M-Instruct")
@@ -253,14 +267,13 @@ def measure_length(browser: Browser, server: Server, tokens: int) -> None:
         "Step by step, another head": choose_heads(app, traffic),
         "Step by step, another stage": walk(app, traffic, "As it is", ("ArrowLeft", "ArrowLeft", "ArrowRight")),
     }
-    app.page.get_by_role("link", name="Heads", exact=True).click()
-    read(app, tokens, "head")
-    found["Heads, another head"] = walk(app, traffic, "head", ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"))
-    found["from Heads to Step by step"] = turn_page(app, traffic, "Step by step", "As it is")
-    found["from Step by step to Heads"] = turn_page(app, traffic, "Heads", "head")
+    _tell(tokens, found)
+    return app, traffic
+
+
+def _tell(tokens: int, found: Mapping[str, tuple[float, float]]) -> None:
     for what, (seconds, megabytes) in found.items():
         print(f"{tokens:>5,} tokens, {what}: {seconds:.2f} s, {megabytes:.2f} MB sent", flush=True)
-    app.page.context.close()
 
 
 def measure_changing(browser: Browser, server: Server) -> None:
@@ -325,8 +338,8 @@ def opening(browser: Browser, address: str, scope: str) -> tuple[float, float]:
 
 def measure_short(browser: Browser, server: Server) -> None:
     """What people wait for most often, for comparing one commit with the next."""
-    measure_length(browser, server, 32)
-    measure_opening(browser, server, rounds=3)
+    _step_by_step(browser, server, 32)[0].page.context.close()
+    measure_opening(browser, server, rounds=2)
 
 
 def measure_opening(browser: Browser, server: Server, rounds: int = 2 * ROUNDS) -> None:

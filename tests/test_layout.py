@@ -19,7 +19,7 @@ import pytest
 from tests.source_files import EVERYTHING, PRODUCT, ROOT, called, literal, python_files, text
 from ui import state
 
-MOST_LINES = {"program": (PRODUCT, 47_985), "tests": (("tests",), 36_732)}  # CONTRIBUTING.md says where these should go
+MOST_LINES = {"program": (PRODUCT, 48_023), "tests": (("tests",), 36_740)}  # CONTRIBUTING.md says where these should go
 SAFE = {"allow_pickle": False, "trust_remote_code": False, "weights_only": True, "unsafe_allow_html": False}
 
 

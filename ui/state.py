@@ -123,7 +123,7 @@ WISHES = "wishes"
 
 # Step by step, Heads
 STAGE, WEIGHTS = in_address("stage", "weights", of=ANY_TEXT)
-EQUATION, FORMULA = "equation", "formula"
+EQUATION, FORMULA, STEP_WORDS = "equation", "formula", "step_words"
 
 # Show me around: the stop at which a visitor is, the card, its presses, and what was chosen before
 TOUR, TOUR_START, TOUR_CARD = "tour", "tour_start", "tour_card"

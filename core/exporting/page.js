@@ -57,8 +57,11 @@ async function go(number) {
     const box = main.appendChild(make("div", "", { className: "pictures" }));
     shown = { view, lines, pictures, said: view.words.map((words) => words.map(([part]) => part).filter((part) => part.trim())),
         sliders: view.knobs.map((knob, index) => slider(knob, index, knobs)) };
-    for (const { data, layout, alt } of view.pictures) {
-        const isLow = layout.meta?.rows === "equation", element = (isLow ? line : box).appendChild(make("div"));
+    const isSmall = ({ layout }) => layout.meta?.rows === "equation", large = view.pictures.filter((one) => !isSmall(one));
+    for (const { data, layout, alt, title } of view.pictures) {
+        const isLow = isSmall({ layout }), figure = (isLow ? line : box).appendChild(make("figure"));
+        if (!isLow && large.length > 1) figure.append(make("figcaption", title));
+        const element = figure.appendChild(make("div"));
         element.setAttribute("role", "img");
         element.setAttribute("aria-label", alt);
         const fits = { ...layout, autosize: true };

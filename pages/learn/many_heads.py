@@ -144,14 +144,14 @@ def why_several() -> Iterator[None]:
     fetched = result(call(fetch, share))
     yield
     two = "What it gets from two heads: one looks left, one looks right"
-    for title, brought, borders, heads in (
-        ("What **bites** gets from one head", fetched.one_head, (), ()),
-        (two, fetched.two_heads, (3,), ("head 0", "head 1")),
+    for name, title, brought, borders, heads in (
+        ("one head", "What “bites” gets from one head", fetched.one_head, (), ()),
+        ("two heads", two, fetched.two_heads, (3,), ("head 0", "head 1")),
     ):
         say(title)
         axes = Axis("sentence", PAIR), Axis("word", PAIR_WORDS * (brought.shape[1] // 3))
         chart = heatmap(brought, *axes, name="share of the word", scale="share", limit=1.0, height=200)
-        show_chart(with_borders(chart, columns=borders, names=heads), title, title)
+        show_chart(with_borders(chart, columns=borders, names=heads), name, f"{title}.", title=title)
     of_one, of_two = fetched.apart(fetched.one_head), fetched.apart(fetched.two_heads)
     say(f"Largest difference between the two sentences: one head **{of_one:.1f}**, two heads **{of_two:.1f}**.")
 

@@ -1,6 +1,7 @@
 """Masks: which keys a query may look at, and what that does to the weights."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import numpy as np
 import streamlit as st
@@ -22,9 +23,10 @@ from ui.controls.fields import menu, slider, token_picker
 from ui.controls.masks import pick_mask
 from ui.controls.pinned import Tokens
 from ui.markdown import plain, quoted
-from ui.shown import columns, say
+from ui.shown import columns, is_quiet, say
 from ui.views.charts import numbers, show_chart, table
-from ui.views.lesson.frame import Experiment, Lesson, sentence_knob, weights_chart
+from ui.views.frames import follow
+from ui.views.lesson.frame import Experiment, Lesson, sentence_knob, walk_through_knob, weights_chart
 from ui.views.sources.heads import RealHead
 
 lesson = Lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.")
@@ -47,19 +49,32 @@ def toy(words: Matrices, mask: NDArray[np.bool_] | None) -> AttentionTrace:
     "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
 )
 def patterns(experiment: Experiment) -> None:
+    show_pattern(experiment.words)
+    walk_through_knob()
+    follow(lambda: show_pattern(experiment.words))
+
+
+def show_pattern(about: str) -> tuple[()]:
     text, choice = columns([3, 6])
     with text:
         words = sentence_knob(SENTENCE)
-    with choice, st.container(horizontal=True):
+    with choice, nullcontext() if is_quiet() else st.container(horizontal=True):
         mask = pick_mask(len(words.query_tokens), len(words.key_tokens))
     trace = toy(words, mask)
     tokens = words.query_tokens, words.key_tokens
     result_of(stage_figure, trace, "weights", tokens=tokens)
-    show_three("**M**: click a cell, or paint several", trace, toy(words, None), tokens, paints=True)
-    say(experiment.words)
+    show_three(
+        "**M**" if presenting.is_on() else "**M**: click a cell, or paint several",
+        trace,
+        toy(words, None),
+        tokens,
+        paints=True,
+    )
+    say(about)
     nothing = int(trace.empty_rows.sum())
     of_empty = f" Queries that may look at nothing: {nothing}. Their weights are all 0." if nothing else ""
     presenting.tell(f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend.{of_empty}")
+    return ()
 
 
 @lesson.experiment(
@@ -140,10 +155,12 @@ def show_three(
         ("**Weights without it**", weights_of(without, tokens, **size), "weights without", OF_WEIGHTS),
         ("**Weights with it**", weights_of(trace, tokens, **size), "weights with", OF_WEIGHTS),
     )
-    for column, (words, chart, name, alt) in zip(columns(3), pictures, strict=True):
-        with column:
-            presenting.tell(words)
-            show(chart, name, alt)
+    is_seen = presenting.is_on() and not is_quiet()
+    with st.container(key=presenting.told_key()) if is_seen else nullcontext():
+        for column, (words, chart, name, alt) in zip(columns(3), pictures, strict=True):
+            with column:
+                say(words)
+                show(chart, name, alt)
 
 
 def weights_of(trace: AttentionTrace, tokens: Tokens, **size: int) -> Chart:

@@ -115,7 +115,7 @@ def test_a_page_opens_and_fits_and_axe_finds_nothing(go, page):
     if page in ("step_by_step", "heads"):
         app.switch(state.TABLES)
     if page == "heads":
-        app.press(state.SHOWN_AS, "Text")
+        app.press(state.SHOWN_AS, "Text").unfold("Options")
     # A page that is left has no images any more. How a page is shown says nothing of what it shows.
     app.idle().page.wait_for_function("[...document.images].every(image => image.complete)")
     finds_nothing(app, {"type": "tag", "values": RULES})

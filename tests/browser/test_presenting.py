@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from urllib.parse import parse_qs
@@ -286,6 +287,8 @@ def test_a_talk_of_cards(visit: Callable[..., App]) -> None:
         app.toggle(state.CARDS_CHOSEN, CARDS[word].title)
     app.idle().widget(state.ADD_CARDS).get_by_role("button").click()
     has_views(app, *(CARDS[word].title for word in ("paris", "leak")))
+    for place in (0, 1):  # those of the gallery, before anything is prepared
+        expect(app.page.locator("li img").nth(place)).to_have_attribute("src", re.compile("^data:image/png"))
 
     pronoun = CARDS["pronoun"]
     app.go(f"/{view_of('', pronoun.page, {name: [word] for name, word in pronoun.address.items()}).link}")
@@ -465,6 +468,7 @@ def test_a_talk_in_one_file_opens_without_a_network_and_shows_what_its_pages_sho
     expect(page.locator("h1")).to_have_text("Step by step")
     expect(page.get_by_text("32 products add up to 24.54")).to_be_visible()
     page.keyboard.press("PageDown")
+    expect(page.locator("figcaption")).to_have_count(2)
     weights = weights_at(250)
     expect(page.get_by_text(f"weight {max(weights):.0%}")).to_be_visible()
     page.keyboard.press("ArrowRight")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 
 import streamlit as st
 
@@ -122,9 +124,10 @@ def say_of_talk(words: str) -> None:
     st.session_state.setdefault(state.TALK_SAID, []).append(words)
 
 
-def view_order(talk: Talk, on_order: Callable[[list[object]], None]) -> None:
+def view_order(talk: Talk, painted: Mapping[str, Path], on_order: Callable[[list[object]], None]) -> None:
     """Show small pictures of the views of a talk, which are moved by dragging them, by keys, or by buttons.
 
+    painted   pictures (PNG) of views that this browser has not drawn yet, by their links
     on_order  called with the marks of the views, in their new order
     """
 
@@ -134,6 +137,12 @@ def view_order(talk: Talk, on_order: Callable[[list[object]], None]) -> None:
                 st.session_state[state.VIEW_MOVES] = presses
                 on_order(marks)
 
-    views = [{"mark": view.mark, "title": view.title, "link": view.link} for view in talk.views]
+    def picture(link: str) -> str | None:
+        return f"data:image/png;base64,{b64encode(painted[link].read_bytes()).decode()}" if link in painted else None
+
+    views = [
+        {"mark": view.mark, "title": view.title, "link": view.link, "picture": picture(view.link)}
+        for view in talk.views
+    ]
     data = {"views": views, "presses": st.session_state.get(state.VIEW_MOVES, 0), "session": session()}
     _VIEW_ORDER(key=state.VIEW_ORDER, data=data, on_order_change=moved)

@@ -11,11 +11,12 @@ export default function ({ parentElement, data, setTriggerValue }) {
     if (!dragged && walk.presses <= data.presses) {
         const pictures = picturesKept();
         if (list.children.length !== data.views.length) list.replaceChildren(...data.views.map(() => item.cloneNode(true)));
-        data.views.forEach(({ mark, title, link }, at) => {
+        data.views.forEach(({ mark, title, link, picture }, at) => {
             const shown = list.children[at];
             shown.dataset.mark = mark;
             shown.querySelector(".title").textContent = title;
-            shown.querySelector("img").src = pictures[link] ?? NOTHING;
+            shown.querySelector("img").src = pictures[link] ?? picture ?? NOTHING;
+            shown.classList.toggle("blank", !(pictures[link] ?? picture));
         });
     }
     const tell = () => {

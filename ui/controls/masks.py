@@ -25,6 +25,7 @@ from ui.calls import call
 from ui.components import pin
 from ui.controls.fields import menu, slider, switch, text_area, text_line, whole_number
 from ui.markdown import errors_shown
+from ui.shown import is_quiet
 
 CUSTOM = "own"
 CHOICES = {word: named.name for word, named in m.MASKS.items()} | {CUSTOM: "My own"}
@@ -37,13 +38,14 @@ def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
     named = m.MASKS["none" if name == CUSTOM else name]
     size = 0
     if named.number is not None:
-        size = whole_number(named.number.capitalize(), state.SPAN, 4, 1, 12)
+        size = slider(named.number.capitalize(), state.SPAN, 4, 1, 12, 1)
     drawn = call(named.grid, size, queries, keys)
     text = text_line(
         "Or rows of 1 (may attend) and 0", state.CELLS, placeholder=m.to_rows(drawn), max_chars=200, on_change=_by_cells
     )
     mask = call(m.from_rows, text, queries, keys) if text.strip() else drawn
-    pin.listen(lambda cell: turn_over(mask, cell))
+    if not is_quiet():
+        pin.listen(lambda cell: turn_over(mask, cell))
     return mask
 
 

@@ -13,6 +13,7 @@ let charts = new Map(); // by key: the element of a picture that shows a frame, 
 const heard = new WeakSet(); // pictures that say when they are drawn
 let texts = new Map(); // by node: what Streamlit has written there
 let nodes; // of each text, by its number; undefined while nobody has looked for them
+let due = []; // pictures that do not yet show the last frame
 let wanted; // the knob that moved last, and where it stands
 let handles = new Map(); // by the name of their knobs
 const resized = new ResizeObserver(placeHandles);
@@ -94,7 +95,8 @@ function show() {
     const all = frames.knobs[name]?.frames ?? [];
     if (all.length === 0) return;
     const [, frame] = all.reduce((best, one) => (distance(one) < distance(best) ? one : best));
-    for (const chart of new Set([...charts.keys(), ...Object.keys(frame.charts)])) draw(chart, frame.charts[chart]);
+    due = [...new Set([...due, ...charts.keys(), ...Object.keys(frame.charts)])];
+    drawNext(frame);
     nodes ??= found();
     nodes.forEach((of, number) => {
         const pieces = frame.said[number] ?? frames.said[number];
@@ -102,25 +104,45 @@ function show() {
     });
     document.documentElement.classList.add(SHOWN);
     const point = frames.knobs[name].points.find(([place]) => place === at);
-    if (point) put(name, point.slice(1));
+    if (point) put(name, frames.knobs[name].at = point.slice(1)); // also where the picture is fitted into another window
+}
+
+// One picture in each frame of the browser, in turns: two would take the time of three.
+function drawNext(frame) {
+    const chart = due.shift();
+    if (chart === undefined) return;
+    draw(chart, frame.charts[chart]);
+    requestAnimationFrame(() => { if (wanted === undefined) drawNext(frame); });
 }
 
 const pictureOf = (key) => document.querySelector(`.st-key-${CSS.escape(key)} .js-plotly-plot`);
 
-// Draw a picture as Streamlit has drawn it, with what differs in a frame.
+// Draw a picture as Streamlit has drawn it, with what differs in a frame. Told only what changes, Plotly needs two thirds of the time.
 function draw(key, change) {
     const element = pictureOf(key);
     if (!element || !window.Plotly) return;
     if (!heard.has(element)) element.on("plotly_afterplot", () => drawAgain(key, element));
     heard.add(element);
-    if (charts.get(key)?.element !== element || charts.get(key).now !== element.data) {
-        charts.set(key, { element, data: element.data, layout: { ...element.layout } });
+    const drawn = charts.get(key), before = drawn?.change;
+    if (drawn?.element === element && drawn.now === element.data && !before?.all && !change?.all) {
+        const traces = drawn.data.map((trace, number) => differing(trace, before?.data?.[number], change?.data?.[number]));
+        const names = Object.keys(Object.assign({}, ...traces)), of = (name) => traces.map((trace) => trace[name]);
+        drawn.change = change;
+        window.Plotly.update(element, Object.fromEntries(names.map((name) => [name, of(name)])),
+            differing(drawn.layout, before?.layout, change?.layout));
+        return;
     }
-    const drawn = Object.assign(charts.get(key), { change });
-    const data = change?.all ?? drawn.data.map((trace, number) => ({ ...trace, ...change?.data?.[number] }));
-    drawn.now = data;
-    window.Plotly.react(element, data, { ...drawn.layout, ...change?.layout });
-    drawn.now = element.data;
+    const { data, layout } = drawn?.element === element && drawn.now === element.data ? drawn : element;
+    const now = change?.all ?? data.map((trace, number) => ({ ...trace, ...change?.data?.[number] }));
+    charts.set(key, { element, data, layout: { ...layout }, change, now });
+    window.Plotly.react(element, now, { ...layout, ...change?.layout });
+    charts.get(key).now = element.data;
+}
+
+// The entries that this frame changes, or the one before has changed, as Plotly takes them: null stands for nothing.
+function differing(whole, before, change) {
+    const names = Object.keys({ ...before, ...change });
+    return Object.fromEntries(names.map((name) => [name, { ...whole, ...change }[name] ?? null]));
 }
 
 // Streamlit draws its own picture again where its size has changed, as a longer sentence beside it changes it.
@@ -137,6 +159,7 @@ function write(node, words) {
 
 // The page has run. Streamlit draws anew only what differs from what it has drawn before, and knows nothing of frames.
 function takeBack(sent) {
+    due = [];
     nodes?.forEach((of, number) => {
         const pieces = sent.said[number] ?? [];
         of?.forEach((node, place) => {

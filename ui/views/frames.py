@@ -173,7 +173,7 @@ class _Drawn:
 
     def changes(self, other: _Drawn) -> Frame:
         """What differs in another run, of the pictures and texts that both have: whole entries of traces and layouts."""
-        both = self.charts.keys() & other.charts.keys()
+        both = [name for name in self.charts if name in other.charts]
         charts = {name: change for name in both if (change := _changes(self.charts[name], other.charts[name]))}
         same = len(self.said) == len(other.said)
         texts = enumerate(zip(self.said, other.said, strict=True)) if same else ()

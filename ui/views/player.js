@@ -1,4 +1,5 @@
-// Buttons that play a knob: frames.js does it, and says whether it plays.
+// Buttons that play a knob: frames.js does it, and says whether it plays. Those for one step are no stops of the Tab key: the arrow
+// keys of the equation, or of the slider, do the same.
 export default function ({ parentElement, data }) {
     const player = parentElement.querySelector(".player"), play = player.querySelector(".play");
     const ask = (what) => window.dispatchEvent(new CustomEvent("headlight-play", { detail: { knob: data.knob, what } }));

@@ -15,11 +15,11 @@ from core.exporting.page import MOST_VIEWS, to_page
 from ui import links, presenting, state
 from ui.components.browser import browser, held, hold, is_read, say_of_talk, view_order
 from ui.controls.fields import switch, upload, uploaded_file
-from ui.gallery.views import CARDS
+from ui.gallery.views import CARDS, PICTURES, Card
 from ui.links import NumberForm, go_to
 from ui.markdown import plain
 from ui.shown import PageContents
-from ui.talk import Talk, from_file, to_file, view_at, view_of
+from ui.talk import Talk, TalkView, from_file, to_file, view_at, view_of
 
 
 def _forget_unread() -> None:
@@ -89,7 +89,8 @@ def show_talk() -> None:
     _show_buttons(talk)
     with st.container():
         if talk.views:
-            view_order(talk, lambda marks: hold(held().ordered(marks)))
+            of_cards = {_view_of(card).link: PICTURES / f"{word}.png" for word, card in CARDS.items()}
+            view_order(talk, of_cards, lambda marks: hold(held().ordered(marks)))
         for index in range(len(talk.views)):
             _show_view(talk, index)
         if not is_read():
@@ -224,9 +225,13 @@ def _add_cards() -> None:
         talk = held()
         for word, card in CARDS.items():
             if word in st.session_state[state.CARDS_CHOSEN]:
-                address = {name: [word] for name, word in links.lasting(card.address).items()}
-                talk = talk.with_view(view_of(card.title, card.page, address))
+                talk = talk.with_view(_view_of(card))
         hold(talk)
+
+
+def _view_of(card: Card) -> TalkView:
+    address = {name: [word] for name, word in links.lasting(card.address).items()}
+    return view_of(card.title, card.page, address)
 
 
 def _new_view() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -29,6 +30,7 @@ HELD = {  # parts of pages -> their sliders, each with a few of its values
     ("learn/scaling", "products"): {state.TERMS: ("1", "8")},
     ("learn/scaling", "saturation"): {state.DIVISOR: ("1", "8")},
     ("learn/scaling", "gradient"): {state.HEAD_SIZE: ("1", "4096")},
+    ("learn/masking", "patterns"): {state.SPAN: ("1", "12")},
     ("learn/masking", "zero"): {state.FILL: ("-5", "-inf")},
     ("learn/masking", "empty"): {state.PADDED: ("1", "8")},
     ("learn/many_heads", "several"): {state.HEAD_SHARE: ("0", "1")},
@@ -84,6 +86,7 @@ def applied(chart: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 def shows(app: AppTest, before: AppTest, frame: dict[str, Any]) -> None:
     """A page shows what another page shows with this frame."""
+    assert all(re.fullmatch(r"[\w-]+", name) for name in frame["charts"])  # as Streamlit writes keys into classes
     expected = {name: applied(chart, frame["charts"].get(name, {})) for name, chart in charts(before).items()}
     assert charts(app) == expected
     there = [pieces(one.value) for one in (*app.markdown, *app.caption)]
@@ -99,11 +102,12 @@ def _all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("part", "knob", "value"), [(part, *one) for part, of in HELD.items() for one in of.items()])
 def test_a_frame_is_what_the_page_shows(part: tuple[str, str], knob: str, value: tuple[str, ...]) -> None:
-    changed = {state.SCALE_TIMES: "1.5"} if knob == state.SCALE_TIMES else {}  # then both pictures are there
+    # Then the pictures, or the knob, are there.
+    changed = {state.SCALE_TIMES: {state.SCALE_TIMES: "1.5"}, state.SPAN: {state.PATTERN: "window"}}.get(knob, {})
     before = near(part, **changed)
     frames_of = dict(sent(before)["knobs"][knob]["frames"])
     for word in value:
-        app = page(part, **{knob: word})
+        app = page(part, **changed | {knob: word})
         shows(app, before, frames_of[place_of(before, knob, word)])
 
 

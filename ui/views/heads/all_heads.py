@@ -131,7 +131,7 @@ def _choose_metric(head: AnyHead, metric: Metric, measured: pd.DataFrame) -> tup
         on = usual if choice == "usual" else choice
     unit = f" {metric.unit}" if metric.unit else ""
     st.markdown(f"**{metric.label}** {metric.words}")
-    st.latex(metric.formula)
+    st.markdown(f"${metric.formula}$")
     st.markdown(f"From 0 to {metric.high}{unit}. Source: {plain(metric.source)}.")
     if on == "random":
         return lambda _: _on_random_tokens(head, metric), ("on random tokens, read twice",)

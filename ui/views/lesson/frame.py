@@ -73,7 +73,7 @@ class Lesson:
         def declare(show: Callable[[], Parts]) -> Free:
             def show_and_follow(experiment: Experiment) -> None:
                 lay_out(experiment, show())
-                _walk_through_knob()
+                walk_through_knob()
                 follow(show)
 
             return self.free_experiment(word, name, words)(show_and_follow)
@@ -155,7 +155,7 @@ def lay_out(experiment: Experiment, parts: Parts) -> None:
                 return
 
 
-def _walk_through_knob() -> None:
+def walk_through_knob() -> None:
     """Let the arrow keys turn the first knob of the experiment while somebody presents, when no slider is in sight."""
     page = shown.now()
     if not page.knobs:

@@ -352,18 +352,23 @@ def say_checked(
                 _list_checks(checkup)
 
     def check() -> None:
+        made = None
         with place, errors_shown(place):
             made = run(models.checked.task(chosen), f"Checking {chosen} on this machine", len(CHECKS), unit="check")
-            if made is not None:
-                say(made)
+        if made is None:
+            line.caption(says, help=model_help())
+        else:
+            say(made)
 
     if isinstance(model, RecordedModel) and model.checkup:
         says += f" Where it was recorded: {plain(model.checkup)}"
-    line.caption(says, help=model_help())
     if (known := known_checkup(model)) is not None:
         say(known)
     elif model.captures and not chosen.is_recorded:
+        line.caption(f"{says} To be checked on this machine.", help=model_help())  # as long as what comes of it
         shown.now().later.append(check)
+    else:
+        line.caption(says, help=model_help())
 
 
 def _list_checks(checkup: Checkup) -> None:

@@ -72,7 +72,7 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         presenting.title(plain(scene.origin.removesuffix(".")))
     shown.now().fields[state.STAGE] = stage.key
     picture, explanation = st.columns(SHARES[presenting.is_on(), changed is not None], gap="medium")
-    sentence = picture.container() if presenting.is_on() else explanation.container()
+    sentence = (picture if presenting.is_on() else explanation).container(key=state.STEP_WORDS)
     with explanation:
         weights, tokens = current.head.stages("weights"), (scene.query_tokens, scene.key_tokens)
         cell = pinned_among(tokens, _suggested(scene, current), weights.exact)
@@ -237,10 +237,10 @@ def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:
 
 def _show_bars(cell: Ledger) -> None:
     to_weight, to_output = shown.columns(2, gap="medium")
-    with to_weight:
+    with to_weight, presenting.aside():
         alt = "Waterfall: the products of query and key one by one, their sum, and what becomes of it."
         show_chart(waterfall(cell), "waterfall", alt, title="From products to the score")
-    with to_output:
+    with to_output, presenting.aside():
         alt = "Bars: the value vector of the key, and its share that reaches the query's output."
         show_chart(passed_on(cell), "passed on", alt, title="What the key passes on")
 
