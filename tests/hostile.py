@@ -3,8 +3,6 @@
 Whatever would run a script, or fetch something, sets `window.headlightRan` or asks for evil.example.
 """
 
-from __future__ import annotations
-
 import signal
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """Everything that reads what somebody else has written, as functions of one text: for the tests, and for bench/hostile.py."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Iterator

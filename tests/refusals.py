@@ -1,7 +1,5 @@
 """The law of every refusal: an InputError that names its field and says what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

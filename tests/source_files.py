@@ -1,7 +1,5 @@
 """Reading our own source: which files there are, and what they import."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

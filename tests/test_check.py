@@ -1,7 +1,5 @@
 """How check.py chooses a browser and when it installs something, with real programs in a PATH of their own."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

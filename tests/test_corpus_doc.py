@@ -1,7 +1,5 @@
 """docs/corpus.md and the files of deploy/ say what the code says: flags, commands, versions."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

@@ -1,7 +1,5 @@
 """Docs and code in step: what one names the other has, and examples give the numbers beside them."""
 
-from __future__ import annotations
-
 import ast
 import re
 import runpy

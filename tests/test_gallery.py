@@ -1,7 +1,5 @@
 """Each card of the gallery says what core measures, and shows a picture of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """`pip install .`: what lands in an environment, what it asks for, and whether README's lines run there from another folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ text as code, or uses Streamlit's caches. Every other rule is a function from so
 'scale'"), so that it can be shown to fail on a small bad text before it is asked about the real files.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -19,7 +17,7 @@ import pytest
 from tests.source_files import EVERYTHING, PRODUCT, ROOT, called, literal, python_files, text
 from ui import state
 
-MOST_LINES = {"program": (PRODUCT, 48_023), "tests": (("tests",), 36_740)}  # CONTRIBUTING.md says where these should go
+MOST_LINES = {"program": (PRODUCT, 48_023), "tests": (("tests",), 36_495)}  # CONTRIBUTING.md says where these should go
 SAFE = {"allow_pickle": False, "trust_remote_code": False, "weights_only": True, "unsafe_allow_html": False}
 
 

@@ -1,7 +1,5 @@
 """The notebooks run from the first cell to the last, in a kernel that is empty, and what is computed there shows itself."""
 
-from __future__ import annotations
-
 import ast
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Reading what others have written takes a time that grows in proportion to its length."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.hostile import TooSlow, processor_time

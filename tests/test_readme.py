@@ -1,7 +1,5 @@
 """The pictures of the README: whether the app still shows their words. `python -m tools.readme_pictures` takes them anew."""
 
-from __future__ import annotations
-
 import json
 import re
 

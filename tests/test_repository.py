@@ -1,7 +1,5 @@
 """The files that contributors, GitHub and Docker expect: they agree with the code, the requirements and each other."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The requirement files say what the code imports, exactly that, and exactly which version."""
 
-from __future__ import annotations
-
 import re
 import sys
 from functools import cache

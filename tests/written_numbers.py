@@ -1,7 +1,5 @@
 """Numbers as pages write them, read back."""
 
-from __future__ import annotations
-
 _LOWERED = str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789")
 
 WRITTEN = r"−?\d[\d.,]*(?:×10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?"  # a pattern of `re`

@@ -1,7 +1,5 @@
 """What a page draws, by nothing but its address: computed by core, without the app."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from urllib.parse import parse_qs, urlsplit

@@ -1,7 +1,5 @@
 """One browser and one server for all tests, visitors, and servers that nobody has visited yet."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path

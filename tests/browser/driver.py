@@ -4,8 +4,6 @@ A page is drawn after a test has acted, and on a busy machine much later. So a t
 Playwright's `expect`, or with `eventually` for what that cannot say; tests/test_layout.py forbids the rest.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import os
@@ -86,7 +84,7 @@ class Server:
     slow  how many times slower than this machine it is
     """
 
-    running: ClassVar[list[Server]] = []  # what they say is told where a test fails
+    running: ClassVar[list["Server"]] = []  # what they say is told where a test fails
 
     def __init__(self, script: str = "app.py", *, slow: float = SLOW_SERVER) -> None:
         self.running.append(self)
@@ -294,15 +292,25 @@ window.WebSocket = class extends WebSocket {
 """
 
 # The script has ended, nothing is left over from an earlier run and every picture is drawn, in several frames of the browser,
-# one after the other, and nothing has happened for a while.
+# one after the other, and nothing has happened for a while. Frames are asked for when that while is nearly over: they take most
+# of what waiting takes.
 _IDLE = """
-([calm, asked]) => {
-    const app = document.querySelector("[data-testid=stApp]");
-    const quiet = !window.isUnanswered && app !== null && app.dataset.testScriptState === "notRunning"
-        && app.dataset.testConnectionState === "CONNECTED" && document.querySelector("[data-stale=true]") === null
-        && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
-    if (!quiet || window.quiet?.asked !== asked) window.quiet = { asked, frames: 0 };
-    return quiet && (window.quiet.frames += 1) > 3 && Date.now() - (window.disturbed || 0) > 1000 * calm;
+(calm) => {
+    const isCalm = (soon) => Date.now() - (window.disturbed || 0) > 1000 * calm - soon;
+    const isQuiet = () => {
+        const app = document.querySelector("[data-testid=stApp]");
+        return isCalm(60) && !window.isUnanswered && app !== null && app.dataset.testScriptState === "notRunning"
+            && app.dataset.testConnectionState === "CONNECTED" && document.querySelector("[data-stale=true]") === null
+            && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
+    };
+    const look = (frame) => {
+        window.quiet = isQuiet() ? frame : 0;
+        if (window.quiet && frame < 4) requestAnimationFrame(() => look(frame + 1));
+    };
+    if (!window.quiet) look(1);
+    if (window.quiet < 4 || !isCalm(0)) return false;
+    window.quiet = 0;
+    return isQuiet();
 }
 """
 
@@ -450,7 +458,6 @@ class App:
         self.page.add_init_script(_NOTES)
         self.problems: list[str] = []
         self.sent: list[str | bytes] = []  # messages to the server
-        self._asked = 0  # how often
         self.page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
         self.page.on("dialog", self._dialog)
         self.page.on("console", self._console)
@@ -519,8 +526,7 @@ class App:
 
     def idle(self, calm: float = 0.3) -> Self:
         """Wait until nothing runs any more, and has not for `calm` seconds: a slider tells what is chosen after 0.2."""
-        self._asked += 1
-        self.page.wait_for_function(_IDLE, arg=[calm, self._asked], polling="raf")
+        self.page.wait_for_function(_IDLE, arg=calm, polling=25)
         return self
 
     def in_scheme(self, scheme: str) -> Self:

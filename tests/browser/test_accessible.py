@@ -1,7 +1,5 @@
 """For those who cannot see a page, or use no mouse: cells can be read by keyboard, and figures follow the theme."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

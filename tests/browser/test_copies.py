@@ -1,7 +1,5 @@
 """Copies of the app behind Caddy with deploy/Caddyfile: a visitor stays with one copy, and goes on with another if it dies."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os

@@ -1,7 +1,5 @@
 """The page Corpus in a browser: a head is chosen, its examples are filtered, and one is opened live with the same numbers."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

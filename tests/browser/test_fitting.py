@@ -1,7 +1,5 @@
 """What every page is before anybody does anything: its first screen, in a frame and on a phone, and what axe finds on it."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

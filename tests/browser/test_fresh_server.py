@@ -1,7 +1,5 @@
 """What a server shows that nobody has visited yet: a model is converted, and a link opens what another server has shown."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The start page in a browser: its cards with their pictures, its ways in, and a card that opens its view."""
 
-from __future__ import annotations
-
 from playwright.sync_api import expect
 
 from ui import state

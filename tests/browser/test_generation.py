@@ -1,7 +1,5 @@
 """What a model has written is walked through by clicks and keys, and writing is stopped."""
 
-from __future__ import annotations
-
 from playwright.sync_api import expect
 
 from core import generate, load_model

@@ -1,7 +1,5 @@
 """The page Heads in a browser, worked by somebody who is in a hurry: all that it draws and says against core's own numbers."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lessons in a real browser: Next, Back, what is moved by hand, and clicks on a mask that come faster than it is read."""
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Presenting: nothing but pictures and what is said of them, in one screen; worked with keys; a talk, and the theme."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

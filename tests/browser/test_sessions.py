@@ -1,7 +1,5 @@
 """Visitors without a browser: what they are told is what core computes, and nothing that they send breaks a page."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor

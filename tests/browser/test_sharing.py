@@ -1,7 +1,5 @@
 """What "Share" gives away, as a person gets it: saved, opened with other programs, compared with core, and dropped back in."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

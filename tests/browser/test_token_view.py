@@ -1,7 +1,5 @@
 """The token view in a browser: what it shades and says against the weights it was given, and what it asks the server."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Self

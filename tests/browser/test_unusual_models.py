@@ -1,7 +1,5 @@
 """Models of one's own in a browser: a folder whose path is typed, a picture that is uploaded, weights without a certificate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The view of arrays in a browser without a network: opened from a file, and within a notebook's page."""
 
-from __future__ import annotations
-
 import html
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Clicks on "What changed": the grid opens a head, the pictures of a passage a cell; both stand in the address."""
 
-from __future__ import annotations
-
 from playwright.sync_api import expect
 
 

@@ -1,7 +1,5 @@
 """From “ Paris” back to the text by clicks and keys, with two hops cut; tests/pages/test_why.py compares the numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from core import capture, logit_attribution

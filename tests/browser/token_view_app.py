@@ -5,8 +5,6 @@ streamlit run tests/browser/token_view_app.py
     With grow=1 every pinned token makes the text one token longer.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import streamlit as st
 

@@ -1,7 +1,5 @@
 """The certificate of a whole trace at once, beside those that are computed a few rows at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from core.attention.masks import describe

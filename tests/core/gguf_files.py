@@ -1,7 +1,5 @@
 """GGUF files for tests: small networks of transformers, written as llama.cpp's converter writes them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hooks on the modules that mix heads (W_O): they know nothing of captures and edits."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

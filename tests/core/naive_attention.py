@@ -4,8 +4,6 @@ A copy of the network computes its attention in `_attention` below, which holds 
 after another and makes each change on these arrays. Nothing here comes from core.
 """
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from collections.abc import Callable

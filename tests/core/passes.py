@@ -1,7 +1,5 @@
 """Tiny models and their passes, as the tests of many modules read them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Two captures that hold the same numbers to the last bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

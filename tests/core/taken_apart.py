@@ -1,7 +1,5 @@
 """Tiny networks taken apart into components, each beside a plain pass of its own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Means and their standard errors, worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from core.averages import log_mean_and_error, mean_and_error

@@ -1,7 +1,5 @@
 """All work of core passes stop points, at least one for so many numbers that it computes, and ends at any of them."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

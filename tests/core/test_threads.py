@@ -1,7 +1,5 @@
 """Layers are measured side by side, each with one thread of torch's."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from functools import partial

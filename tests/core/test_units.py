@@ -1,7 +1,5 @@
 """Things, bytes and seconds in words, and small numbers, at the places where the words change."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

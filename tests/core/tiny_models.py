@@ -1,7 +1,5 @@
 """Tiny networks with random weights: one for each architecture that Headlight promises to read, and others."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 

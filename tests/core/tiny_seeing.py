@@ -1,7 +1,5 @@
 """Tiny networks that read an image with a text, each with a processor: transformers' own classes, without files."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Callable

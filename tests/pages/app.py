@@ -1,7 +1,5 @@
 """Pages in the app's frame, without a browser: opened by an address, changed by their fields, and what they then say."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from typing import Any

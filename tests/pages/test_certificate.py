@@ -1,7 +1,5 @@
 """The certificate under a real head: green and red, with the numbers that decide. No user can provoke a red one."""
 
-from __future__ import annotations
-
 import pytest
 from streamlit.testing.v1 import AppTest
 

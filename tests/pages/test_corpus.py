@@ -1,7 +1,5 @@
 """The page "Corpus": what it says of a run is what the run holds, and what cannot be shown is said."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Two texts on the pages: every kind of attention of encoder-decoders, targets given in each way, and pairs in an encoder."""
 
-from __future__ import annotations
-
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np

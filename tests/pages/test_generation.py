@@ -1,7 +1,5 @@
 """The page "Generation": what it says of a step is what the model did in it, and what cannot be written is said."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest

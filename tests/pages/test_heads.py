@@ -1,7 +1,5 @@
 """What the pages ask of a model: every text is read once, whatever is looked at afterwards; long work asks first."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from typing import Any

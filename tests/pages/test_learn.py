@@ -1,7 +1,5 @@
 """Every lesson without a browser: parts, old links, what it says beside core and closed forms, and what it does not take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """A new text drops what was chosen about the one before, and nothing else; and what is said of a text beside its field."""
 
-from __future__ import annotations
-
 import re
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Step by step without a browser: what its fields draw, matrices that somebody enters, and a precision."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

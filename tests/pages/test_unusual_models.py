@@ -1,7 +1,5 @@
 """Models without queries, keys and values, without attention in every layer, or without words, as the pages show them."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,12 +1,10 @@
 """The page "What changed": what it says and draws is what `what_changed` gives for the same models and passages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tokenizers.normalizers import Replace
 
-from core import capture, rounded_copy, what_changed
+from core import capture, load_model, rounded_copy, what_changed
 from core.corpus.changes import swapped_back
 from tests.core.tiny_models import number_words, tiny
 from tests.pages.app import choose, drawn, figure, has, opened, words
@@ -25,6 +23,13 @@ def table(minilm):
 
 def page(**said: str):
     return opened("what_changed", **{state.TEXTS: TWO} | said)
+
+
+def saved(folder, tokenizer) -> str:
+    """The folder of a tiny model that predicts tokens."""
+    for part in (tiny("Llama"), tokenizer):
+        part.save_pretrained(folder)
+    return str(folder)
 
 
 def test_all_heads_the_largest_and_a_passage_have_the_numbers_of_core(minilm, table):
@@ -55,14 +60,17 @@ def test_other_texts_open_their_first_passage():
     assert "(noise" not in words(app)  # of a single passage it is not known
 
 
-def test_a_copy_that_predicts_is_measured_with_single_heads_swapped_back(smollm):
-    short = "The capital of France is Paris, the capital of Italy is Rome.\n\nAnn gave Tom the red book."
-    app = page(model="SmolLM2-135M-Instruct", **{state.TEXTS: short})
-    copy, passages = rounded_copy(smollm, "Q4_0"), short.split("\n\n")
-    table = what_changed(smollm, copy, passages)
-    first = [(int(layer), int(head)) for layer, head in table.nlargest(5, "divergence")[["layer", "head"]].to_numpy()]
-    expected = swapped_back(smollm, copy, passages, first)
+def test_a_copy_that_predicts_is_measured_with_single_heads_swapped_back(tmp_path):
+    """Of the five heads that changed most, with the losses of core."""
+    folder, passages = saved(tmp_path / "one", number_words()), ["5 9 7 9 21 33 40", "8 21 6 50 8 21"]
+    base = load_model(folder)
+    copy = rounded_copy(base, "Q4_0")
+    largest = what_changed(base, copy, passages).nlargest(5, "divergence")[["layer", "head"]].to_numpy()
+    first = [(int(layer), int(head)) for layer, head in largest]
+    expected = swapped_back(base, copy, passages, first)
+    app = page(model=folder, **{state.TEXTS: "\n\n".join(passages)})
     np.testing.assert_allclose(drawn(app, "swapped back").ravel(), expected["change"], atol=1e-6)
+    assert np.abs(expected["change"]).max() > 1e-4
     assert [*figure(app, "swapped back").layout["xaxis"]["ticktext"]] == [f"{one}.{other}" for one, other in first]
     assert "The loss goes from " in words(app)
 
@@ -83,10 +91,8 @@ def test_a_copy_of_another_name(copied, words_of):
 def test_passages_with_other_tokens_are_said(tmp_path):
     other = number_words()
     other.backend_tokenizer.normalizer = Replace("21", "22")
-    for name, tokenizer in (("one", number_words()), ("two", other)):
-        tiny("Llama").save_pretrained(tmp_path / name)
-        tokenizer.save_pretrained(tmp_path / name)
-    here = {"model": str(tmp_path / "one"), "copy": "model", "copy_name": str(tmp_path / "two")}
+    one, two = (saved(tmp_path / name, words) for name, words in (("one", number_words()), ("two", other)))
+    here = {"model": one, "copy": "model", "copy_name": two}
     three = "5 9 7 9\n\n8 21 6\n\n21"
     said = words(page(**here, texts=three, passage="3"))
     for sentence in (

@@ -1,7 +1,5 @@
 """The page "What if": what the list says is what the model does, and what cannot be done is said and kept."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

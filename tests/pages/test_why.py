@@ -1,7 +1,5 @@
 """The page "Why": its numbers are those of core and of the model's own output, and what cannot be followed is said."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

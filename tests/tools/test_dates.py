@@ -1,7 +1,5 @@
 """Written dates: read again by Python's strptime, and the characters that each digit comes from."""
 
-from __future__ import annotations
-
 import re
 from datetime import date, datetime
 from random import Random

@@ -1,7 +1,5 @@
 """The training: what it learns from, and that a seed settles it. A few steps of it, not the whole."""
 
-from __future__ import annotations
-
 import math
 from itertools import islice
 

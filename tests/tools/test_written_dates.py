@@ -1,7 +1,5 @@
 """The model that comes along: what its card says, measured anew on a sample, and its attention against transformers' own."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re

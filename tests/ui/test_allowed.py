@@ -1,7 +1,5 @@
 """Which models a host loads, and that no answer tells what is on its disk."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is kept, within which bounds, and what is not computed twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event

@@ -1,7 +1,5 @@
 """An array that is computed piece by piece."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The longest text that a host reads holds for every way in which numbers come to be computed."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

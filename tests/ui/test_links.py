@@ -1,7 +1,5 @@
 """What a link asks for that is not there is named, all else is shown, and a link with a version says all."""
 
-from __future__ import annotations
-
 import json
 from urllib.parse import parse_qs
 

@@ -1,7 +1,5 @@
 """Work that is followed, asked for and stopped, as a page does it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Requests are the keys of every cache: every field of them counts."""
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass, replace
 
 from core import Edits

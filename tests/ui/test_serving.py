@@ -1,7 +1,5 @@
 """What is fetched early are files that Streamlit has, messages go at once and in order, and a host has room for two."""
 
-from __future__ import annotations
-
 import re
 import socket
 

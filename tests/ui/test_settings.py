@@ -1,7 +1,5 @@
 """What a host may be told, and what is said where it cannot be meant."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A talk as a file and back; what no talk is, is refused with words."""
 
-from __future__ import annotations
-
 import json
 from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
 

@@ -1,7 +1,5 @@
 """Heavy work of several sessions, each a thread as Streamlit's are."""
 
-from __future__ import annotations
-
 import gc
 import time
 import weakref

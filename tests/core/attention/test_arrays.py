@@ -1,7 +1,5 @@
 """Attention weights from elsewhere: every form in which libraries give them, and what is wrong with them by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

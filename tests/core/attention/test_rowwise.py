@@ -1,7 +1,5 @@
 """A matrix that is pooled or computed row by row, against the same matrix held as a whole."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What `generate` returns step by step, against the weights of one pass over the whole text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

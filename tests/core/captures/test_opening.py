@@ -367,7 +367,7 @@ OF_OTHERS = {
         "does not fit the queries",
     ),
     "pairs beyond the text": ("edited", _said(*EDIT, "blocked", to=[[99, 0]]), "pairs that are not there"),
-    "weights beyond the text": ("edited", _said(*EDIT, "painted", to=[[99, [0], [1.0]]]), "weights that are not"),
+    "weights beyond the text": ("edited", _said(*EDIT, "painted", to=[[8, [0], [1.0]]]), "weights that are not"),
     "an output of fewer numbers": ("edited", _array("self.0.instead.1", _narrower), "does not fit the values"),
     "fewer vectors": ("BERT", _array("vectors", _shorter), "vectors do not fit its tokens"),
     **{

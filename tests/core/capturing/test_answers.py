@@ -1,7 +1,5 @@
 """What an edited pass comes to, against torch's own losses, transformers' logits at all positions, and sums done by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

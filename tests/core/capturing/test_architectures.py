@@ -3,8 +3,6 @@
 `python -m tools.docs architectures` renews the table.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Any

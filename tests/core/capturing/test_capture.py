@@ -3,8 +3,6 @@
 The architectures are in test_architectures.py.
 """
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

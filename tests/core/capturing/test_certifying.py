@@ -1,7 +1,5 @@
 """Certificates in half precision, and the stages of heads whose model rounds: the real models, and tiny ones of every kind."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """NaN and infinity: whatever runs a model over a text or an image refuses them, and says where they come first."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

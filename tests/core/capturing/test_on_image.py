@@ -1,7 +1,5 @@
 """Where tokens lie on an image, by its pixels: those outside of all boxes change nothing, those in a box its token alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """How the next token is chosen, against the definitions written out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

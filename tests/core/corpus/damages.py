@@ -3,8 +3,6 @@
 What becomes of a damaged run is either that it is refused, or that it is read as if nothing had happened.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

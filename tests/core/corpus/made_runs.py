@@ -1,7 +1,5 @@
 """Finished runs over a few sentences, made without a cluster: what a page and its tests open."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 The loop knows nothing of the tally: weights are those of transformers' own eager code, the rest is NumPy by the definitions.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, fields
 

@@ -1,7 +1,5 @@
 """Runs that are damaged or lie are refused with a reason, or read as if nothing had happened; never anything else."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

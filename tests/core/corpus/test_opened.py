@@ -1,7 +1,5 @@
 """A finished run that is opened says what a plain loop over the same texts finds, and reads no more than is asked for."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from itertools import product

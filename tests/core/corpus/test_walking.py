@@ -1,7 +1,5 @@
 """Patterns against Python's own matcher, and those that would be tried in a great many ways."""
 
-from __future__ import annotations
-
 import re
 import time
 from fnmatch import fnmatchcase

@@ -64,6 +64,8 @@ def test_a_head_comes_back_with_all_its_stages_and_its_certificate(name, edits):
         whole, trace = back.head.trace(range(back.head.shape[0])), pass_.trace(*at)
         for stage in ("raw", "scaled", "masked", "weights", "output"):
             assert np.array_equal(getattr(whole, stage), getattr(trace, stage)), stage
+        for row in range(len(whole.weights)):
+            np.testing.assert_allclose(back.head.trace(range(row, row + 1)).output, trace.output[[row]], atol=1e-5)
         assert back.query_tokens == pass_.tokens(at[2])[0]
         assert back.same_as(KeptHead.of(pass_, *at))
 

@@ -46,8 +46,9 @@ def test_masked_cells_are_grey_and_in_the_legend(trace):
     grey = figure.data[1]
     np.testing.assert_array_equal(grey.z == 0, ~trace.mask)
     assert grey.colorscale[0][1] == FORBIDDEN
-    in_legend = [entry.name for entry in figure.data if entry.showlegend is not False and entry.type == "scatter"]
-    assert in_legend == ["masked"]
+    for key, names in (("weights", ["masked"]), ("mask", ["masked", "may attend"])):
+        entries = drawn_stage(BY_KEY[key], trace, TOKENS, TOKENS, pin=(3, 1)).data
+        assert [entry.name for entry in entries if entry.showlegend is not False and entry.type == "scatter"] == names
     # Before the mask every pair has a score, so nothing is grey.
     cells, _numbers = drawn_stage(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(3, 1)).data
     assert np.isfinite(cells.z).all()
@@ -80,6 +81,10 @@ def test_scales(trace):
     assert drawn_stage(BY_KEY["scaled"], trace, TOKENS, TOKENS, pin=(0, 0), limit=limit).data[0].zmax == limit
     nothing = heatmap(np.zeros((2, 2)), Axis("query"), Axis("key"), name="score").figure.data[0]
     assert (nothing.zmin, nothing.zmax) == (-1, 1)
+    small = heatmap(trace.weights, Axis("query"), Axis("key"), name="weight", scale="share", compact=True).figure.data[
+        0
+    ]
+    assert small.colorbar.tickvals == (0, small.zmax / 2, small.zmax)
 
 
 def test_long_texts_are_bounded_and_lose_no_spike():
@@ -90,6 +95,7 @@ def test_long_texts_are_bounded_and_lose_no_spike():
     figure = heatmap(values, *sides, name="weight", scale="share", hover=("x", values)).figure
     drawn = figure.data[0]
     assert max(drawn.z.shape) <= 256
+    assert "strongest of 8 × 8 cells" in drawn.hovertemplate
     row, column = np.unravel_index(drawn.z.argmax(), drawn.z.shape)
     assert drawn.z.max() == 0.9
     assert abs(drawn.y[row] - 1_234) < 8

@@ -1,7 +1,5 @@
 """The metrics of heads by their definitions, in NumPy. Nothing here comes from core."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Two heads on the same axes, against the definition in plain loops; two texts on one axis."""
 
-from __future__ import annotations
-
 import math
 import time
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What muting, blocking and patching do, against transformers' own eager code with hooks and masks on a copy of the network."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -297,7 +295,7 @@ def test_the_head_that_knows_the_capital(smollm):
 
 def test_it_tells_how_far_it_is_and_refuses_tokens_that_are_not_there():
     told = []
-    head_effects(tiny_model("Llama"), input_ids=IDS, token=3, on_progress=told.append)
+    head_effects(tiny_model("Llama"), input_ids=IDS, token=0, on_progress=told.append)
     assert told == [1, 2]
     for name, token in (("Llama", 64), ("Llama", -1), ("BERT", 3)):
         with refused("token"):
@@ -410,9 +408,11 @@ def test_what_cannot_be_compared(smollm, three_layers):
     with refused("source", r"has 5, the other one 8\. The other text is longer") as raised:
         patch_effects(smollm, "The capital of France is", "The capital of Liechtenstein is")
     assert "“ France”" in str(raised.value)
-    with refused("source", "same answer"):
+    with refused("source", "have the same answer, .* Give texts with different answers"):
         patch_effects(three_layers, TEXT, TEXT)
-    with refused("source", "same answer"):
+    with refused("source", "Give a target that stops where"):
+        patch_effects(tiny_model("T5"), TEXT, TEXT, target="3")
+    with refused("source", "lead to the same answer"):
         patch_effects(three_layers, TEXT, TEXT, answers=(3, 4))
     with refused("token", "There is no token 64"):
         patch_effects(three_layers, TEXT, SOURCE, answers=(3, 64))

@@ -1,7 +1,5 @@
 """Metrics on heads whose answer is known, and against a plain reading of their definitions on real weights."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

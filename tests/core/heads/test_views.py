@@ -1,7 +1,5 @@
 """Views of heads against the same thing done plainly on whole traces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from core import attend, capture, softmax
 from core.averages import log_mean_and_error, mean_and_error
+from core.capturing.calls.rows import row_blocks
 from core.lessons import scaling as lesson
 from tests.conftest import eager_attentions
 
@@ -56,6 +57,7 @@ def test_the_spread_follows_the_square_root_of_d_k(distribution):
         assert np.all(np.abs(mean - theory) < 4 * error + 0.01 * theory)
         assert np.all(np.abs(mean[1:] / theory[1:] - 1) < 0.06)
     np.testing.assert_allclose(found.unscaled.spread, found.scaled.spread * np.sqrt(found.d_k), rtol=1e-9)
+    assert found.at_last("spread") == pytest.approx((64, 1), rel=0.06)
 
 
 def test_a_larger_deviation_spreads_scores_by_its_square():
@@ -171,7 +173,8 @@ SENTENCES = (
 
 
 @pytest.mark.parametrize("name", ON_SENTENCES)
-def test_every_head_of_a_model(name, request):
+def test_every_head_of_a_model(name, request, monkeypatch):
+    monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", 10_000)  # several blocks of rows
     model = request.getfixturevalue(name)
     spreads, entropies, near_one, d_k = ON_SENTENCES[name]
     passed = capture(model, SENTENCES)

@@ -1,7 +1,5 @@
 """Folders of models that are changed in one place, and the error with which a model is then refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LoRA adapters: the model with one merged into it computes what peft computes with the two side by side."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

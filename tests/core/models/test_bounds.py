@@ -1,7 +1,5 @@
 """Folders that would be read for ever, or built for ever: refused at once. And all the others, which are not."""
 
-from __future__ import annotations
-
 import os
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Chat templates in a process of their own: what they write is what transformers writes, and whatever they do ends in words."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

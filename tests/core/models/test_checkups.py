@@ -1,8 +1,6 @@
 """A check-up is kept for the model, files, versions and precision that it was made with, within bounds, and whatever else lies
 in its place is not read."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

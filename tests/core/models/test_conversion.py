@@ -1,7 +1,5 @@
 """The GGUF conversion: the right numbers, the right tokens, and a cache folder that is complete or not there at all."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Quantised folders that are undone: each number is the one of the method's published formula, here in plain loops."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

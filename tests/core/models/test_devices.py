@@ -1,7 +1,5 @@
 """Devices and dtypes: those that a machine lacks, and a model that is spread over two places."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GGUF files as files: a model in several shards, and what may lie between and behind tensors."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from pathlib import Path

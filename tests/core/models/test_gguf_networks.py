@@ -1,7 +1,5 @@
 """GGUF files of many architectures and quantisations: the same logits as the network that was written into the file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

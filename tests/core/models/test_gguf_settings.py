@@ -1,7 +1,5 @@
 """Settings of GGUF files that mean "none" or "the usual", and those that no network can have: read as llama.cpp reads them."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

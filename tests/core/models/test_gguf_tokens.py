@@ -1,7 +1,5 @@
 """The tokenizers of GGUF files: texts become the tokens that llama.cpp makes of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a model is given to read has to be something that it can read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tokenizers import Regex

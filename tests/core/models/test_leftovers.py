@@ -1,7 +1,5 @@
 """Weights that a network does not read, and weights that it has from nowhere: refused, or said where no number changes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

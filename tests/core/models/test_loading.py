@@ -1,7 +1,5 @@
 """Loading models: the two real ones, tiny ones in memory and in folders, a hub of our own, and everything that can be wrong."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The models on this disk: in folders as the Hugging Face hub's client, Ollama and LM Studio fill them."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

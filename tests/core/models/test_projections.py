@@ -4,8 +4,6 @@ A listener notes what each architecture hands to its attention and what comes ba
 and what their output projections made of the result.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 

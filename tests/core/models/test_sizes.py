@@ -1,7 +1,5 @@
 """Memory: what the headers of files say a model needs, what there is, and that what does not fit is refused unread."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """Token numbers beyond the tokenizer: models have more embeddings than it has tokens, to make their number round."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Models of two towers, of which the text's is opened, and models that need more than a text, which are refused."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

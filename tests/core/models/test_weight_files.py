@@ -1,7 +1,5 @@
 """Weights in several files: an index that contradicts them, files that it does not name, and files that are not whole."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The interactive view of arrays: its numbers, read back from the page without its script, and what it says about them."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

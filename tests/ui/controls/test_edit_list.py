@@ -1,7 +1,5 @@
 """The list of changes: what an address says is kept, whether it can be done or not, and every line can be worked."""
 
-from __future__ import annotations
-
 import pytest
 
 from core import Edits

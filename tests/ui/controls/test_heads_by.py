@@ -1,7 +1,5 @@
 """The menu of metrics: in groups, and open to what older links say."""
 
-from __future__ import annotations
-
 from itertools import groupby
 
 import pytest

@@ -1,7 +1,5 @@
 """Boxes that choose a token name it with its position: "it (10)"."""
 
-from __future__ import annotations
-
 from core.figures.labels import all_placed
 from tests.pages.app import part
 

@@ -3,8 +3,6 @@
 Each view is opened by its address, without a browser, and its lines are run in this process, where `headlight` is `core`.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import runpy

@@ -1,7 +1,5 @@
 """Files that a browser fetches to save a picture: those of npm, unchanged, and each with its licence."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

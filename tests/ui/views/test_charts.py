@@ -1,7 +1,5 @@
 """Charts on pages: what is sent of them, beside what Plotly itself writes, and the magnified window, against whole traces."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """Frames, beside the page itself: with its knob at a place, it shows just what the frame of that place says."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

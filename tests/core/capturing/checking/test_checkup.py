@@ -1,7 +1,5 @@
 """The check-up finds planted faults by their names, and nothing in models that are right."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Components against the hidden states of other passes, and against sums written out by hand."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every kind of edit, on every kind of architecture, against a computation of the tests' own (naive_attention.py)."""
 
-from __future__ import annotations
-
 import ast
 import threading
 from concurrent.futures import ThreadPoolExecutor

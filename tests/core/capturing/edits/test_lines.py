@@ -3,8 +3,6 @@
 And what every kind of edit owes to those who go through all of them: a line, a keyword, and a form whose words can be read.
 """
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from inspect import signature

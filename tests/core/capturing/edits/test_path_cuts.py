@@ -1,7 +1,5 @@
 """Path cuts: what heads read without a component, against hooks and plain code, and against what must be left of it."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -81,7 +79,7 @@ class Hand:
     norm: Callable[[Tensor], Tensor]
     made: Callable[[Tensor, str], Tensor]
 
-    def without(self, cuts: Mapping[str, str], side: str, other: Hand | None = None) -> Tensor:
+    def without(self, cuts: Mapping[str, str], side: str, other: "Hand | None" = None) -> Tensor:
         left = self.stream.clone()
         for component, how in cuts.items():
             wrote = self.wrote[component]

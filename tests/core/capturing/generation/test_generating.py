@@ -1,7 +1,5 @@
 """What a model writes, against transformers' own generation, one full pass after another, and torch's count of operations."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

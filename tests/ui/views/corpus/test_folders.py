@@ -1,7 +1,5 @@
 """Texts of visitors on the disk, by servers that end, that are killed, and that still run."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What views need: met by the right models, and what is missing is said in one sentence."""
 
-from __future__ import annotations
-
 import transformers as t
 
 from core import load_model

@@ -1,7 +1,5 @@
 """Passes of several models and visitors: nobody gets what belongs to another request."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Which heads matter, and patching, as a page shows them: filled in as the numbers come, stopped, and gone on with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
