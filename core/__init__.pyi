@@ -21,6 +21,9 @@ from .capturing.layer_labels import missing_layers as missing_layers
 from .capturing.weights_only import WeightsOnly as WeightsOnly
 from .capturing.weights_only import attention_weights as attention_weights
 from .capturing.weights_only import open_weights as open_weights
+from .claims.checking import check_claims as check_claims
+from .claims.claim import Claim as Claim
+from .claims.known import known_heads as known_heads
 from .corpus.changes import what_changed as what_changed
 from .errors import InputError as InputError
 from .exporting.page import PageView as PageView

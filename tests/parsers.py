@@ -13,16 +13,16 @@ import safetensors.numpy
 from core.attention import masks, matrix_files, sources
 from core.capturing.edits import lines as edit_lines
 from core.capturing.edits.edits import Edits
-from core.corpus import passages
-from core.corpus.passages import Location, Passage
+from core.claims import claim, terms
 from core.errors import InputError
 from core.exporting import drawings, exhibit
 from core.exporting.pictures import GROUNDS, portrait
 from core.figures import labels
 from core.heads import patterns
 from core.lessons import self_and_cross
-from core.models import inputs, loading
+from core.models import inputs, loading, passages
 from core.models.bounds import forbidden_length
+from core.models.passages import Location, Passage
 from tests.hostile import long_texts
 from ui import allowed, markdown, talk
 from ui.sharing import pictures
@@ -88,6 +88,10 @@ PARSERS = {
     "a mask by name": Parser(lambda text: Edits(mask=text), ("", "window ", "causal ")),
     "a mask in rows": Parser(lambda text: masks.from_rows(text, 3, 3), ("", "101/")),
     "a link for a talk": Parser(lambda text: talk.view_at("", text), ("", "heads?edit=", "http://a/b?")),
+    "a claim": Parser(claim.Claim.read, ("", "1.1: when ", "1.1: looks at ", "1.1: looks at itself, at least ")),
+    "keys of a claim": Parser(
+        lambda text: terms.read_joined(text, terms.KEYS), ("", "itself or ", 'words among "a", ')
+    ),
     "a model's name": Parser(allowed.places_of, ("", "a/")),
     "a model's name, looked for": Parser(lambda text: loading.load_model(text, look_in=("folder",)), ("", "./")),
     # fields
@@ -103,6 +107,7 @@ PARSERS = {
     "a CSV file": Parser(lambda text: matrix_files.read_matrix(text.encode(), field="query"), ("", "1,2\n")),
     "an NPY file": Parser(lambda text: matrix_files.read_matrix(_npy(text), field="query"), ("", "{'descr': ")),
     "a talk's file": Parser(lambda text: talk.from_file(text.encode()), ("", '{"format": "headlight-talk", "views": ')),
+    "a file of claims": Parser(claim.read_claims, ("", "[[claim]]\n", "[[claim]]\nleast = ", "[[claim]]\na.")),
     "a talk": Parser(lambda text: talk.from_file(_talk(text))),
     "an exhibit": Parser(lambda text: exhibit.read(_exhibit(text))),
     "a configuration": Parser(lambda text: forbidden_length({text: {text: [text]}})),

@@ -30,7 +30,7 @@ from ui.views.what_if.worked_examples import EXAMPLES
 DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench/README.md"]
 
 
-@pytest.mark.parametrize("name", ["modules", "metrics", "hosting", "corpus"])
+@pytest.mark.parametrize("name", ["modules", "metrics", "hosting", "claims", "corpus"])
 def test_what_is_made_from_the_code_is_up_to_date(name):
     assert written(name) == PARTS[name][1](), f"python -m tools.docs {name} renews {document(name)}"
 

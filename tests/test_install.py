@@ -75,7 +75,9 @@ def test_all_of_core_lands_under_the_name_headlight_and_nothing_else(python: str
     stubs = {Path("headlight/__init__.pyi"), Path("headlight/corpus/__init__.pyi"), Path("headlight/py.typed")}
     of_pages = [path for path in (ROOT / "core").rglob("*") if path.suffix in (".css", ".html", ".js")]
     assert {path.name for path in of_pages} >= {"page.js", "page.css", "fitting.js", "standalone.html", "view.js"}
-    others = {Path("headlight") / path.relative_to(ROOT / "core") for path in [*plotly_js, *of_pages]}
+    of_claims = [path for path in (ROOT / "core/claims").rglob("*") if path.suffix in (".conllu", ".json", ".toml")]
+    assert len(of_claims) == 4
+    others = {Path("headlight") / path.relative_to(ROOT / "core") for path in [*plotly_js, *of_pages, *of_claims]}
     assert installed == ours | model | stubs | others
     assert f"{dist_info}/METADATA" in files
 

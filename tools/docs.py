@@ -17,7 +17,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
+
 from core import load_model
+from core.claims.facts import Annotation, Facts
+from core.claims.terms import CONDITIONS, KEYS, read_joined
 from core.corpus.__main__ import _parser as corpus_parser
 from core.heads.examples import (
     LANGUAGE_MODEL,
@@ -30,6 +34,7 @@ from core.heads.examples import (
 )
 from core.heads.metrics import METRICS
 from core.heads.probing import probe_heads
+from core.models.passages import Relation
 from tools import links
 from ui.settings import PREFIX, Settings, read
 from ui.views.what_if.worked_examples import EXAMPLES
@@ -119,6 +124,35 @@ def _shown(name: str, value: object) -> str:
     return str(value) if value not in (None, "") else "none"
 
 
+# --- docs/claims.md
+
+
+def claims() -> str:
+    """Every condition and set of keys, with a drawing for a text whose tokens and relations are written here."""
+    words = ["[CLS]", "The", "old", "cat", "##s", "saw", "the", "cat", "."]
+    kinds = ["special", "word", "word", "word", "word part", "word", "word", "word", "punctuation"]
+    belongs = np.zeros((len(words), 6), np.bool_)
+    for token, word in enumerate([None, 0, 1, 2, 2, 3, 4, 5]):
+        belongs[token, word if word is not None else slice(0)] = True
+    arcs = [(0, 2, "det"), (1, 2, "amod"), (2, 3, "nsubj"), (4, 5, "det"), (5, 3, "obj")]
+    tags = np.array(["DET", "ADJ", "NOUN", "VERB", "DET", "NOUN"])
+    facts = Facts(
+        np.array([0, 1, 2, 3, 4, 5, 1, 3, 6]),
+        np.array(words),
+        np.array(["[CLS]", "The", "old", "cats", "cats", "saw", "the", "cat", "."]),
+        np.array(kinds),
+        np.array([0, 1, 2, 3, 3, 5, 6, 7, 8]),
+        Annotation(belongs, [Relation(*arc) for arc in arcs], tags),
+    )
+    rows = []
+    for terms in (CONDITIONS, KEYS):
+        for term in terms:
+            drawn = np.atleast_2d(read_joined(term.name, terms)(facts))
+            picture = "<br>".join("".join("▪" if cell else "▫" for cell in row) for row in drawn)
+            rows.append((f"`{term.name}`", term.words, term.by, picture, term.source))
+    return rows_of(("words", "definition", "follows from", "", "source"), rows)
+
+
 # --- docs/corpus.md
 
 
@@ -173,6 +207,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "metrics": ("metrics", metrics),
     "architectures": ("architectures", architectures),
     "hosting": ("hosting", hosting),
+    "claims": ("claims", claims),
     "corpus": ("corpus", corpus),
     "links": ("links", lambda: links.table(links.found_on_every_page())),
     "paris": ("what-if", paris),

@@ -33,7 +33,7 @@ except ModuleNotFoundError as missing:
     sys.exit(
         f"{missing.name} is not installed. Install what runs over a corpus need: pip install -r requirements-corpus.txt"
     )
-from .passages import By
+from ..models.passages import By
 from .reading import require_address
 from .settings import RunSettings
 from .tables import LAST, file_of

@@ -1,7 +1,7 @@
 """What changed in a copy of a model: every head of a base beside the same head of the copy, over many passages.
 
 A copy is the same architecture with other numbers: fine-tuned, rounded to fewer bits, with an adapter, another checkpoint. Both
-read the same passages. What is added up over them is exact (`core.corpus.sums`), so that neither the order of the passages nor
+read the same passages. What is added up over them is exact (`core.exact_sums`), so that neither the order of the passages nor
 who reads them changes a digit. Every other passage belongs to the other half of the corpus: how far the halves differ says how
 much of a change is the choice of passages. Where the two split a passage into different tokens, they are compared at the tokens
 that they have in common.
@@ -28,6 +28,7 @@ from ..capturing.capture import Capture, capture, not_captured
 from ..capturing.edits.edits import Edits
 from ..capturing.recorder import by_kind
 from ..errors import InputError
+from ..exact_sums import ExactSum
 from ..heads.comparing import Alignment, HeadPair, align, divergence
 from ..heads.likeness import as_wide, refuse_unlike, rows_of_both
 from ..heads.metrics import NAMES, measure_block
@@ -36,10 +37,9 @@ from ..models.calls import Call, wide
 from ..models.inputs import all_inputs
 from ..models.model import Model
 from ..models.modules import Kind
+from ..models.passages import Location, Passage, counter, cut
 from ..progress import OnProgress, held, step_counter
 from ..threads import side_by_side
-from .passages import Location, Passage, counter, cut
-from .sums import ExactSum
 
 MAX_TOKENS = 512  # of a passage, if the models read as many
 HALVES = 2

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ..heads.metrics import NAMES
-from .passages import CLASSES
+from ..models.passages import CLASSES
 from .settings import distance_ranges
 from .tables import HEAD, KEYS, METADATA, NOT_JSON, SLACK, About, Unfit, belongs, columns_of, file_of
 from .tally import LISTED

@@ -29,13 +29,15 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from pyarrow import fs
 
+from ..claims import shares as claims
 from ..errors import InputError, shown
+from ..exact_sums import ExactSum
+from ..models.passages import Location, Passage, Problem, Relation
 from ..units import bytes_in_words
-from .passages import Location, Passage, Problem, Relation
 from .reading import is_uri, open_folder, require_address
 from .relations import Relations
 from .settings import RunSettings
-from .sums import ExactSum, rows_of
+from .sums import rows_of
 from .tables import LAST, About, file_of, write
 from .tally import COUNTS, SUMS, ModelHeads, Tally
 
@@ -102,6 +104,9 @@ def _arrays(tally: Tally) -> dict[str, NDArray]:
     relations = tally.relations
     sums = {name: getattr(tally, name) for name in SUMS} | {"relations.by_offset": relations.by_offset}
     names = sorted(relations.attention)
+    if tally.claims is not None:
+        arrays |= {f"claims.{name}": getattr(tally.claims, name) for name in claims.COUNTS}
+        sums |= {f"claims.{name}": getattr(tally.claims, name) for name in claims.SUMS}
     sums |= {f"relations.{number}": relations.attention[name] for number, name in enumerate(names)}
     for name, total in sums.items():
         arrays |= {f"{name}.whole": total.whole, f"{name}.part": total.part}
@@ -128,6 +133,11 @@ def _tally(arrays: dict[str, NDArray]) -> Tally:
         setattr(tally, name, arrays[name])
     for name in SUMS:
         setattr(tally, name, _sum(name, arrays))
+    if tally.claims is not None:
+        for name in claims.COUNTS:
+            setattr(tally.claims, name, arrays[f"claims.{name}"])
+        for name in claims.SUMS:
+            setattr(tally.claims, name, _sum(f"claims.{name}", arrays))
     tally.strongest.extend(_rows("strongest", tally.strongest.rows.dtype, arrays))
     tally.sample.extend(_rows("sample", tally.sample.dtype, arrays))
     tally.relations = Relations(
@@ -156,7 +166,9 @@ def read_passage(written: dict[str, Any]) -> Passage:
     """A passage from the JSON form of `dataclasses.asdict`."""
     words = tuple((start, end) for start, end in written["words"])
     relations = tuple(Relation(**relation) for relation in written["relations"])
-    return Passage(Location(**written["place"]), written["start"], written["text"], words, relations)
+    return Passage(
+        Location(**written["place"]), written["start"], written["text"], words, relations, tuple(written["tags"])
+    )
 
 
 def read_problem(written: dict[str, Any]) -> Problem:

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..models.model import Model
+from ..models.passages import Passage, Problem, counter
 from ..progress import OnProgress, held
 from ..threads import one_thread
 from ..versions import versions
 from .folder import RunFolder
-from .passages import Passage, Problem, counter
 from .settings import Job, RunSettings, versions_that_count
 from .tables import About
 from .tally import Tally, first_of

@@ -21,13 +21,28 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ..claims.verdicts import verdicts
 from ..errors import InputError, first_line, shown
 from ..heads.metrics import NAMES
 from ..models.fields import half_of_a_pair
 from ..models.modules import Kind
+from ..models.passages import CLASSES
 from .checking import Head, RowsOfHeads, TableFile, index_of, require_once, same_for_all
-from .passages import CLASSES
-from .tables import COLUMNS, FORMAT, MAP, METADATA, NEEDED, NOT_JSON, About, HeadMap, Unfit, columns_of, file_of
+from .tables import (
+    CLAIMS,
+    COLUMNS,
+    FORMAT,
+    MAP,
+    METADATA,
+    NEEDED,
+    NOT_JSON,
+    About,
+    HeadMap,
+    Unfit,
+    claim_sums,
+    columns_of,
+    file_of,
+)
 
 _refusal = partial(InputError, field="run")
 MOST_HEADS = 100_000  # of a model
@@ -175,6 +190,16 @@ class Run:
             rows = file.read()
             same_for_all(MAP, rows.to_pandas(), (), set(self.heads))
             return HeadMap.read(rows, file.metadata)
+
+    @cached_property
+    def claims(self) -> pd.DataFrame | None:
+        """The verdicts on the claims of a run, a row a claim (`core.claims.verdicts`); None for a run without claims."""
+        if not (self.folder / file_of(CLAIMS)).is_file():
+            return None
+        with self._open(CLAIMS) as file:
+            rows = file.read().to_pandas()
+            same_for_all(CLAIMS, rows, ("claim", "half"), set(self.heads))
+            return verdicts(claim_sums(rows))
 
     @cached_property
     def problems(self) -> pd.DataFrame:

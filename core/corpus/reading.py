@@ -26,7 +26,7 @@ from pyarrow.parquet import ParquetFile
 
 from ..errors import InputError, first_line
 from ..models.fields import half_of_a_pair
-from .passages import Location, Passage, Problem, Relation
+from ..models.passages import Location, Passage, Problem, Relation
 from .settings import RunSettings
 from .walking import MOST_CHARACTERS, Glob, files_below
 
@@ -153,7 +153,8 @@ class _Fault:
     why: str
 
 
-Annotated = tuple[str, tuple[tuple[int, int], ...], tuple[Relation, ...]]  # a sentence, its words and their relations
+# A sentence, its words, their relations and their parts of speech.
+Annotated = tuple[str, tuple[tuple[int, int], ...], tuple[Relation, ...], tuple[str, ...]]
 Row = tuple[int, str | Annotated | _Fault]
 Reader = Callable[[fs.FileSystem, str, RunSettings], Iterable[Row]]
 
@@ -392,7 +393,7 @@ def _sentence(block: str) -> Annotated:
         tokens = parse(block)[0]
     except ParseException as error:
         raise ValueError(str(error)) from error
-    words, position_of, heads, pieces, length = [], {}, [], [], 0
+    words, position_of, heads, tags, pieces, length = [], {}, [], [], [], 0
     for token in tokens:
         if not isinstance(token["id"], int):
             continue  # a multi-word token such as 3-4, whose words follow, or an empty node such as 8.1
@@ -402,13 +403,14 @@ def _sentence(block: str) -> Annotated:
         pieces.append(token["form"] if is_joined else f"{token['form']} ")
         length += len(pieces[-1])
         heads.append((token["id"], token["head"], token["deprel"]))
+        tags.append(token["upos"] or "_")
     relations = tuple(
         # Subtypes such as nsubj:pass are what they are subtypes of.
         Relation(position_of[number], position_of[head], relation.partition(":")[0])
         for number, head, relation in heads
         if head
     )
-    return "".join(pieces).rstrip(), tuple(words), relations
+    return "".join(pieces).rstrip(), tuple(words), relations, tuple(tags)
 
 
 READERS: dict[str, Reader] = {

@@ -13,14 +13,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
-from ..errors import InputError
-from .passages import Passage
-from .sums import ExactSum
+from ..exact_sums import ExactSum
+from ..models.passages import Passage
 
 FARTHEST = 64  # words to either side that are told apart; those beyond count as if they stood there
 DIRECTIONS = ("to the head", "to the dependent")
@@ -94,22 +90,3 @@ class Relations:
 
 def _near(offset: Any) -> Any:
     return np.clip(offset, -FARTHEST, FARTHEST)
-
-
-def tokens_of_words(tokenizer: PreTrainedTokenizerBase | None, passage: Passage, tokens: int) -> Tensor:
-    """[tokens, words] 1 where a token belongs to a word of the passage.
-
-    Raises InputError for a tokenizer that does not say where in a text its tokens stand.
-    """
-    if tokenizer is None or not tokenizer.is_fast:
-        why = "The tokenizer of this model does not tell where in a text its tokens stand, so that annotated words cannot be"
-        raise InputError(f"{why} found again. Choose another model.", field="model")
-    belongs = torch.zeros(tokens, len(passage.words))
-    word_at = {place: word for word, span in enumerate(passage.words) for place in range(*span)}
-    places = tokenizer(passage.text, return_offsets_mapping=True, verbose=False)["offset_mapping"]
-    for token, (start, end) in enumerate(places):
-        # Some count the blank before a word to its first token.
-        word = next((word_at[place] for place in range(start, end) if place in word_at), None)
-        if word is not None:
-            belongs[token, word] = 1
-    return belongs

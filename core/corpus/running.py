@@ -26,14 +26,15 @@ from numpy.typing import NDArray
 from ray.data import ActorPoolStrategy, DataContext, Dataset
 from ray.exceptions import RayError
 
+from ..claims.claim import Claim
 from ..errors import InputError, first_line
 from ..models.loading import load_outline, model_revision, model_size
+from ..models.passages import By, Problem
 from ..models.sizes import free_bytes
 from ..record_pass import name_alone
 from ..units import bytes_in_words
 from ..versions import versions
 from .folder import RunFolder, load_parts, merge_parts, parts_in, read_problem
-from .passages import By, Problem
 from .reading import Files, find_files, is_uri, open_folder, require_address
 from .settings import Job, RunSettings, versions_that_count
 from .tables import About
@@ -103,6 +104,7 @@ def run(
     strongest: int = RunSettings.strongest,
     sample: int = RunSettings.sample,
     examples_of: Sequence[str] = RunSettings.examples_of,
+    claims: Sequence[Claim | str] = RunSettings.claims,
     address: str | None = None,
     workers: int | None = None,
     cpus: float = 1,
@@ -124,7 +126,7 @@ def run(
 
     A run that was stopped continues when it is called again with the same arguments and folder. Raises InputError: field "data"
     (nothing to read), "column", "model", "out" (not to be written, no room, another run there or at work there), "address" (no
-    answer), "heads", "examples_of", "by", "workers" (not enough memory), "cpus", "gpus", "tokens".
+    answer), "heads", "claims", "examples_of", "by", "workers" (not enough memory), "cpus", "gpus", "tokens".
     """
     require_address(model, "model")
     require_pool(workers, cpus, gpus)
@@ -137,6 +139,7 @@ def run(
         strongest=strongest,
         sample=sample,
         examples_of=tuple(examples_of),
+        claims=tuple(map(str, claims)),
         dtype=dtype,
         device=device,
     )

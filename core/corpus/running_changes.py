@@ -24,10 +24,10 @@ from ray.exceptions import RayError
 
 from ..errors import InputError, first_line
 from ..models.loading import load_model, load_outline, model_revision
+from ..models.passages import By, Passage, faults_of_a_text
 from ..record_pass import name_alone
 from .changes import HALVES, Changes, Pair
 from .folder import RunFolder, parts_in, put, read_passage
-from .passages import By, Passage, faults_of_a_text
 from .reading import Files, find_files, is_uri, require_address
 from .running import (
     RETRIES,

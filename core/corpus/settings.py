@@ -11,12 +11,14 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..claims.claim import Claim, require_few
+from ..claims.shares import MOST_TOKENS
 from ..errors import InputError
 from ..heads.metrics import METRICS, NAMES
 from ..models.devices import DTYPES
+from ..models.passages import By
 from ..record_pass import name_alone
 from ..versions import versions
-from .passages import By
 
 # The metrics whose strongest queries are kept unless others are named: those that speak of something in the text.
 EXAMPLES_OF = ("elsewhere", "previous", "next", "duplicate", "induction", "punctuation", "distance", "entropy")
@@ -34,6 +36,7 @@ class RunSettings:
     passage_tokens  the maximum number of tokens of a passage, special ones included
     strongest  how many queries are kept of each head and metric of `examples_of`: those where it is largest
     sample     how many queries drawn at random are kept, the same for every head
+    claims     lines of claims that are tested (`core.claims.claim`)
     metrics    names of those that are measured, in the order of all arrays; whatever `core.heads.metrics` has
     """
 
@@ -45,6 +48,7 @@ class RunSettings:
     strongest: int = 50
     sample: int = 200
     examples_of: tuple[str, ...] = EXAMPLES_OF
+    claims: tuple[str, ...] = ()
     dtype: str = "float32"
     device: str = "cpu"
     metrics: tuple[str, ...] = NAMES
@@ -53,7 +57,7 @@ class RunSettings:
     def read(cls, written: dict[str, Any]) -> RunSettings:
         """Settings from the JSON form of `dataclasses.asdict`."""
         heads = None if written["heads"] is None else tuple((layer, head) for layer, head in written["heads"])
-        tuples: dict[str, Any] = {name: tuple(written[name]) for name in ("examples_of", "metrics")}
+        tuples: dict[str, Any] = {name: tuple(written[name]) for name in ("examples_of", "claims", "metrics")}
         return cls(**{**written, **tuples, "heads": heads})
 
     def validate(self) -> None:
@@ -70,6 +74,12 @@ class RunSettings:
         if self.heads == ():
             why = "There are no heads to measure. Name some, or leave this out to measure all."
             raise InputError(why, field="heads")
+        require_few(self.claims)
+        if self.claims and self.passage_tokens > MOST_TOKENS:
+            why = f"With claims a passage can have {MOST_TOKENS} tokens, not {self.passage_tokens:,}."
+            raise InputError(why, field="passage_tokens")
+        for line in self.claims:
+            Claim.read(line)
         if self.dtype not in DTYPES:
             raise InputError(f"{self.dtype!r} is not a dtype. Choose one of {', '.join(DTYPES)}.", field="dtype")
 

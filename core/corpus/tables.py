@@ -8,6 +8,7 @@
     sample.parquet      a row for each head and query of those drawn at random, with all metrics and all of its weights
     passages.parquet    the passages in which these queries stand, with their tokens
     problems.parquet    what could not be read
+    claims.parquet      a row for each head, claim and half of the passages (of a run with claims): the sums of `ClaimSums`
     map.parquet         a row for each head: where it lies on the map of all heads, its cluster, the heads like it
                         (`HeadMap`)
 
@@ -32,12 +33,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import fs
 
+from ..claims.claim import Claim
+from ..claims.shares import GROUPS, HALVES, ClaimSums
+from ..errors import InputError
+from ..exact_sums import mean_and_spread
 from ..models.fields import half_of_a_pair
 from ..models.model import Model
-from .passages import CLASSES
+from ..models.passages import CLASSES
 from .relations import DIRECTIONS
 from .settings import distance_ranges, metric_highs
-from .sums import mean_and_spread
 from .tally import BINS, Tally
 
 FORMAT = 1  # raised when a file means something else than before
@@ -133,7 +137,7 @@ def has_type(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) and kind not in (int, float)
 
 
-MAP = "map"  # a table that a run may lack
+MAP, CLAIMS = "map", "claims"  # tables that a run may lack
 MAP_METADATA = b"map"  # of that table: what its clusters are called, how far it can be trusted
 LAST = "metrics"  # is written when all others are there: a folder with it is a finished run
 SLACK = 0.05  # by how much of its range a number may lie outside, as it does where weights are rounded to bfloat16
@@ -207,8 +211,18 @@ COLUMNS: dict[str, dict[str, Column]] = {
     MAP: HEAD
     | {"x": _REAL, "y": _REAL, "cluster": _COUNT}
     | {"alike": Column(pa.list_(pa.int64()), 0, lambda about: about.wanted - 1)},
+    CLAIMS: HEAD
+    | {"claim": _WORD, "half": Column(pa.int64(), 0, HALVES - 1), "queries": Column(pa.list_(pa.int64()), 0)}
+    | {
+        "shares": Column(pa.list_(pa.float64()), 0),
+        "recalled": _COUNT,
+        "hits": _COUNT,
+        "strong": _COUNT,
+        "passages": _COUNT,
+    }
+    | {"chance": Column(pa.float64(), 0), "usual": Column(pa.float64(), 0)},
 }
-NEEDED = tuple(name for name in COLUMNS if name != MAP)  # the tables that every run has
+NEEDED = tuple(name for name in COLUMNS if name not in (MAP, CLAIMS))  # the tables that every run has
 
 # The columns of which each head has every combination that there is, by table.
 KEYS = {
@@ -380,6 +394,7 @@ def tables(tally: Tally, tokens_of: dict[int, tuple[str, ...]]) -> Iterator[tupl
         "sample": _sample,
         "passages": partial(_passages, tokens_of=tokens_of),
         "problems": _problems,
+        **({} if tally.claims is None else {CLAIMS: _claims}),
         LAST: _metrics,
     }
     for name, columns_of in made.items():
@@ -486,6 +501,54 @@ def _sample(tally: Tally) -> dict[str, Any]:
         **dict(zip(tally.settings.metrics, values, strict=True)),
         "weights": _lists(np.moveaxis(rows["weights"], 1, 0).reshape(-1, tally.settings.passage_tokens)),
     }
+
+
+def _claims(tally: Tally) -> dict[str, Any]:
+    sums, heads = tally.claims, len(tally.heads.measured)
+    assert sums is not None
+    count = len(sums.claims)
+
+    def by_head(values: NDArray) -> NDArray:
+        """[HALVES, C, H] or [HALVES, GROUPS, C, H] by head, claim and half: [rows] or [rows, GROUPS]."""
+        return np.moveaxis(values, (-1, -2), (0, 1)).reshape(heads * count * HALVES, *values.shape[1:-2])
+
+    wide = {name: np.broadcast_to(sums.passages[..., None], (HALVES, count, heads)) for name in ("passages",)}
+    wide |= {name: getattr(sums, name) for name in ("recalled", "hits", "strong", "queries")}
+    wide |= {name: getattr(sums, name).values.clip(0) for name in ("shares", "chance", "usual")}
+    columns = {name: by_head(values) for name, values in wide.items()}
+    lists = {name: [*columns.pop(name)] for name in ("queries", "shares")}
+    lines = np.repeat([str(claim) for claim in sums.claims], HALVES)
+    named = {"claim": np.tile(lines, heads), "half": np.tile(np.arange(HALVES), heads * count)}
+    return _each_head(tally, count * HALVES) | named | lists | columns
+
+
+def claim_sums(rows: pd.DataFrame) -> ClaimSums:
+    """The sums of a run's claims, from the rows of `CLAIMS`, of which every head has the same. Raises Unfit for others."""
+    rows = rows.sort_values(["layer", "head"], kind="stable")
+    lines = rows["claim"].drop_duplicates().tolist()
+    heads = rows[["layer", "head"]].drop_duplicates().to_numpy()
+    rows = rows.set_index(["layer", "head", "claim", "half"])
+    order = pd.MultiIndex.from_tuples(
+        [(*head, line, half) for head in heads.tolist() for line in lines for half in range(HALVES)],
+        names=rows.index.names,
+    )
+    if len(rows) != len(order) or not (rows[["queries", "shares"]].map(len) == GROUPS).to_numpy().all():
+        raise Unfit(f"{CLAIMS}.parquet does not have as many groups of passages for every claim")
+    rows, shape = rows.reindex(order), (len(heads), len(lines), HALVES)
+    try:
+        sums = ClaimSums(tuple(map(Claim.read, lines)), heads)
+    except InputError as error:
+        raise Unfit(f"{CLAIMS}.parquet has a claim that cannot be read: {error}") from error
+
+    def by_half(name: str) -> NDArray:
+        return np.moveaxis(np.stack(rows[name].tolist()).reshape(*shape, -1), (2, 3, 1, 0), (0, 1, 2, 3))
+
+    sums.queries, sums.passages = by_half("queries"), by_half("passages")[:, 0, :, 0]
+    sums.recalled, sums.hits, sums.strong = (by_half(name)[:, 0] for name in ("recalled", "hits", "strong"))
+    sums.shares.add(by_half("shares"))
+    sums.chance.add(by_half("chance")[:, 0])
+    sums.usual.add(by_half("usual")[:, 0])
+    return sums
 
 
 def _lists(rows: NDArray) -> pa.Array:

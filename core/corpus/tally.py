@@ -17,13 +17,17 @@ from torch.nn.functional import one_hot
 
 from ..capturing.calls.rows import Rows
 from ..capturing.weights_only import WeightRows
+from ..claims.claim import Claim
+from ..claims.facts import Facts
+from ..claims.shares import GROUPS, HALVES, ClaimSums, PassageShares
+from ..exact_sums import ExactSum
 from ..heads.metrics import NAMES, measure_block
 from ..heads.quantities import HeadRows, Pass, text_of
 from ..models.modules import Kind
-from .passages import CLASSES, Passage, Problem, classes_of
-from .relations import Relations, tokens_of_words
+from ..models.passages import CLASSES, Passage, Problem, classes_of, tokens_of_words
+from .relations import Relations
 from .settings import RunSettings, distance_ranges
-from .sums import ExactSum, SampleSoFar, StrongestSoFar, draws, rows_of, sample_dtype
+from .sums import SampleSoFar, StrongestSoFar, draws, rows_of, sample_dtype
 
 Some = slice | list[int]  # places along an axis
 
@@ -61,6 +65,7 @@ class Tally:
     chance      the same, had each query attended evenly to all that it may attend to
     queries     [H, C] int64: queries of each class that may attend to anything
     by_distance, distance_chance  as attention and chance, by distance: [H, D]
+    claims      the sums of claims; None without any
     strongest, sample  the queries that are kept
     passages    those that have been added, by their ids: at least those in which a kept query stands
     ids         of all passages that have been counted, also of those that could not be read
@@ -78,6 +83,8 @@ class Tally:
         self.queries = np.zeros((count, classes), np.int64)
         self.by_distance, self.distance_chance = (ExactSum.zeros(count, ranges) for _ in range(2))
         self.relations = Relations.empty(count)
+        lines = tuple(map(Claim.read, settings.claims))
+        self.claims = ClaimSums(lines, np.array(heads.measured, np.int64).reshape(-1, 2)) if lines else None
         self.strongest = StrongestSoFar(count, len(settings.examples_of), settings.strongest, tokens)
         self.sample = SampleSoFar(sample_dtype(metrics, count, tokens), settings.sample)
         self.passages: dict[int, Passage] = {}
@@ -95,10 +102,13 @@ class Tally:
         with torch.inference_mode():
             for layer, blocks in enumerate(taken.in_rows(self.heads.kind)):
                 wanted = [(place, head) for place, (at, head) in enumerate(self.heads.measured) if at == layer]
+                held = list(blocks) if sums.claims else blocks
                 if wanted:
                     places, heads = map(_some, zip(*wanted, strict=True))
-                    for rows in blocks:
+                    for rows in held:
                         self._add_block(sums, places, heads, HeadRows(rows, sums.text, sums.queries))
+                if sums.claims is not None:
+                    sums.claims.add(rows for rows in held if isinstance(rows, Rows))
         # From here on nothing stops: a passage is in the tally as a whole or not at all.
         for rows in sums.strongest:
             self.strongest.add(**rows)
@@ -118,6 +128,9 @@ class Tally:
                 weights=sums.sampled_weights,
             )
         )
+        if self.claims is not None and sums.claims is not None:
+            places = [layer * self.heads.per_layer + head for layer, head in self.heads.measured]
+            self.claims.add(passage, sums.claims, places)
         self.passages[passage.id] = passage
         self.ids.add(passage.id)
         self.tokens_read += sums.queries
@@ -202,6 +215,8 @@ class Tally:
             numbers = getattr(self, name)
             numbers += getattr(other, name)
         self.relations.merge(other.relations)
+        if self.claims is not None and other.claims is not None:
+            self.claims.merge(other.claims)
         self.strongest.extend(other.strongest.rows)
         self.sample.extend(other.sample.rows)
         self.passages |= other.passages
@@ -220,7 +235,8 @@ class Tally:
 def tally_bytes(settings: RunSettings, heads: int) -> int:
     """About how much memory a tally of this many heads takes, and how large it is as a file."""
     ranges = len(distance_ranges(settings.passage_tokens))
-    counted = 8 * (BINS + 6) * len(settings.metrics) + 32 * len(CLASSES) ** 2 + 32 * ranges
+    of_claims = 24 * HALVES * (GROUPS + 4) * len(settings.claims)
+    counted = of_claims + 8 * (BINS + 6) * len(settings.metrics) + 32 * len(CLASSES) ** 2 + 32 * ranges
     kept = settings.strongest * len(settings.examples_of) + settings.sample
     return heads * (counted + (4 * settings.passage_tokens + 40) * kept)
 
@@ -242,6 +258,7 @@ class _PassageSums:
     values     [M, H, queries] NaN where a metric has nothing to measure
     attention  the sums of attention, by their names in the tally
     strongest  the queries that may be among the strongest, by the fields of `StrongestSoFar.add`, in several parts
+    claims     of the passage; None without any
     words      [tokens, words] as `tokens_of_words` gives it; None for a passage that is not annotated
     """
 
@@ -260,6 +277,8 @@ class _PassageSums:
         self.attending = np.zeros((heads, count), np.int64)
         self.strongest: list[dict[str, ArrayLike]] = []
         self.words = tokens_of_words(tokenizer, passage, self.keys) if passage.relations else None
+        facts = Facts.of(tokenizer, taken.input_ids, passage) if tally.claims is not None else None
+        self.claims = None if facts is None or tally.claims is None else PassageShares(tally.claims.claims, facts)
         self.between_words = np.zeros((heads, len(passage.words), len(passage.words)))
         self._even: dict[int, tuple[Tensor, NDArray[np.float64], NDArray[np.float64]]] = {}
 

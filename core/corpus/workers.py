@@ -21,17 +21,17 @@ import torch
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from ..capturing.capture import capture
+from ..capturing.capture import Capture, capture, not_captured
 from ..capturing.weights_only import attention_weights
 from ..errors import InputError
 from ..heads.quantities import Pass
 from ..models.inputs import all_inputs
 from ..models.loading import load_model, load_outline
 from ..models.model import Model
+from ..models.passages import Passage, Problem, counter, cut, faults_of_a_text, text_hash
 from ..models.tokens import token_texts
 from ..progress import stop_point
 from .folder import read_passage, save_part
-from .passages import Passage, Problem, counter, cut, faults_of_a_text, text_hash
 from .reading import open_folder, read_texts
 from .settings import Job, RunSettings, versions_that_count
 from .tables import LAST, MAP, tables
@@ -182,6 +182,8 @@ def heads_of(settings: RunSettings, model: Model) -> ModelHeads:
     """The heads of this model that are measured. Raises InputError (field "heads") for heads that it does not have."""
     taken = take(model, "a", settings.passage_tokens)
     kind = taken.kinds[0]
+    if settings.claims and not isinstance(taken, Capture):
+        raise not_captured(model)
     layers, heads = taken.layers(kind), taken.heads(kind)
     every = tuple(product(range(layers), range(heads)))
     measured = every if settings.heads is None else settings.heads

@@ -20,6 +20,9 @@ from core.capturing.calls import rows
 from core.capturing.certifying import mask_in_words
 from core.capturing.edits.edits import Edits
 from core.capturing.generation.generating import Generating
+from core.claims.checking import passages_of
+from core.claims.consequences import muting, patching
+from core.claims.examples import claim_examples, for_testing
 from core.corpus.changes import swapped_back
 from core.corpus.in_process import InProcessRun
 from core.exporting.kept_heads import KeptHead
@@ -32,6 +35,7 @@ from core.heads.patterns import diagonal
 from core.heads.views import crossing_shares, head_contributions, image_sinks, thumbnails
 from core.lessons import blocks, long_range, scaling
 from core.models.inputs import all_inputs
+from core.models.passages import Passage
 from core.progress import stopped_by
 from core.threads import one_thread
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
@@ -131,6 +135,16 @@ def written() -> core.Generation:
 
 
 TWO_TEXTS = text(20), text(21)[2:]
+CLAIM = core.Claim("0.0", "always", "punctuation or not itself", 0.1)
+
+
+@cache
+def spoken_of() -> list[Passage]:
+    """Passages of the half that claims are tested on."""
+    texts = (" ".join(str(3 + (place + first) % 50) for place in range(20)) for first in range(50))
+    return for_testing(passages_of(model("Llama"), texts, 64), 3)
+
+
 SCALED = Edits(scale_by={0: 2.0, 1: 2.0})
 CALLS = LAYERS  # stop points of a pass: one at each attention call
 
@@ -210,6 +224,12 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "heads.effects.Effects.keys_in_pieces": (lambda _: drained(effects().keys_in_pieces()), 2 * CALLS),
     "heads.effects.patch_effects": (lambda _: patch_effects(model("Llama"), *TWO_TEXTS, answers=(5, 6)), 3 * CALLS),
     "corpus.in_process.InProcessRun": (run_over_a_text, 4 + 4 * CALLS),
+    # --- claims
+    "check_claims": (lambda _: core.check_claims(model("Llama"), [CLAIM], spoken_of()), 3 * CALLS),
+    "known_heads": (lambda _: core.known_heads(model("Llama"), spoken_of()), 3 * CALLS),
+    "claims.examples.claim_examples": (lambda _: claim_examples(model("Llama"), CLAIM, (0, 0), spoken_of()), CALLS),
+    "claims.consequences.muting": (lambda _: muting(model("Llama"), CLAIM, (0, 0), spoken_of()), 2 * CALLS),
+    "claims.consequences.patching": (lambda _: patching(model("Llama"), CLAIM, (0, 0), spoken_of()), 2 * CALLS),
     # --- lessons
     "lessons.scaling.sweep": (lambda _: scaling.sweep((1, 2, 4), repeats=2), 6),
     "lessons.scaling.head_gradients": (lambda _: scaling.head_gradients((1, 2), repeats=2), 8),

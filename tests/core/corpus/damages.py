@@ -207,6 +207,8 @@ def all_that_is_shown(folder: Path) -> str:
     told: list[Any] = [run.about, run.heads, run.names, run.problems.values.tolist(), run.table.values.tolist()]
     if run.map is not None:
         told += [run.map.heads.to_dict("list"), run.map.clusters, run.map.trustworthiness]
+    if run.claims is not None:
+        told += [run.claims.values.tolist()]
     told += [table.values.tolist() for table in (run.classes(layer, head), run.distances(layer, head))]
     told += [run.relations(layer, head).values.tolist()]
     names = [name for name in ("previous", "entropy", "sink") if name in run.names]

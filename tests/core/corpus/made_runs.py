@@ -10,11 +10,11 @@ from pyarrow import fs
 
 from core import Model
 from core.corpus.opened import open_run
-from core.corpus.passages import Location, Passage, Problem, Relation
 from core.corpus.settings import RunSettings
 from core.corpus.tables import MAP, MAP_METADATA, About, tables, write
 from core.corpus.tally import Tally
 from core.corpus.workers import heads_of, take
+from core.models.passages import Location, Passage, Problem, Relation
 from core.models.tokens import token_texts
 
 FILE = "sentences <b>.txt"
@@ -27,6 +27,7 @@ SENTENCES = (
 )
 # Words of the second sentence and what joins them: cat <- saw, dog <- saw.
 WORDS, RELATIONS = ((0, 3), (4, 7), (8, 11), (12, 15), (16, 19)), (Relation(1, 2, "nsubj"), Relation(4, 2, "obj"))
+CLAIMS = ("any head: looks at the previous token, at least 0.5", "any head: looks at punctuation, at least 0.2")
 TOKENS, SAMPLE, STRONGEST = 64, 40, 12
 CLUSTERS = ("Mostly the previous token (90%)", "No single habit")  # the second has twice as many heads
 
@@ -39,6 +40,7 @@ def made_run(
     if sentences[1:2] == SENTENCES[1:2] and model.captures:
         passages[1] = replace(passages[1], words=WORDS, relations=RELATIONS)
     settings = RunSettings(by="line", heads=heads or None, passage_tokens=TOKENS, strongest=STRONGEST, sample=SAMPLE)
+    settings = replace(settings, claims=CLAIMS if model.captures else ())
     tally, tokens_of = Tally(replace(settings, dtype=model.dtype), heads_of(settings, model)), {}
     for passage in passages:
         one = take(model, passage.text, TOKENS)

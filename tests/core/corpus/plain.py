@@ -15,11 +15,11 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from core.corpus import workers
-from core.corpus.passages import Location, Passage
 from core.corpus.settings import Job, RunSettings, versions_that_count
 from core.corpus.tables import About
 from core.corpus.tally import ModelHeads, Tally
 from core.models.loading import model_revision
+from core.models.passages import Location, Passage
 from tests.core.heads.plain import numbers
 from tests.core.tiny_models import eager
 

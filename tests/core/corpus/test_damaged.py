@@ -13,9 +13,9 @@ from pyarrow import fs
 
 from core import load_model
 from core.corpus.opened import open_run, runs_in
-from core.corpus.passages import Location, Problem
 from core.corpus.settings import RunSettings
 from core.corpus.tables import COLUMNS, MAP, METADATA, About, tables, write
+from core.models.passages import Location, Problem
 from tests.core.corpus.damages import POSSIBLE, all_that_is_shown, damages, outcome
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
 from tests.core.corpus.plain import about, empty_tally, reader

@@ -10,11 +10,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from core import Model, load_model
 from core.corpus.opened import Distribution, Run, open_run, spread_over_quantiles
-from core.corpus.passages import CLASSES, Location, Passage
 from core.corpus.settings import distance_ranges
 from core.corpus.tables import MAP
 from core.corpus.tally import BINS
 from core.heads.metrics import METRICS, NAMES
+from core.models.passages import CLASSES, Location, Passage
 from core.models.tokens import token_texts
 from tests.core.corpus.made_runs import CLUSTERS, FILE, SAMPLE, SENTENCES, STRONGEST, TOKENS, add_map, made_run
 from tests.core.corpus.plain import Query, passages, queries_of, reader

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from core.corpus.passages import CLASSES
 from core.corpus.profiles import map_of
 from core.corpus.tables import ALIKE, MAP_METADATA, HeadMap
 from core.heads.metrics import METRICS
+from core.models.passages import CLASSES
 
 RANGES = [(-64, -5), (-4, -2), (-1, -1), (0, 0), (1, 1), (2, 64)]
 ROOT = Path(__file__).parents[3]

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.corpus import reading as reading_module
-from core.corpus.passages import Location, Passage, Problem, Relation
 from core.corpus.reading import READERS, find_files, read_texts
 from core.corpus.settings import RunSettings
+from core.models.passages import Location, Passage, Problem, Relation
 from tests.refusals import refused
 
 TEXTS = ["The cat saw.", "Ein Café in 東京 😀", 'two\nlines, "quoted"', "last"]
@@ -124,6 +124,7 @@ def test_annotated_sentences(tmp_path, packing):
     assert other.text == "Kim seen 東京"
     assert [other.text[start:end] for start, end in other.words] == ["Kim", "seen", "東京"]
     assert other.relations == (Relation(0, 1, "nsubj"), Relation(2, 1, "obj"))
+    assert other.tags == ("PROPN", "VERB", "PROPN")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_annotated_sentences(tmp_path, packing):
 def test_a_sentence_that_is_none_does_not_hide_the_next(tmp_path, line):
     put(tmp_path, "a.conllu", f"{line}\n\n1\tdog\t_\t_\t_\t_\t0\troot\t_\t_\n")
     *before, last = read(tmp_path, "a.conllu")
-    assert last == Passage(Location("a.conllu", 2), 0, "dog", ((0, 3),))
+    assert last == Passage(Location("a.conllu", 2), 0, "dog", ((0, 3),), (), ("_",))
     assert all(isinstance(one, Problem) or one.text == "cat" for one in before)
     assert len(before) == ("cat\t" in line or ("#" not in line and "-" not in line))
 

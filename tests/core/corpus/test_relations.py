@@ -5,8 +5,8 @@ from itertools import accumulate, permutations, starmap
 import numpy as np
 import pytest
 
-from core.corpus.passages import Location, Passage, Relation
-from core.corpus.relations import DIRECTIONS, FARTHEST, Relations, tokens_of_words
+from core.corpus.relations import DIRECTIONS, FARTHEST, Relations
+from core.models.passages import Location, Passage, Relation, tokens_of_words
 from tests.core.corpus.plain import queries_of, settings_of, tallied
 from tests.refusals import refused
 

@@ -25,6 +25,7 @@ OTHER = RunSettings(
     strongest=2,
     sample=3,
     examples_of=("next",),
+    claims=("0.1: looks at itself, at least 0.5",),
     dtype="float64",
     device="cuda",
     metrics=("next", "sink"),

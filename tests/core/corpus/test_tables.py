@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from core.corpus.passages import Location, Passage, Problem, Relation
 from core.corpus.profiles import map_of
 from core.corpus.relations import DIRECTIONS
 from core.corpus.tables import METADATA, About, tables, write
+from core.models.passages import Location, Passage, Problem, Relation
 from tests.core.corpus.plain import about, empty_tally, passages, settings_of, tallied
 
 SENTENCE = Passage(Location("a.conllu", 1), 0, "the old cat", ((0, 3), (4, 7), (8, 11)), (Relation(0, 2, "det"),))

@@ -8,10 +8,10 @@ from pyarrow import fs
 
 from core import load_model
 from core.capturing.calls.rows import row_blocks
-from core.corpus.passages import Location, Problem
 from core.corpus.settings import RunSettings
 from core.corpus.tables import tables, write
 from core.corpus.tally import LISTED, SUMS, first_of
+from core.models.passages import Location, Problem
 from tests.core.corpus.plain import about, empty_tally, passages, reader, settings_of, take, tallied
 from tests.core.corpus.test_relations import SENTENCES
 from tests.core.tiny_models import tiny

@@ -15,7 +15,6 @@ from streamlit.delta_generator import DeltaGenerator
 from core import InputError
 from core.attention.rowwise import around
 from core.corpus.opened import Example, Run, spread_over_quantiles
-from core.corpus.passages import CLASSES
 from core.corpus.tables import HeadMap
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.bars import bars, distribution_bars
@@ -24,6 +23,7 @@ from core.figures.theme import letters
 from core.heads.metrics import Metric, in_words
 from core.models.devices import devices
 from core.models.modules import Kind
+from core.models.passages import CLASSES
 from ui import presenting, shown, state
 from ui.allowed import places_of
 from ui.calls import call, result, result_of

@@ -10,7 +10,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from core import InputError, load_model
-from core.corpus.passages import CLASSES, Location, Passage, Problem, classes_of, counter, cut, faults_of_a_text
+from core.models.passages import CLASSES, Location, Passage, Problem, classes_of, counter, cut, faults_of_a_text
 from tests.core.corpus.plain import reader
 from tests.core.tiny_models import tiny
 

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import InputError, shown
-from ..models.model import Model
-from ..models.tokens import token_texts
-from ..models.words import GOES_ON, token_classes, word_starts
 from ..progress import stop_point
+from .model import Model
+from .tokens import token_texts
+from .words import GOES_ON, token_classes, word_starts
 
 By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
 
@@ -48,7 +50,8 @@ class Passage:
     """A text, or a piece of one that a model reads at once.
 
     start      where in the text it begins, in characters
-    words, relations  of an annotated text: (start, end) of each word in characters, and how they depend on each other
+    words, relations, tags  of an annotated text: (start, end) of each word in characters, how they depend on each other, and
+           the part of speech of each
     """
 
     place: Location
@@ -56,6 +59,7 @@ class Passage:
     text: str
     words: tuple[tuple[int, int], ...] = ()
     relations: tuple[Relation, ...] = ()
+    tags: tuple[str, ...] = ()
 
     @property
     def id(self) -> int:
@@ -175,3 +179,22 @@ def classes_of(tokenizer: PreTrainedTokenizerBase | None, ids: tuple[int, ...]) 
         begins,
     )
     return np.select(fitting, range(len(fitting)), default=len(fitting))
+
+
+def tokens_of_words(tokenizer: PreTrainedTokenizerBase | None, passage: Passage, tokens: int) -> Tensor:
+    """[tokens, words] 1 where a token belongs to a word of the passage.
+
+    Raises InputError for a tokenizer that does not say where in a text its tokens stand.
+    """
+    if tokenizer is None or not tokenizer.is_fast:
+        why = "The tokenizer of this model does not tell where in a text its tokens stand, so that annotated words cannot be"
+        raise InputError(f"{why} found again. Choose another model.", field="model")
+    belongs = torch.zeros(tokens, len(passage.words))
+    word_at = {place: word for word, span in enumerate(passage.words) for place in range(*span)}
+    places = tokenizer(passage.text, return_offsets_mapping=True, verbose=False)["offset_mapping"]
+    for token, (start, end) in enumerate(places):
+        # Some count the blank before a word to its first token.
+        word = next((word_at[place] for place in range(start, end) if place in word_at), None)
+        if word is not None:
+            belongs[token, word] = 1
+    return belongs

@@ -1,0 +1,167 @@
+"""`python -m core.claims`: test claims about the heads of a model, from the command line.
+
+    check FILE --model M --data D    the claims of a file, on texts
+    known --model M                  those of the literature, on the texts that come along
+
+Ends with 0 where every claim holds, 1 where one does not, 2 where none fails and one cannot be said, and 3 for bad input.
+`known` ends with 0: no model has every kind of head.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..corpus.reading import find_files, read_texts, require_address
+from ..corpus.settings import RunSettings
+from ..errors import InputError
+from ..models.loading import load_model
+from ..models.passages import Passage, Problem
+from .checking import MAX_TOKENS, ClaimCheck
+from .claim import Claim, read_claims
+from .known import known_check, named, published
+from .verdicts import RULE, sentence
+
+BAD_INPUT, INTERRUPTED = 3, 130
+MOST_FILE = 10_000_000  # bytes of a file of claims that is looked at: what is wrong with a larger one is its size
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    options = vars(_parser().parse_args(words))
+    try:
+        return {"check": check, "known": known}[options.pop("command")](**options)
+    except InputError as error:
+        print(f"\n{error.field}: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("\nStopped.", file=sys.stderr)
+        return INTERRUPTED
+
+
+def check(
+    file: str, model: str, data: str, against: str | None, out: str | None, json_file: str | None, **reading: Any
+) -> int:
+    """Test the claims of a file on texts, here or, with `out`, on Ray. Print them, and return the exit status."""
+    claims = read_claims(_text_of(file))
+    tables = {}
+    for name in dict.fromkeys([model] if against is None else [model, against]):
+        if out is None:
+            tables[name] = _in_process(name, claims, data, reading)
+        else:
+            tables[name] = _on_ray(name, claims, data, out if against is None else f"{out}/{Path(name).name}", reading)
+    _tell(tables, json_file)
+    verdicts = {verdict for table in tables.values() for verdict in table["verdict"]}
+    return 1 if "does not hold" in verdicts else 2 if "cannot be said" in verdicts else 0
+
+
+def known(model: str, json_file: str | None) -> int:
+    """Test the known claims for the head of a model that does each most, and print them."""
+    test = known_check(load_model(model))
+    _run(test)
+    _tell({model: named(test.table())}, json_file)
+    print(
+        "".join(f"\nPublished, {name}: {heads}" if name else f"\n{heads}" for name, heads in published(model).items())
+    )
+    return 0
+
+
+def _in_process(model: str, claims: Sequence[Claim], data: str, reading: dict[str, Any]) -> pd.DataFrame:
+    loaded = load_model(model)
+    files, settings = find_files(data), RunSettings(column=reading["column"], by=reading["by"])
+    settings.validate()
+    texts: list[Passage] = []
+    for name in files.names:
+        for text in read_texts(files.folder, name, settings):
+            if isinstance(text, Problem):
+                raise InputError(f"{text.place.file}, row {text.place.row}: {text.why}", field="data")
+            texts.append(text)
+    if not texts:
+        raise InputError(f"There is no text in {data!r}.", field="data")
+    test = ClaimCheck(loaded, claims, texts, reading["passage_tokens"])
+    _run(test)
+    return test.table()
+
+
+def _on_ray(model: str, claims: Sequence[Claim], data: str, out: str, reading: dict[str, Any]) -> pd.DataFrame:
+    """The same as a run over a corpus, which can be stopped and continued (`core.corpus.running`)."""
+    from ..corpus.opened import open_run
+    from ..corpus.running import run
+
+    run(model, data, out, claims=claims, on_progress=lambda progress: _say(progress.doing), **reading)
+    table = open_run(out).claims
+    assert table is not None
+    return table
+
+
+def _run(test: ClaimCheck) -> None:
+    while test.go_on():
+        _say(f"{test.done} of {test.total} passages")
+    _say("")
+
+
+def _say(words: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{words}", end="", file=sys.stderr, flush=True)
+
+
+def _tell(tables: dict[str, pd.DataFrame], json_file: str | None) -> None:
+    """Print the verdicts, side by side for several models, and write them."""
+    first = next(iter(tables.values()))
+    for place, line in enumerate(first["claim"]):
+        print(f"\n{first['name'][place]}: {line}" if "name" in first else f"\n{line}")
+        for model, table in tables.items():
+            said = sentence(table.iloc[place])
+            print(f"  {model}: {said}" if len(tables) > 1 else f"  {said}")
+    print(f"\n{RULE}")
+    if json_file is None:
+        return
+    rows = {
+        model: table.astype(object).where(table.notna(), None).to_dict("records") for model, table in tables.items()
+    }
+    require_address(json_file, "json")
+    try:
+        Path(json_file).write_text(json.dumps({"rule": RULE, "models": rows}, indent=1), "utf-8")
+    except OSError as error:
+        raise InputError(
+            f"{json_file!r} cannot be written: {error.strerror}. Choose another file.", field="json"
+        ) from error
+
+
+def _text_of(file: str) -> str:
+    require_address(file, "file")
+    try:
+        if (size := Path(file).stat().st_size) > MOST_FILE:
+            raise InputError(f"{file!r} has {size / 1e6:,.0f} MB. A file of claims is a page of text.", field="file")
+        return Path(file).read_text("utf-8")
+    except OSError as error:
+        raise InputError(f"{file!r} cannot be read: {error.strerror}. Give a file of claims.", field="file") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file!r} is not UTF-8 text. Give a file of claims.", field="file") from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m core.claims", description="Test what is said of heads.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    own = commands.add_parser("check", help="test the claims of a file on texts")
+    own.add_argument("file", help="TOML, or a claim in each line")
+    own.add_argument("--data", required=True, help="a file, a folder or a pattern, as for core.corpus")
+    own.add_argument("--against", help="another model, whose verdicts stand beside")
+    own.add_argument("--out", help="a folder: test on Ray, as a run over a corpus that can be continued")
+    own.add_argument("--column", default=RunSettings.column, help="where the texts of JSONL, CSV and Parquet are")
+    own.add_argument("--by", default=RunSettings.by, help="what a text is in a file of plain text")
+    own.add_argument("--passage-tokens", type=int, default=MAX_TOKENS, help="how many are read at once")
+    of_literature = commands.add_parser("known", help="test the claims of the literature")
+    for command in (own, of_literature):
+        command.add_argument("--model", required=True, help="a name, a folder or a Hugging Face id")
+        command.add_argument("--json", dest="json_file", help="a file for the numbers")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The clearest examples of a claim, and the clearest counter-examples, as queries with their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..capturing.capture import Capture, capture
+from ..models.model import Model
+from ..models.passages import Passage
+from ..models.tokens import token_texts
+from ..progress import OnProgress, step_counter
+from .claim import Claim
+from .facts import Facts
+from .shares import TESTING, half_and_group
+
+MOST, MOST_PASSAGES = 10, 40
+
+
+@dataclass(frozen=True, eq=False)
+class ClaimExample:
+    """A query that a claim speaks of.
+
+    share    of its attention on the claim's keys, in [0, 1]
+    query    its position among the tokens
+    weights  [tokens] all its weights
+    keys     [tokens] bool: the keys that the claim names
+    """
+
+    share: float
+    query: int
+    tokens: tuple[str, ...]
+    weights: NDArray[np.floating]
+    keys: NDArray[np.bool_]
+
+
+def claim_examples(
+    model: Model,
+    claim: Claim,
+    place: tuple[int, int],
+    passages: Sequence[Passage],
+    *,
+    on_progress: OnProgress | None = None,
+) -> tuple[list[ClaimExample], list[ClaimExample]]:
+    """The queries with the largest and with the smallest share, MOST of each at most, and one of each passage at most.
+
+    place        (layer, head)
+    passages     the first MOST_PASSAGES of the half for testing are read
+    on_progress  called after each passage
+    """
+    found: list[tuple[ClaimExample, ClaimExample]] = []
+    step = step_counter(on_progress)
+    for passage in for_testing(passages, MOST_PASSAGES):
+        taken, _, keys = spoken(model, claim, place, passage)
+        if keys.any():
+            weights, tokens = taken.trace(*place).weights, token_texts(model.tokenizer, taken.input_ids)
+            shares = np.where(keys.any(axis=1), (weights * keys).sum(axis=1), np.nan)
+            most, least = (
+                ClaimExample(float(shares[at]), at, tokens, weights[at], keys[at])
+                for at in map(int, (np.nanargmax(shares), np.nanargmin(shares)))
+            )
+            found.append((most, least))
+        step()
+    clearest = sorted((most for most, _ in found), key=lambda example: -example.share)
+    return clearest[:MOST], sorted((least for _, least in found), key=lambda example: example.share)[:MOST]
+
+
+def for_testing(passages: Sequence[Passage], most: int) -> list[Passage]:
+    """The first passages of the half for testing."""
+    return [passage for passage in passages if half_and_group(passage.text)[0] == TESTING][:most]
+
+
+def spoken(
+    model: Model, claim: Claim, place: tuple[int, int], passage: Passage
+) -> tuple[Capture, Facts, NDArray[np.bool_]]:
+    """A pass over a passage, its facts, and the keys of each query that a claim speaks of: [queries, keys]."""
+    taken = capture(model, passage.text)
+    facts = Facts.of(model.tokenizer, taken.input_ids, passage)
+    mask = taken.trace(*place).mask
+    keys = claim.key_set(facts) & claim.condition(facts)[:, None] & (True if mask is None else mask)
+    return taken, facts, keys & (facts.is_annotated or not claim.needs_annotation)
