@@ -81,11 +81,12 @@ def found_on_every_page() -> dict[str, Found]:
         number_words().save_pretrained(folder)
         # What one can only type: a model with an encoder and a decoder, and a text that is too long for it; a text whose next
         # token it predicts; a stop of a path and a cut, answers of several tokens, and one that is a cosine; and a second text
-        # as long as the first.
+        # as long as the first; and texts of one's own.
         typed = (
             {state.MODEL: folder, state.TEXT: "5 " * (SEQ2SEQ["max_position_embeddings"] + 1)},
             {state.MODEL: folder, state.TEXT: "5 6", state.VIEW: "matter"},
             {state.STOP: "1", state.CUTS: "0"},
+            {state.CHECKED_ON: "own"},
             {state.ANSWER: "Ouagadougou", state.RATHER_THAN: "Timbuktu"},
             {state.MODEL: "all-MiniLM-L6-v2", state.PATH: ""},
             {state.SOURCE_TEXT: "The animal didn't cross the street because it was too wide.", state.VIEW: "patch"},
@@ -100,6 +101,7 @@ def found_on_every_page() -> dict[str, Found]:
             mock.patch.object(experiments.scaling_sweep, "store", Store(12, waits=True)),
             mock.patch.object(models.loaded, "store", Store(5, waits=True)),  # pages go from one to the other and back
             mock.patch("ui.views.what_if.worked_examples.run", return_value=None),
+            mock.patch("ui.views.head_card.page.fill"),
             mock.patch.object(results, "corpora", return_value=run.parent),
         ):
             return {title: found_on(page, typed) for title, page in pages().items()}
@@ -131,7 +133,8 @@ def opened(page: Path, address: Address, found: Found) -> tuple[list[Address], s
         names.add(key)
         if not isinstance(form, links.LinesForm):  # they have a page of their own in the docs
             note(found.setdefault(key, Parameter()), form, opening, what)
-        if key != state.DTYPE:  # a precision brings no field, and the model is loaded again
+        # A precision brings no field, and the model is loaded again; many texts bring none either, and take long.
+        if key not in (state.DTYPE, state.CHECKED_ON):
             offered.extend({key: word} for word in words_to_try(form, opening))
         return links_field(key, form, opening, what)
 

@@ -34,20 +34,22 @@ admit()
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
+CARD = st.Page(ROOT / "pages/head.py", title="Head", icon=":material/badge:")
 EXHIBIT = st.Page(ROOT / "pages/exhibit.py", title="Exhibit", icon=":material/folder_open:")
 WHY = st.Page(ROOT / "pages/why.py", title="Why", icon=":material/account_tree:")
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
 GENERATION = st.Page(ROOT / "pages/generation.py", title="Generation", icon=":material/edit_note:")
 CORPUS = st.Page(ROOT / "pages/corpus.py", title="Corpus", icon=":material/library_books:")
+CLAIMS = st.Page(ROOT / "pages/claims.py", title="Claims", icon=":material/fact_check:")
 CHANGES = st.Page(ROOT / "pages/what_changed.py", title="What changed", icon=":material/difference:")
 TALK = st.Page(ROOT / "pages/talk.py", title="Talk", icon=":material/slideshow:")
 OLD_ATLAS = st.Page(lambda: None, title="Atlas", url_path="atlas", visibility="hidden")  # now the page "Heads"
 LEARN = [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()]
-PAGES = [GALLERY, STEPS, HEADS, WHY, WHAT_IF, GENERATION, CORPUS, CHANGES, TALK, EXHIBIT, *LEARN]
+PAGES = [GALLERY, STEPS, HEADS, WHY, WHAT_IF, GENERATION, CORPUS, CLAIMS, CHANGES, CARD, TALK, EXHIBIT, *LEARN]
 menu = {
     "": [GALLERY, STEPS, HEADS, WHY, WHAT_IF, GENERATION, CORPUS, OLD_ATLAS],
     "Learn": LEARN,
-    "More": [CHANGES, TALK, EXHIBIT],
+    "More": [CLAIMS, CARD, CHANGES, TALK, EXHIBIT],
 }
 page = st.navigation(menu, position="hidden" if embedded else "top")
 if page == OLD_ATLAS:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import streamlit as st
 
+from core.exporting.head_card import CardLine
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Table
 from core.figures.chart import Chart
@@ -102,6 +103,7 @@ class PageContents:
     beside    further heads of models that it shows, by their title
     about     notes from the file that it shows, or None
     head      makes the head that the page is about, where a pass over `of` alone does not have it
+    card      the lines about that head, if the page is its card
     recorded  the calls of core that compute what it shows
     said      its sentences and tables, in the order of drawing
     telling   how an audience reads what is being said; "": it does not
@@ -123,6 +125,7 @@ class PageContents:
     beside: dict[str, HeadRequest] = field(default_factory=dict)
     about: Mapping[str, str] | None = None
     head: Callable[[], KeptHead] | None = None
+    card: Sequence[CardLine] = ()
     recorded: Recorded = field(default_factory=Recorded)
     said: list[Said] = field(default_factory=list)
     telling: Told | Literal[""] = ""

@@ -183,6 +183,11 @@ COPY, COPY_NAME, TEXTS = in_address("copy", "copy_name", "texts", of=ANY_TEXT)
 (PASSAGE,) = in_address("passage", of=(TEXTS,))
 APPLY_TEXTS = "apply_texts"
 
+# Claims: the claims, the one that is shown, the texts and which examples; a button
+CLAIMS, CHECKED_ON, CLAIM_EXAMPLES = in_address("claims", "checked_on", "examples", of=ANY_TEXT)
+(CLAIM,) = in_address("claim", of=(CLAIMS, MODEL))
+KNOWN_CLAIMS = "known_claims"
+
 # What if: comparing
 COMPARE_WITH, OTHER_LAYER, OTHER_HEAD = in_address("compare", "other_layer", "other_head", of=ANY_TEXT)
 OTHER_HEAD_BOX = "other_head_box"

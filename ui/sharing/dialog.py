@@ -13,6 +13,7 @@ from core import InputError
 from core.attention.matrix_files import MAX_SCORES
 from core.exporting.documents import to_notebook, without_folder
 from core.exporting.exhibit import ENDING, Drawing, Exhibit, Upload, write
+from core.exporting.head_card import to_markdown
 from core.exporting.kept_heads import KeptHead
 from core.exporting.page import to_page
 from ui import links, state
@@ -45,6 +46,9 @@ def open_dialog(shown: PageContents) -> None:
     if shown.pictures:
         st.markdown("**A page that opens anywhere**")
         show_page(shown)
+    if shown.card:
+        st.markdown("**For a model card**")
+        show_card(shown)
     st.markdown("**As Python**")
     show_as_python(shown)
 
@@ -59,6 +63,14 @@ def show_page(shown: PageContents) -> None:
     st.caption(
         "Its pictures, sentences and knobs in one HTML file, without a network. The page Talk saves several views."
     )
+
+
+def show_card(shown: PageContents) -> None:
+    """Show a button that saves the lines about a head as Markdown."""
+    facts = about(shown)
+    name, title = file_name(facts, "Card", ".md"), f"Head {facts['layer.head']} of {facts['model']}"
+    look = {"key": state.download(name), "icon": ":material/description:"}
+    download("Markdown", lambda: to_markdown(title, shown.card, facts), name, "text/markdown", **look)
 
 
 # --- a link

@@ -26,6 +26,16 @@ def link_to_heads(
     _link("heads", label, icon, head, cell)
 
 
+def link_to_claims(head: HeadRequest) -> None:
+    link_to("claims", "Claims", ":material/fact_check:", {state.MODEL: head.text.model.name})
+
+
+def link_to_comparison(head: HeadRequest) -> None:
+    """Link to the head beside another one, and to the list of those that are like it."""
+    more: dict[str, Any] = {state.VIEW: "compare", state.COMPARE_WITH: "head"}
+    _link("what_if", "Compare", ":material/compare_arrows:", head, None, **more)
+
+
 def link_to_what_if(head: HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
     """Link to the page where the head can be changed; no link from a recorded pass, which cannot be changed.
 

@@ -32,6 +32,7 @@ from ui.progress import run
 from ui.views import grid_of_heads
 from ui.views.charts import show_chart
 from ui.views.heads import results
+from ui.views.heads.known import show_known
 from ui.views.numbers import of_heads
 from ui.views.sources import passes
 from ui.views.sources.heads import AnyHead
@@ -225,6 +226,7 @@ def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tupl
         if wanted.remarks:
             st.caption(f":material/tune: Shown here: {plain(', '.join(wanted.remarks))}.")
         st.caption(ranking.caption)
+        show_known(head)
         _show_list(head, ranking, measured, left_out)
 
 

@@ -184,7 +184,7 @@ def _overview(real: RealHead, matrix: ViewMatrix) -> Overview | None:
 
 
 def _title(head: AnyHead, measured: pd.DataFrame | None) -> DeltaGenerator:
-    """Show the name of the head and what it looks like; return the place for a link beside it."""
+    """Show the name of the head, its known claims and what it looks like; return the place for a link beside it."""
     layer = head.layer
     label = layer_labels(head.capture, head.kind)[layer]
     in_model = f" (layer {label.number} of the model)" if label.number != layer else ""

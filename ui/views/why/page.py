@@ -234,7 +234,7 @@ def _of_answer(view: ShownPath, answer: str, than: str) -> str:
     if (reason := main_reason(table)) is None:
         return told
     head, stop = main_reason(table, "head"), view.after
-    words = _in_words(reason.component)
+    words = in_words(reason.component)
     told += f" {words[0].upper()}{words[1:]} {_most(table.number)}: {signed(reason.gave)}"
     if stop is None:
         return f"{told}. No head adds a tenth of {what}."
@@ -254,10 +254,10 @@ def _of_score(view: ShownPath, stop: Stop) -> str:
         scored = f"Head {head} scored {key} **{signed(stop.score)}**, and may look at no other key"
     if view.side == "pairs":
         pair = main_pair(pairs_of(view, stop))
-        reason = pair and (f"{_in_words(pair[0])} (query) × {_in_words(pair[1])} (key)", pair[2])
+        reason = pair and (f"{in_words(pair[0])} (query) × {in_words(pair[1])} (key)", pair[2])
     else:
         row = main_reason(attribution_of(view))
-        reason = None if row is None else (_in_words(row.component), row.gave)
+        reason = None if row is None else (in_words(row.component), row.gave)
     return f"{scored}." if reason is None else f"{scored}: {reason[0]} {_most(stop.score)}, {signed(reason[1])}."
 
 
@@ -271,7 +271,7 @@ def _most(number: float) -> str:
     return "lowers it most" if number < 0 else "adds most"
 
 
-def _in_words(component: str) -> str:
+def in_words(component: str) -> str:
     if "." in component:
         return f"head {component}"
     return component.replace("mlp", "MLP") if component[-1].isdecimal() else f"the {component}"

@@ -1,0 +1,215 @@
+"""The page "Claims": its verdicts, its examples and what a head does are what core gives for the same model and texts."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from core import check_claims
+from core.claims import known
+from core.claims.checking import MAX_TOKENS, passages_of
+from core.claims.claim import Claim
+from core.claims.consequences import muting, patching, says_what
+from core.claims.examples import claim_examples
+from core.claims.known import included_texts, known_claims
+from core.claims.verdicts import sentence
+from tests.browser.driver import array
+from tests.pages.app import MINILM, SMOLLM, choose, figure, links, opened, press, words
+from tests.ui.sharing.test_as_python import View
+from tests.ui.sharing.test_as_python import run as run_lines
+from ui import state
+from ui.views.claims.one_claim import EFFECTS, SHOWN
+from ui.views.claims.page import OF_ANY_MODEL, OPENINGS, PICTURE
+from ui.views.claims.results import SOME
+
+LINES = """\
+# two of one head
+16.0: when not the token is the first, looks at the previous token, at least 0.4
+16.0: when not the token is the first, looks at itself, at least 0.2"""
+# Passages with 8 and more in the half for testing.
+OWN = "\n\n".join(
+    f"{name} gave {other} the red book, and {other} gave {name} the blue one."
+    for name, other in [
+        ("Ann", "Tom"),
+        ("Tom", "Eve"),
+        ("Eve", "Max"),
+        ("Max", "Ida"),
+        ("Ida", "Leo"),
+        ("Leo", "Mia"),
+        ("Mia", "Ben"),
+        ("Ben", "Zoe"),
+        ("Zoe", "Kim"),
+        ("Kim", "Jon"),
+        ("Jon", "Sue"),
+        ("Sue", "Ray"),
+        ("Ray", "Ann"),
+        ("Tom", "Mia"),
+        ("Eve", "Ben"),
+        ("Max", "Kim"),
+        ("Ida", "Sue"),
+        ("Leo", "Ann"),
+        ("Mia", "Tom"),
+        ("Ben", "Eve"),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def verdicts(minilm):
+    return check_claims(minilm, OF_ANY_MODEL.splitlines(), included_texts()[:SOME])
+
+
+def said(app) -> str:
+    return words(app).replace("**", "")
+
+
+def of_the_picture(app, name: str) -> dict[str, list[float]]:
+    """By the names of its groups and marks: the numbers."""
+    return {trace["name"]: array(trace["x"]).tolist() for trace in figure(app, name).data}
+
+
+def test_every_claim_has_the_numbers_of_core(minilm, verdicts):
+    app = opened("claims")
+    best = verdicts.iloc[0]
+    assert best["verdict"] == "holds"
+    assert sentence(best, "the previous token") in said(app)
+    queries = f"{best['queries']:,} queries in {best['passages']} passages for testing;"
+    assert f"{queries} {(verdicts['verdict'] == 'holds').sum()} of 4 claims hold." in said(app)
+    drawn = of_the_picture(app, PICTURE)
+    for verdict, rows in verdicts.groupby("verdict"):
+        np.testing.assert_allclose(drawn[str(verdict).capitalize()], rows["share"], rtol=1e-6)
+    np.testing.assert_allclose(drawn["Chance"], verdicts["null"], rtol=1e-6)
+    assert drawn["Least share"] == [0.4, 0.4, 0.3, 0.3]
+    for trace in figure(app, PICTURE).data:
+        if "error_x" in trace:
+            rows = verdicts[verdicts["verdict"] == trace["name"].lower()]
+            np.testing.assert_allclose(array(trace["error_x"]["array"]), rows["high"] - rows["share"], atol=1e-9)
+            np.testing.assert_allclose(array(trace["error_x"]["arrayminus"]), rows["share"] - rows["low"], atol=1e-9)
+    assert "Its losses are not known: all-MiniLM-L6-v2 predicts no next token." in said(app)
+    claim, passages = Claim.read(OF_ANY_MODEL.splitlines()[0]), passages_of(minilm, included_texts()[:SOME], MAX_TOKENS)
+    layer, head = map(int, best["head"].split("."))
+    for which, found in zip(
+        ("clearest", "counter"), claim_examples(minilm, claim, (layer, head), passages), strict=True
+    ):
+        app = choose(app, state.CLAIM_EXAMPLES, which)
+        shares = [f"gives {example.share:.0%} to" for example in found[:SHOWN]]
+        assert [
+            f"gives {line.split(' gives ')[1].split(' to ')[0]} to"
+            for line in said(app).splitlines()
+            if "” gives " in line
+        ] == shares
+
+
+def test_a_claim_that_is_chosen_speaks_of_these_claims_only():
+    own = {state.CHECKED_ON: "own", state.TEXTS: OWN, state.CLAIMS: OF_ANY_MODEL}
+    app = opened("claims", claim="1", **own)
+    assert app.selectbox(key=state.CLAIM).value == 1
+    assert app.session_state[state.ADDRESS][state.CLAIM] == ["1"]
+    app = choose(app, state.CLAIMS, "\n".join(OF_ANY_MODEL.splitlines()[1:3]))
+    assert app.selectbox(key=state.CLAIM).value == 0
+    assert state.CLAIM not in app.session_state[state.ADDRESS]
+
+
+def test_what_a_head_does_has_the_numbers_of_core(smollm):
+    own = {state.CHECKED_ON: "own", state.TEXTS: OWN, state.CLAIMS: LINES}
+    app = opened("claims", model=SMOLLM, **own)
+    texts, claim = OWN.split("\n\n"), Claim.read(LINES.splitlines()[1])
+    found = check_claims(smollm, LINES.splitlines()[1:], texts)
+    assert [*found["verdict"]] == ["holds", "does not hold"]
+    assert sentence(found.iloc[0], "the previous token") in said(app)
+    passages = passages_of(smollm, texts, MAX_TOKENS)
+    muted, patched = (of(smollm, claim, (16, 0), passages) for of in (muting, patching))
+    drawn = of_the_picture(app, EFFECTS)
+    np.testing.assert_allclose(drawn["Muted"], muted["change"], atol=1e-9)
+    np.testing.assert_allclose(drawn["Patched"], patched["change"], atol=1e-9)
+    error = array(figure(app, EFFECTS).data[0]["error_x"]["array"])
+    np.testing.assert_allclose(error, 2 * muted["error"], atol=1e-9)
+    assert says_what(muted, patched) in said(app)
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("16.0: looks at itself, at least 0.2\n\nno claim", "Line 3: “no claim” is not a claim."),
+        (
+            "16.0: looks at the moon, at least 0.2",
+            "Line 1: “the moon” has “the moon” where a set of keys should stand.",
+        ),
+        ("16.0: looks at itself, at least 0.2", "there is no head 16.0; they run from 0.0 to 5.11"),
+        ("0.0: looks at its nsubj, at least 0.2", "Test it on a .conllu file."),
+        ("", "There is no claim in it."),
+    ],
+)
+def test_a_claim_that_cannot_be_read_is_said_below_the_field(lines, why):
+    assert why in said(opened("claims", claims=lines or "#"))
+
+
+def test_no_text_and_too_many_are_said():
+    own = {state.CHECKED_ON: "own"}
+    assert "no text" in said(opened("claims", texts=" \n\n ", **own))
+    assert "100,001 characters; this page reads at most 100,000" in said(opened("claims", texts="a" * 100_001, **own))
+
+
+def test_too_few_passages_say_nothing():
+    app = opened("claims", checked_on="own", texts="One text alone, and nothing after it.")
+    assert "Cannot be said: " in said(app)
+    assert "0 of 4 claims hold" in said(app)
+
+
+def test_a_claim_that_speaks_of_nothing_says_so_and_has_no_examples():
+    nothing = 'any head: when the token is one of "zebra", looks at itself, at least 0.5'
+    lines = f"0.2: looks at the previous token, at least 0.5\n{nothing}"
+    app = opened("claims", **{state.CLAIMS: lines, state.CLAIM: "1"})
+    assert "Cannot be said: 0 queries in 0 passages speak of it." in said(app)
+    assert "rank" not in said(app)
+    assert "rank 1 of 72" in said(choose(app, state.CLAIM, "1 · 0.2: the previous token"))
+
+
+def test_the_field_opens_with_claims_about_the_chosen_model():
+    app = opened("claims", checked_on="own", texts="Ann gave Tom the red book.")
+    assert app.text_area(key=state.CLAIMS).value == OF_ANY_MODEL
+    app = choose(app, state.MODEL, SMOLLM)
+    assert app.text_area(key=state.CLAIMS).value == OPENINGS[SMOLLM]
+    app = choose(app, state.MODEL, MINILM)
+    app = choose(app, state.CLAIMS, OF_ANY_MODEL.splitlines()[0])
+    assert choose(app, state.MODEL, SMOLLM).text_area(key=state.CLAIMS).value == OF_ANY_MODEL.splitlines()[0]
+
+
+def test_its_lines_give_the_same_numbers(verdicts, tmp_path):
+    lines = View("claims").lines
+    results = run_lines(lines, tmp_path)["results"]
+    assert results[0].equals(verdicts)
+    assert len(results[1][0]) == 10
+
+
+# --- Heads
+
+
+def test_heads_names_the_known_claims_that_hold(monkeypatch, tmp_path, minilm):
+    """A claim that does not hold is left out; a model that was not measured links to the page that tests them."""
+    file = tmp_path / "measured.json"
+    file.write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(known, "MEASURED", file)
+    app = opened("heads", layer="0", head="2")
+    (link,) = links(app, label="Test the known claims")
+    assert link[state.CLAIMS] == ["\n".join(map(str, known_claims()))]
+    rows = [
+        {"name": "previous token", "head": "0.2", "share": 0.996, "low": 0.994, "high": 0.998, "verdict": "holds"},
+        {"name": "induction", "head": "0.2", "share": 0.35, "low": 0.3, "high": 0.4, "verdict": "does not hold"},
+    ]
+    file.write_text(json.dumps({minilm.revision: rows}), encoding="utf-8")
+    app = opened("heads", layer="0", head="2")
+    assert "Known heads: previous token 0.2 (100%)." in said(app)
+    assert not links(app, label="Test the known claims")
+    file.write_text(
+        json.dumps({minilm.revision: [row | {"verdict": "cannot be said"} for row in rows]}), encoding="utf-8"
+    )
+    assert "Known heads: no known claim holds." in said(opened("heads"))
+
+
+def test_the_known_claims_fill_the_field():
+    app = press(opened("claims", checked_on="own", texts=OWN, claims=LINES.replace("16.0", "1.0")), "Known claims")
+    assert app.text_area(key=state.CLAIMS).value == "\n".join(map(str, known_claims()))
+    assert app.selectbox(key=state.CHECKED_ON).value == "included"

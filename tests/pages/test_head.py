@@ -1,0 +1,151 @@
+"""The page Head: every number of the card is what core gives for the same head, text and passages."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from core import capture, direct_contributions, head_effects, score_attribution
+from core.claims import known
+from core.claims.checking import check_claims
+from core.claims.claim import Claim
+from core.heads.attribution import main_reason
+from core.heads.likeness import heads_like, random_pairs_divergence
+from tests.core.tiny_models import tiny
+from tests.pages.app import FRANCE, MINILM, SMOLLM, drawn, links, opened, press, words
+from tests.ui.sharing.test_as_python import View
+from tests.ui.sharing.test_as_python import run as run_lines
+from ui import progress, state
+from ui.cache import Memory
+from ui.requests import ModelChoice
+from ui.views.head_card import results
+from ui.views.sources.text_fields import SENTENCE
+
+FEW = 12  # of how many texts that come along one is read here
+
+
+@pytest.fixture(autouse=True)
+def of_few_texts(monkeypatch):
+    """Tests of their own, which no other test finds."""
+    monkeypatch.setattr(results, "EACH", FEW)
+    monkeypatch.setattr(results.known, "store", Memory(1e9))
+
+
+def let_end(model: str) -> None:
+    """Let the test of a model come to its end, however busy this machine is."""
+    check = results.known(ModelChoice(model))
+    while check.go_on():
+        pass
+
+
+def said_of(model: str = MINILM, text: str = SENTENCE, **said: object) -> str:
+    return words(opened("head", model=model, text=text, **said)).replace("**", "")
+
+
+def of_one(table, layer: int, head: int, name: str) -> float:
+    return table.loc[(table["layer"] == layer) & (table["head"] == head), name].item()
+
+
+def test_each_number_on_this_text_is_that_of_core(minilm):
+    app = opened("head", model=MINILM, text=SENTENCE)
+    said, taken = words(app).replace("**", ""), capture(minilm, SENTENCE, components=True)
+    weights = taken.trace(5, 11).weights
+    np.testing.assert_allclose(drawn(app, "head"), weights, atol=1e-6)
+    assert f"Head 5.11 gives {weights[10, 2]:.1%} from “it” to “animal”." in said
+    score = score_attribution(taken, 5, 11, 10, 2)
+    key, query = main_reason(score.by_key), main_reason(score.by_query)
+    assert f"Reads: {score.score:.2f} above the mean score of the other keys: " in said
+    assert key is not None
+    assert query is not None
+    assert (key.component, query.component) == ("embedding", "mlp 4")
+    assert f"key from the embedding, {key.gave:.2f}; query from MLP 4, {query.gave:.2f}" in said
+    assert f"{score.by_key.sources} components, which add up to within" in said
+    written = of_one(direct_contributions(taken), 5, 11, "contribution")
+    assert f"Writes: {written:.2f} to the cosine of the sentence vector with itself" in said
+    effect = of_one(head_effects(minilm, SENTENCE), 5, 11, "effect")
+    assert f"Muted: {effect:.3f} turn of the sentence vector" in said
+    like, pairs = heads_like([taken], 5, 11), random_pairs_divergence(taken)
+    for layer, head in like[["layer", "head"]].head(3).to_numpy().tolist():
+        assert f" to {layer}.{head}" in said
+    assert f"Like it: {like['divergence'][0]:.3f} nats to {like['layer'][0]}.{like['head'][0]}, " in said
+    assert f"two random heads {pairs.mean:.3f} ({pairs.low:.3f} to {pairs.high:.3f})" in said
+    (why,), (mute,), (compare,) = (links(app, label=label) for label in ("Why this weight?", "Mute it", "Compare"))
+    assert why[state.PATH] == ["score 5.11@10>2"]
+    assert mute[state.EDITS] == ["mute 5.11"]
+    assert (compare[state.VIEW], compare[state.HEAD]) == (["compare"], ["11"])
+
+
+def test_known_claims_are_tested_on_the_head_itself(minilm, monkeypatch, tmp_path):
+    (tmp_path / "measured.json").write_text("{}")
+    monkeypatch.setattr(known, "MEASURED", tmp_path / "measured.json")
+    let_end(MINILM)
+    claims = [Claim("0.2", claim.when, claim.keys, claim.least) for claim in known.known_claims()]
+    table = check_claims(minilm, claims, known.included_texts()[::FEW])
+    row = table.iloc[0]
+    assert row["verdict"] == "holds"
+    said = said_of(layer=0, head=2)
+    share = f"{row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
+    assert f"Claim holds: {share} “{claims[0]}”" in said
+    on = f"{row['queries']} queries, {row['passages']} passages, half for testing"
+    assert f"{on}; by chance no head gives more than {row['null']:.1%}" in said
+    assert f"In general: {share} previous token; " in said
+    other = said_of(layer=5, head=11)
+    assert "No known claim holds for this head." in other
+    assert "Claim holds" not in other
+
+
+def test_a_head_of_a_model_that_writes(smollm):
+    said = said_of(SMOLLM, FRANCE, layer=23, head=4)
+    taken = capture(smollm, FRANCE, components=True)
+    written = of_one(direct_contributions(taken), 23, 4, "contribution")
+    assert f"Writes: {written:.2f} to the logit of “·Paris”, less the mean of all" in said
+    assert "Muted: 77.2% → 14.1% for “·Paris” as the next token" in said.replace("77.3%", "77.2%")
+
+
+def test_what_is_not_tested_to_its_end_says_so_and_goes_on(monkeypatch):
+    monkeypatch.setattr(progress, "TRIAL", 0)
+    monkeypatch.setattr(progress, "LONG", 0)
+    app = opened("head", model=MINILM, text=SENTENCE)
+    assert "None holds so far." in words(app)
+    assert "No known claim" not in words(app)
+    assert re.search(r"13 claims, 13 cannot be said; \d of \d\d passages", words(app))
+    assert "In general" not in words(app)  # of so few passages
+    app = press(app, "Continue")
+    assert "No known claim holds for this head." in words(app)
+    assert "In general" in words(app)
+
+
+def test_what_was_measured_before_stands_there_at_once(minilm, monkeypatch, tmp_path):
+    table = known.known_heads(minilm, known.included_texts()[::FEW])
+    row = table.iloc[0]
+    (tmp_path / "measured.json").write_text(json.dumps({minilm.revision: table.to_dict("records")}))
+    monkeypatch.setattr(known, "MEASURED", tmp_path / "measured.json")
+    monkeypatch.setattr(progress, "TRIAL", 0)
+    monkeypatch.setattr(progress, "LONG", 0)
+    layer, head = row["head"].split(".")
+    said = said_of(layer=layer, head=head)
+    assert f"Claim holds: {row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%}) “{row['head']}: when" in said
+    assert "so far" not in said
+    let_end(MINILM)
+    assert said_of(layer=layer, head=head).count("Claim holds") == 1
+
+
+def test_what_a_model_cannot_say_is_said_in_its_line(tmp_path):
+    said = said_of("written-dates", "the 3rd of march 1987", kind="cross")
+    assert "Known claims: Not tested. They are about encoder attention." in said
+    assert "Reads: " in said
+    assert said.count("The model writes") == 1
+    said = said_of("written-dates", "the 3rd of march 1987", kind="encoder")
+    assert "Writes: Nothing into the answer itself" in said
+    tiny("Llama").save_pretrained(tmp_path)
+    assert "tokenizer" in said_of(str(tmp_path))
+
+
+def test_its_lines_give_the_picture(tmp_path):
+    view = View("head", **{state.MODEL: MINILM, state.TEXT: SENTENCE})
+    figure = run_lines(view.lines, tmp_path)["results"][0]
+    values = next(trace for trace in figure["data"] if trace["type"] == "heatmap")["z"]
+    np.testing.assert_allclose(np.asarray(values, float), view.drawn("head"), atol=1e-6)

@@ -1,0 +1,209 @@
+"""The page Claims: sentences about heads and their verdicts, as the passages come; one of them is looked at closely."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core import InputError, Model, check_claims
+from core.capturing.costs import kept_bytes
+from core.claims.checking import ClaimCheck
+from core.claims.claim import ANY, EXAMPLE, MOST_CLAIMS, Claim, read_claims
+from core.claims.terms import CONDITIONS, KEYS
+from core.claims.verdicts import RULE, sentence
+from core.figures.plots.intervals import intervals
+from core.heads.examples import LANGUAGE_MODEL
+from core.units import counted
+from ui import links, presenting, shown, state
+from ui.cache import MEMORY
+from ui.calls import result_of
+from ui.controls.fields import menu, text_area
+from ui.markdown import errors_shown, plain
+from ui.progress import fill
+from ui.requests import ModelChoice
+from ui.views.charts import show_chart, table
+from ui.views.claims import results
+from ui.views.claims.one_claim import show_effects, show_examples
+from ui.views.claims.results import OneClaim, Texts
+from ui.views.numbers import of_table
+from ui.views.sources.models import QUERIES_AND_KEYS, TEXTS, missing
+from ui.views.sources.text_fields import choose_model, read_model
+from ui.views.what_changed import PASSAGES
+
+OF_ANY_MODEL = f"""\
+{ANY}: when not the token is the first, looks at the previous token, at least 0.4
+{ANY}: when not the token is the first, looks at the first token, at least 0.4
+{ANY}: when the token occurred before, looks at its occurrences, at least 0.3
+{ANY}: when the token occurred before, looks at the tokens after its occurrences, at least 0.3"""
+OPENINGS = {
+    LANGUAGE_MODEL: f"""\
+16.0: when not the token is the first, looks at the previous token, at least 0.4
+17.3: when the token occurred before, looks at the tokens after its occurrences, at least 0.2
+17.3: when the token occurred before, looks at its occurrences, at least 0.2
+{ANY}: when the token occurred before, looks at its occurrences, at least 0.3"""
+}
+READ = {"some": "Some prose", "included": "All that come along, with annotated sentences", "own": "Your own"}
+SAID = ("holds", "does not hold", "cannot be said")
+PICTURE = "claims"
+SHARES = ("share", "low", "high", "recall", "precision", "chance", "base_rate", "null", "looking")
+COUNTS = ("queries", "passages", "rank", "heads")
+
+
+def show_claims() -> None:
+    answer, place, controls = st.container(gap=None), st.empty(), st.container(horizontal=True)
+    written, problem = st.container(), st.container(gap="xxsmall")
+    with controls:
+        with st.container(width=250):
+            choice = ModelChoice(choose_model(problem))
+        texts = _choose_texts()
+        st.button("Known claims", key=state.KNOWN_CLAIMS, on_click=_put_known)
+        _show_words()
+    with written:
+        lines = _field(choice.name)
+    with errors_shown(problem):
+        claims = read_claims(lines)
+        network = read_model(choice, place, problem, problem)
+        if network is not None:
+            if (lacking := missing(network, QUERIES_AND_KEYS, TEXTS)) is not None:
+                raise InputError(lacking, field="model")
+            MEMORY.check(2 * kept_bytes(network, results.most_tokens()))
+            _show(choice, network, claims, texts, answer)
+
+
+def _put_known() -> None:
+    links.put_all(results.known_address())
+
+
+def _field(model: str) -> str:
+    """The field for claims. Until somebody edits it, it opens with claims about the chosen model."""
+    opening = OPENINGS.get(model, OF_ANY_MODEL)
+    if st.session_state.get(state.CLAIMS) in {OF_ANY_MODEL, *OPENINGS.values()} - {opening}:
+        st.session_state[state.CLAIMS] = opening
+    look = {"height": 122, "label_visibility": "collapsed", "placeholder": EXAMPLE}
+    return text_area(f"Claims, a line each, at most {MOST_CLAIMS}", state.CLAIMS, opening, **look)
+
+
+def _choose_texts() -> Texts:
+    with st.popover("Texts", icon=":material/notes:"):
+        read = menu("Tested on", state.CHECKED_ON, READ)
+        text = (
+            text_area("Texts, with an empty line between two", state.TEXTS, PASSAGES, height=300)
+            if read == "own"
+            else ""
+        )
+        st.caption("For a whole corpus: `python -m core.claims check`.")
+    if read != "own":
+        return Texts(results.SOME if read == "some" else None)
+    return Texts(0, tuple(part.strip("\n") for part in text.replace("\r\n", "\n").split("\n\n") if part.strip()))
+
+
+def _show_words() -> None:
+    """List what a claim may say."""
+    with st.popover("Words"):
+        st.markdown(f"`{EXAMPLE}`")
+        for heading, terms in (("Conditions", CONDITIONS), ("Keys", KEYS)):
+            table([heading, "Definition"], [[plain(term.name), plain(term.words)] for term in terms])
+        st.caption("q is the query’s position, k the key’s. Join words by and, or, not and brackets.")
+
+
+# --- all claims
+
+
+def _show(choice: ModelChoice, network: Model, claims: tuple[Claim, ...], texts: Texts, answer: DeltaGenerator) -> None:
+    check = results.checking(choice, claims, texts)
+    every, one = st.columns([1, 1], gap="medium")
+    with every:
+        found = _test(check, claims, (choice, claims, texts), answer)
+    if found is None:
+        return
+    result_of(
+        check_claims, network, [str(claim) for claim in claims], texts.written(), max_tokens=results.most_tokens()
+    )
+    best = _most_clearly(found)
+    with answer:
+        _say_finding(found, claims, best)
+    with every:
+        _list(found)
+    with one:
+        names = {place: f"{place + 1} · {name}" for place, name in enumerate(_names(found, claims))}
+        chosen = menu("Claim", state.CLAIM, names, opening=best, label_visibility="collapsed")
+        row = found.iloc[chosen].to_dict()
+        if not row["queries"]:  # no head has been chosen for "any head"
+            st.caption(plain(sentence(row)), help=RULE)
+            return
+        layer, head = map(int, str(row["head"]).split("."))
+        of = OneClaim(choice, texts, claims[chosen], (layer, head))
+        interval = "{share:.1%} ({low:.1%} to {high:.1%}), rank {rank:.0f} of {heads}".format(**row)
+        st.caption(plain(f"{row['verdict'].capitalize()}: {interval}"), help=RULE)
+        show_examples(of, network)
+    with every, presenting.aside():
+        show_effects(of, network)
+
+
+def _test(check: ClaimCheck, claims: tuple[Claim, ...], job: tuple, answer: DeltaGenerator) -> pd.DataFrame | None:
+    """Test, and draw the verdicts as they come. Return them; None while no passage is read."""
+    found = None
+
+    def draw(last: bool) -> None:
+        nonlocal found
+        found = check.table()
+        part = "" if check.done == check.total else f", {check.done} of {check.total} passages"
+        name = PICTURE if last else f"{PICTURE} {check.done}"
+        _draw(found, claims, name, f"What the claims’ keys get{part}")
+
+    with answer:
+        waits = st.empty()
+        waits.markdown("### Testing the claims", anchors=False)
+    fill(check, job, "Testing the claims", draw, unit="passage", done="read")
+    waits.empty()
+    return found
+
+
+def _names(found: pd.DataFrame, claims: tuple[Claim, ...]) -> list[str]:
+    any_head = [" (any head)" if claim.place is None else "" for claim in claims]
+    return [f"{row}{any_}: {claim.keys}" for row, any_, claim in zip(found["head"], any_head, claims, strict=True)]
+
+
+def _draw(found: pd.DataFrame, claims: tuple[Claim, ...], name: str, title: str) -> None:
+    verdict = found["verdict"].to_numpy()
+    groups = {said.capitalize(): np.flatnonzero(verdict == said).tolist() for said in SAID if (verdict == said).any()}
+    ends = found["low"], found["share"], found["high"]
+    marks = {"Least share": [claim.least for claim in claims], "Chance": found["null"].to_numpy()}
+    look: dict[str, Any] = {"x": "Share of attention", "form": ".1%", "marks": marks, "limits": (0, 1.02)}
+    chart = intervals(_names(found, claims), groups, ends, **look)
+    chart.layout["xaxis"]["tickformat"] = ".0%"
+    show_chart(chart, name, f"{title}, with intervals, beside the least share and chance.", title=title)
+
+
+def _most_clearly(found: pd.DataFrame) -> int:
+    """The claim that holds most clearly, or where none does, the first that can be judged."""
+    order = [SAID.index(said) for said in found["verdict"]]
+    above = (found["low"] - found["null"]).fillna(0).to_numpy()
+    return min(range(len(found)), key=lambda row: (order[row], -above[row] if order[row] == 0 else row))
+
+
+def _say_finding(found: pd.DataFrame, claims: tuple[Claim, ...], best: int) -> None:
+    row = found.iloc[best].to_dict()
+    words, share = plain(sentence(row, claims[best].keys)), plain(f"{row['share']:.1%}")
+    presenting.finding(words.replace(share, f"**{share}**", 1))
+    held = [*found["verdict"]].count("holds")
+    read = f"{counted(row['queries'], 'query')} in {counted(row['passages'], 'passage')} for testing"
+    presenting.tell(f"{read}; {held} of {counted(len(found), 'claim')} {'holds' if held == 1 else 'hold'}.")
+
+
+def _list(found: pd.DataFrame) -> None:
+    listed = found[["head", "verdict", "claim", "queries", "passages", *SHARES[:7], "rank", "null", "looking"]]
+    columns: dict[str, Any] = {
+        name: st.column_config.NumberColumn(name.replace("_", " "), format="percent") for name in SHARES
+    }
+    columns["claim"] = st.column_config.TextColumn(width="medium")
+    st.dataframe(listed, hide_index=True, column_config=columns, height=min(36 * len(listed) + 38, 250))
+    st.caption("One row a claim; all numbers but “looking” are from the half for testing.", help=RULE)
+    names = [f"{claim} → {head}: {said}" for claim, head, said in found[["claim", "head", "verdict"]].to_numpy()]
+    numbers = [*COUNTS, *SHARES]
+    values = found[numbers].to_numpy(np.float64)
+    shown.now().lists["Verdicts"] = of_table("verdicts", "Verdicts", values, ("claim", names), ("number", numbers))

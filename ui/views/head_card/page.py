@@ -1,0 +1,287 @@
+"""The card of one head: what it looks at here and in general, what it reads and writes, what muting it does, heads like it.
+
+Each is a line with its number, what it was measured on, and a link to its view. What takes long comes last, with its progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+import streamlit as st
+
+from core import InputError
+from core.attention.rowwise import Overview
+from core.capturing.calls.head_places import Place
+from core.capturing.edits.edits import Edits
+from core.capturing.edits.lines import lines_of
+from core.claims.checking import ClaimCheck
+from core.claims.known import known_claims, known_of_head, measured
+from core.claims.verdicts import LEAST_PASSAGES, LEAST_QUERIES
+from core.exporting.head_card import CardLine
+from core.figures.heatmaps.views import view_heatmap
+from core.figures.labels import visible
+from core.heads.attribution import Attribution, main_reason
+from core.heads.effects import probability_after
+from core.heads.likeness import PAIRS
+from core.heads.views import HeadView, ViewMatrix
+from core.notebook.figures import stage_figure
+from core.units import counted, distance_in_words, in_rounding_errors
+from ui import presenting, shown
+from ui.calls import call, expression, result_of
+from ui.components import pin
+from ui.controls.pinned import pinned_among
+from ui.markdown import plain
+from ui.progress import fill, run
+from ui.requests import AnswerRequest
+from ui.views import head_links
+from ui.views.charts import show_chart
+from ui.views.grid_of_heads import HELD
+from ui.views.head_card import results
+from ui.views.numbers import of_view
+from ui.views.sources import passes
+from ui.views.sources.heads import RealHead
+from ui.views.sources.models import NEXT_TOKENS, needed_bytes
+from ui.views.what_if import results as what_if
+from ui.views.why import results as why
+from ui.views.why.page import in_words, signed
+
+HEIGHT = 280  # pixels of the picture
+LIKE = 3  # heads that are named as being like it
+Cell = tuple[int, int]
+
+
+def show_card(real: RealHead) -> None:
+    pin.listen()
+    finding = st.container(gap=None)
+    drawn, beside = st.columns([5, 7], gap="medium")
+    with drawn:
+        looked = _show_look(real)
+    if looked is None:
+        return
+    cell, here = looked
+    of_claims = beside.container()
+    with finding:
+        presenting.title(f"Head {real} of {plain(str(real.request.model))}")
+        presenting.finding(f"Head {real} gives **{here.number}** {plain(here.says)}.")
+    lines = [here]
+    below = [beside] * 2 if presenting.is_on() else st.columns(2, gap="medium")
+    for place, section in zip(below * 2, SECTIONS, strict=True):
+        with place:
+            lines += _show_section(section, real, cell)
+    with of_claims:  # what may take long comes last
+        shown.now().card = _show_claims(real) + lines
+
+
+def _show_look(real: RealHead) -> tuple[Cell, CardLine] | None:
+    """Draw the weights on this text, small. Return the chosen (query, key) and its line; None where that was stopped."""
+    matrix = call(ViewMatrix, real.capture, real.kind, HeadView(heads=(real.place,)))
+    task = passes.overview.task(real.of_kind, matrix.view, matrix=matrix)
+    whole: Overview | None = run(task, "Drawing the head", matrix.shape[0], unit="token")
+    if whole is None:
+        return None
+    picture, labels = st.container(), matrix.labels
+    query, key = cell = pinned_among((labels.queries, labels.keys), matrix.strongest(whole), matrix.exact)
+    look = {"name": "weight", "height": presenting.height(HEIGHT, 0.6), "width": presenting.width(430, 0.4)}
+    chart = view_heatmap(
+        whole.matrices["view"], labels.queries, labels.keys, removed=None, signed=False, pin=cell, **look
+    )
+    with picture:
+        show_chart(chart, "head", "Heatmap of queries by keys.", title="Weights", numbers=of_view(matrix))
+    tokens = expression(real.capture.tokens, real.kind)
+    result_of(stage_figure, passes.head(real.of), "weights", tokens=tokens, cell=cell)
+    head_links.link_to_heads(real.of, cell)
+    weight = matrix.exact(range(query, query + 1), range(key, key + 1))[0, 0]
+    says = f"from “{visible(labels.queries[query])}” to “{visible(labels.keys[key])}”"
+    on = f"one text, {counted(len(labels.queries), 'query')}"
+    return cell, CardLine("Here", f"{weight:.1%}", says, on)
+
+
+def _show_section(section: Section, real: RealHead, cell: Cell) -> list[CardLine]:
+    """Show a line, or why it cannot be measured, and return it; none where that was stopped, which is said."""
+    with st.container():
+        try:
+            line = section.measure(real, cell)
+        except InputError as error:
+            line = CardLine(section.about, "", f"Not known. {error}")
+        if line is None:
+            return []
+        _show(line, lambda: section.link(real, cell))
+        return [line]
+
+
+def _show(line: CardLine, link: Callable[[], None]) -> None:
+    number = f" **{plain(line.number)}**" if line.number else ""
+    with st.container(gap=None):
+        presenting.tell(f"{line.about}:{number} {plain(line.says)}")
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(plain(line.measured), width="content")
+            link()
+
+
+# --- on this text
+
+
+def _reads(real: RealHead, cell: Cell) -> CardLine | None:
+    """Which components made the query look at the key."""
+    tokens, written = len(real.capture.input_ids), max(1, len(real.capture.target_ids))
+    needs = needed_bytes(real.request.model, tokens, written, components=True)
+    calls = real.capture.model.attention_calls or 1
+    if run(passes.with_components.task(real.request), "Keeping what was read", calls, needs=needs) is None:
+        return None
+    kind = "" if real.kind == "self" else f"{real.kind} "
+    words = f"score {kind}{real}@{cell[0]}>{cell[1]}"
+    path = run(why.path.task(AnswerRequest(real.request, None, "mean"), words), "Reading from what it looked", 1)
+    if path is None:
+        return None
+    stop = path.stops[0]
+    named = {"key": stop.of_key, "query": stop.of_query}
+    says = "; ".join(f"{side} {_reason(table)}" for side, table in named.items())
+    of = f"{counted(stop.of_key.sources, 'component')}, which add up to within {in_rounding_errors(stop.of_key.rounding)}"
+    above = "above the mean score of the other keys" if stop.others else "is the score of the only key"
+    return CardLine("Reads", signed(stop.score), f"{above}: {says}", of)
+
+
+def _reason(table: Attribution) -> str:
+    reason = main_reason(table)
+    return "from many" if reason is None else f"from {in_words(reason.component)}, {signed(reason.gave)}"
+
+
+def _writes(real: RealHead, _cell: Cell) -> CardLine | None:
+    """What it adds to the answer itself."""
+    if real.kind == "encoder":
+        return CardLine("Writes", "", "Nothing into the answer itself: only other heads read what an encoder writes.")
+    calls, needs = real.capture.model.attention_calls or 1, HELD * real.capture.nbytes
+    task = passes.contributions.task(real.of_kind, None)
+    table = run(task, "Reading what each head writes", calls, unit="attention call", needs=needs)
+    if table is None:
+        return None
+    number = table.set_index(["layer", "head"])["contribution"].loc[real.place]
+    of = "to the cosine of the sentence vector with itself, which is 1"
+    if NEXT_TOKENS.is_met(real.capture.model):
+        of = f"to the logit of {_next_token(real)[0]}, less the mean of all"
+    return CardLine("Writes", signed(number), of, "one text; what later layers make of it is not in it")
+
+
+def _muted(real: RealHead, _cell: Cell) -> CardLine | None:
+    """What the answer is without it."""
+    effect = run(results.muted.task(real.of), "Muting the head", 1, needs=2 * real.capture.nbytes)
+    if effect is None:
+        return None
+    if not NEXT_TOKENS.is_met(real.capture.model):
+        return CardLine("Muted", distance_in_words(effect), "turn of the sentence vector (1 − cosine)", "one text")
+    token, before = _next_token(real)
+    number = f"{before:.1%} → {probability_after(before, effect):.1%}"
+    return CardLine("Muted", number, f"for {token} as the next token", "one text")
+
+
+def _next_token(real: RealHead) -> tuple[str, float]:
+    """The most probable one in quotation marks, and its probability."""
+    ((token, share),) = real.capture.next_tokens(1)
+    return f"“{visible(token)}”", share
+
+
+def _like(real: RealHead, _cell: Cell) -> CardLine | None:
+    """The heads whose weights are nearest, beside heads drawn at random."""
+    table = run(what_if.heads_like.task(real.of, (real.request,)), "Comparing every head", real.grid[0])
+    if (
+        table is None
+        or (pairs := run(what_if.random_pairs.task(real.of_kind), "Comparing random heads", PAIRS, unit="pair")) is None
+    ):
+        return None
+    nearest = ["{divergence:.3f} to {layer}.{head}".format(**row) for row in table.head(LIKE).to_dict("records")]
+    number, _, says = ", ".join(nearest).partition(" ")
+    says += f"; two random heads {pairs.mean:.3f} ({pairs.low:.3f} to {pairs.high:.3f})"
+    on = f"one text, {counted(real.shape[0], 'query')}; {pairs.pairs} random pairs"
+    return CardLine("Like it", f"{number} nats", says, on)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A line about the head on this text. measure: None where that was stopped; link: shows the link to its view"""
+
+    about: str
+    measure: Callable[[RealHead, Cell], CardLine | None]
+    link: Callable[[RealHead, Cell], None]
+
+
+def _link_to_muting(real: RealHead, _cell: Cell) -> None:
+    head_links.link_to_what_if(real.of, lines_of(Edits(mute_heads={Place(*real.place, real.named_kind)})), "Mute it")
+
+
+SECTIONS = (
+    Section("Reads", _reads, lambda real, cell: head_links.link_to_why(real.of, cell)),
+    Section("Writes", _writes, lambda real, _: head_links.link_to_effects(real.request)),
+    Section("Muted", _muted, _link_to_muting),
+    Section("Like it", _like, lambda real, _: head_links.link_to_comparison(real.of)),
+)
+
+
+# --- on the passages that come along
+
+
+def _show_claims(real: RealHead) -> list[CardLine]:
+    """Test all known claims on this head, and show which hold and what it does most. Return the lines."""
+    lines: list[CardLine] = []
+
+    def show(*further: CardLine) -> None:
+        for line in further:
+            _show(line, lambda: head_links.link_to_claims(real.of))
+        lines.extend(further)
+
+    try:
+        if real.kind != (first := real.capture.kinds[0]):
+            raise InputError(f"They are about {first} attention.", field="kind")
+        table = measured(real.capture.model.revision)
+        show(*(() if table is None else _held(table, str(real))))
+        known, check = tuple(lines), results.known(real.request.model)
+
+        def draw(last: bool) -> None:
+            if last:
+                show(*_found(known_of_head(check.sums, *real.place), str(real), known, check))
+
+        fill(check, real.request.model, "Testing known claims", draw, unit="passage", done="read")
+    except InputError as error:
+        show(CardLine("Known claims", "", f"Not tested. {error}"))
+    return lines
+
+
+def _found(table: pd.DataFrame, head: str, known: Sequence[CardLine], check: ClaimCheck) -> list[CardLine]:
+    """The lines on these verdicts. known: those on claims that are shown already"""
+    said = {line.says for line in known}
+    held = [line for line in _held(table, head) if line.says not in said]
+    of = "" if check.done == check.total else f"; {check.done} of {counted(check.total, 'passage')}"
+    if not held and not known:
+        says = "No known claim holds for this head." if check.done == check.total else "None holds so far."
+        unsaid = table["verdict"].tolist().count("cannot be said")
+        on = f"{counted(len(table), 'claim')}, {unsaid} cannot be said{of}"
+        held = [CardLine("Known claims", "", says, on)]
+    rows = table.sort_values(by="share", ascending=False).to_dict("records")
+    rows = [row for row in rows if row["queries"] >= LEAST_QUERIES and row["passages"] >= LEAST_PASSAGES]
+    if not rows:
+        return held
+    then = "".join(f"; {row['name']} {row['share']:.1%}" for row in rows[1:2])
+    general = CardLine("In general", _share(rows[0]), f"{rows[0]['name']}{then}", f"{_passages(rows[0])}{of}")
+    return [*held, general]
+
+
+def _held(table: pd.DataFrame, head: str) -> list[CardLine]:
+    """A line for each known claim that holds for this head, "17.3", the clearest first."""
+    claims = {claim.name: claim for claim in known_claims()}
+    lines = []
+    rows = [row for row in table.to_dict("records") if row["verdict"] == "holds" and row["head"] == head]
+    for row in sorted(rows, key=lambda row: row["null"] - row["share"]):
+        claim = replace(claims[row["name"]], head=head)
+        on = f"{_passages(row)}; by chance no head gives more than {row['null']:.1%}"
+        lines.append(CardLine("Claim holds", _share(row), f"“{claim}”", on))
+    return lines
+
+
+def _share(row: dict) -> str:
+    return f"{row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
+
+
+def _passages(row: dict) -> str:
+    queries, passages = counted(row["queries"], "query"), counted(row["passages"], "passage")
+    return f"{queries}, {passages}, half for testing"
