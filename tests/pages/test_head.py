@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,6 +77,8 @@ def test_each_number_on_this_text_is_that_of_core(minilm):
     assert why[state.PATH] == ["score 5.11@10>2"]
     assert mute[state.EDITS] == ["mute 5.11"]
     assert (compare[state.VIEW], compare[state.HEAD]) == (["compare"], ["11"])
+    claims = {tuple(link[state.CLAIMS][0].splitlines()) for link in links(app, label="Claims")}
+    assert claims == {tuple(str(replace(claim, head="5.11")) for claim in known.known_claims())}
 
 
 def test_known_claims_are_tested_on_the_head_itself(minilm, monkeypatch, tmp_path):

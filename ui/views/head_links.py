@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from core.claims.known import known_claims
 from ui import state
 from ui.controls.masks import Change
 from ui.links import link_to
@@ -27,7 +29,10 @@ def link_to_heads(
 
 
 def link_to_claims(head: HeadRequest) -> None:
-    link_to("claims", "Claims", ":material/fact_check:", {state.MODEL: head.text.model.name})
+    """Link to the test of the known claims about this head, on all texts that come along."""
+    claims = [str(replace(claim, head=f"{head.layer}.{head.head}")) for claim in known_claims()]
+    address = {state.MODEL: head.text.model.name, state.CLAIMS: "\n".join(claims), state.CHECKED_ON: "included"}
+    link_to("claims", "Claims", ":material/fact_check:", address)
 
 
 def link_to_comparison(head: HeadRequest) -> None:

@@ -192,7 +192,9 @@ def _say_finding(found: pd.DataFrame, claims: tuple[Claim, ...], best: int) -> N
     presenting.finding(words.replace(share, f"**{share}**", 1))
     held = [*found["verdict"]].count("holds")
     read = f"{counted(row['queries'], 'query')} in {counted(row['passages'], 'passage')} for testing"
-    presenting.tell(f"{read}; {held} of {counted(len(found), 'claim')} {'holds' if held == 1 else 'hold'}.")
+    presenting.tell(
+        f"{read}; {held} of {counted(len(found), 'claim')} {'holds' if 1 in (held, len(found)) else 'hold'}."
+    )
 
 
 def _list(found: pd.DataFrame) -> None:
