@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core import check_claims
-from core.claims import known
+from core.claims import consequences, known
 from core.claims.checking import MAX_TOKENS, passages_of
 from core.claims.claim import Claim
 from core.claims.consequences import muting, patching, says_what
@@ -112,7 +112,9 @@ def test_a_claim_that_is_chosen_speaks_of_these_claims_only():
     assert state.CLAIM not in app.session_state[state.ADDRESS]
 
 
-def test_what_a_head_does_has_the_numbers_of_core(smollm):
+def test_what_a_head_does_has_the_numbers_of_core(monkeypatch, smollm):
+    monkeypatch.setattr(consequences, "MUTED", 3)  # passages: each is read several times
+    monkeypatch.setattr(consequences, "PATCHED", 3)
     own = {state.CHECKED_ON: "own", state.TEXTS: OWN, state.CLAIMS: LINES}
     app = opened("claims", model=SMOLLM, **own)
     texts, claim = OWN.split("\n\n"), Claim.read(LINES.splitlines()[1])
