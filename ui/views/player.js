@@ -1,4 +1,4 @@
-// Buttons that play a knob: frames.js does it, and says whether it plays. Those for one step are no stops of the Tab key: the arrow
+// Buttons that play a knob: frames.js does it, and says whether it plays. The Tab key does not stop at those for one step: the arrow
 // keys of the equation, or of the slider, do the same.
 export default function ({ parentElement, data }) {
     const player = parentElement.querySelector(".player"), play = player.querySelector(".play");

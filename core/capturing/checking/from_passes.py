@@ -22,7 +22,7 @@ OF_PASSES = 2_000
 def later_tokens(reading: Reading) -> Finding:
     """Another last token changes no row before it in a decoder."""
     if not (reading.writes or reading.model.is_encoder_decoder):
-        return Finding(None, "The model is no decoder: tokens may see later ones.")
+        return Finding(None, "The model is not a decoder: tokens may see later ones.")
     if _unchanged(reading) is not None:
         return Finding(True, f"The {KEPT} last tokens change nothing before them.")
     name = "decoder_input_ids" if reading.model.is_encoder_decoder else "input_ids"
@@ -54,7 +54,7 @@ def padding(reading: Reading) -> Finding:
 def cache_of_keys(reading: Reading) -> Finding:
     """A text that is read in two parts, the second from the keys and values of the first, gives the same."""
     if "input_ids" not in reading.inputs or not reading.writes:
-        return Finding(None, "The model is no decoder: it keeps no keys and values.")
+        return Finding(None, "The model is not a decoder, and keeps no keys and values.")
     if (rows := _unchanged(reading)) is None:
         rows = reading.again(kept=KEPT)
     return _same(reading, reading.returned[-KEPT:], rows[-KEPT:], "Reading the end from the cache changes")
