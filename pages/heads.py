@@ -14,7 +14,7 @@ from ui.views.sources.heads import ChosenHead, choose_head
 from ui.views.sources.text_fields import choose_text
 
 
-def show(head: ChosenHead, show_chosen: Callable[[Any, Any, Any], tuple[int, int] | None]) -> None:
+def show(head: ChosenHead, show_chosen: Callable[[Any, Any], tuple[int, int] | None]) -> None:
     findings = st.container(key=state.FINDINGS, horizontal=True, vertical_alignment="center", gap="medium")
     # No gaps: containers for progress stay empty above both pictures, and each would add a gap.
     with st.container(key=state.SIDES):
@@ -25,7 +25,7 @@ def show(head: ChosenHead, show_chosen: Callable[[Any, Any, Any], tuple[int, int
     # The head comes first: a visitor who walks through the grid waits for it.
     with head_side:
         by_pair = wanted is not None and wanted.by == PAIR
-        cell = show_chosen(head, measured, findings if by_pair else None)
+        cell = show_chosen(head, findings if by_pair else None)
     if measured is not None and wanted is not None:
         with findings:
             show_findings(head, measured, wanted, cell)

@@ -77,7 +77,6 @@ Draw = Callable[[str], Picture]
 WORDS = {
     "pronoun": r"“it” gives\s([\d.]+%)\sof its attention to “animal”",
     "induction": r"“·green” gives ([\d.]+%) of its attention to “·doors”",
-    "previous": r"Mostly the previous token \(([\d.]+%)\)",
     "paris": r"“·Paris” comes next: ([\d.]+%) → ([\d.]+%)",
     "generation": r"“·Paris” is written after “·is”, which gives ([\d.]+%) of its attention to “·France”",
     "patching": r"moves (?:the sentence vector most:|it) ([\d.]+%)",
@@ -120,6 +119,7 @@ def rows_of_the_year(drawn: Draw) -> tuple[float]:
 # Where the number is in a picture
 DRAWN: dict[str, Callable[[Draw], tuple[float, ...]]] = {
     "sink": lambda drawn: (float(np.nanmean(drawn("atlas").values)),),
+    "previous": lambda drawn: (float(np.diagonal(drawn("head").values, -1).mean()),),
     "entropy": smallest_and_largest,
     "date": rows_of_the_year,
     "rotary": sum_of_bands,

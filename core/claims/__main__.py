@@ -50,11 +50,15 @@ def check(
     """Test the claims of a file on texts, here or, with `out`, on Ray. Print them, and return the exit status."""
     claims = read_claims(_text_of(file))
     tables = {}
-    for name in dict.fromkeys([model] if against is None else [model, against]):
-        if out is None:
-            tables[name] = _in_process(name, claims, data, reading)
-        else:
-            tables[name] = _on_ray(name, claims, data, out if against is None else f"{out}/{Path(name).name}", reading)
+    folders = {model: out} if against is None else {model: f"{out}/model", against: f"{out}/against"}
+    for name, folder in folders.items():
+        try:
+            if out is None or folder is None:
+                tables[name] = _in_process(name, claims, data, reading)
+            else:
+                tables[name] = _on_ray(name, claims, data, folder, reading)
+        except InputError as error:
+            raise InputError(str(error) if against is None else f"{name}: {error}", field=error.field) from error
     _tell(tables, json_file)
     verdicts = {verdict for table in tables.values() for verdict in table["verdict"]}
     return 1 if "does not hold" in verdicts else 2 if "cannot be said" in verdicts else 0

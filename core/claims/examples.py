@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..capturing.capture import Capture, capture
 from ..models.model import Model
-from ..models.passages import Passage
+from ..models.passages import Passage, text_hash
 from ..models.tokens import token_texts
 from ..progress import OnProgress, step_counter
 from .claim import Claim
@@ -18,6 +18,7 @@ from .facts import Facts
 from .shares import TESTING, half_and_group
 
 MOST, MOST_PASSAGES = 10, 40
+DRAWN = 8  # queries of each passage, of which the clearest is shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +44,17 @@ def claim_examples(
     place: tuple[int, int],
     passages: Sequence[Passage],
     *,
+    seed: int = 0,
     on_progress: OnProgress | None = None,
 ) -> tuple[list[ClaimExample], list[ClaimExample]]:
     """The queries with the largest and with the smallest share, MOST of each at most, and one of each passage at most.
 
+    They are among DRAWN queries of each passage that are drawn at random: of a claim about positions the clearest is the first
+    of every passage, which says little.
+
     place        (layer, head)
     passages     the first MOST_PASSAGES of the half for testing are read
+    seed         of the draw, which does not depend on the order of the passages
     on_progress  called after each passage
     """
     found: list[tuple[ClaimExample, ClaimExample]] = []
@@ -57,10 +63,12 @@ def claim_examples(
         taken, _, keys = spoken(model, claim, place, passage)
         if keys.any():
             weights, tokens = taken.trace(*place).weights, token_texts(model.tokenizer, taken.input_ids)
-            shares = np.where(keys.any(axis=1), (weights * keys).sum(axis=1), np.nan)
+            rng = np.random.default_rng([seed, text_hash(passage.text)])
+            drawn = rng.permutation(np.flatnonzero(keys.any(axis=1)))[:DRAWN]
+            shares = (weights[drawn] * keys[drawn]).sum(axis=1)
             most, least = (
-                ClaimExample(float(shares[at]), at, tokens, weights[at], keys[at])
-                for at in map(int, (np.nanargmax(shares), np.nanargmin(shares)))
+                ClaimExample(float(shares[one]), int(drawn[one]), tokens, weights[drawn[one]], keys[drawn[one]])
+                for one in (shares.argmax(), shares.argmin())
             )
             found.append((most, least))
         step()

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from copy import copy
-from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from ..models.model import Model
 from ..models.passages import Location, Passage, Relation, text_hash
-from ..progress import OnProgress, step_counter
+from ..progress import OnProgress
 from .checking import ClaimCheck
 from .claim import Claim, read_claims
 from .shares import ClaimSums
-from .verdicts import verdicts
+from .verdicts import LEAST_PASSAGES, LEAST_QUERIES, of_every_head
 
 PROSE = 72  # passages of prose
 FOLDER = Path(__file__).parent
 CLAIMS, MEASURED, TEXTS = FOLDER / "known.toml", FOLDER / "measured.json", FOLDER / "texts"
+
+OF_HEADS = ("name", "claim", "head", "queries", "passages", "share", "low", "high", "null", "verdict")
 
 # What others have published of a model's heads, by the last part of its name: name of a claim -> heads, and their scores as far
 # as they are given.
@@ -61,10 +62,7 @@ def known_heads(
     Columns: name, and those of `check_claims`. Without annotated texts, claims about relations are left out. Raises InputError
     (field "model") for a model whose heads cannot be captured.
     """
-    check, step = known_check(model, texts), step_counter(on_progress)
-    while check.go_on():
-        step()
-    return named(check.table())
+    return named(known_check(model, texts).finished(on_progress).table())
 
 
 def known_check(model: Model, texts: Iterable[str | Passage] | None = None) -> ClaimCheck:
@@ -75,26 +73,34 @@ def known_check(model: Model, texts: Iterable[str | Passage] | None = None) -> C
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
-    """Verdicts on known claims, about whichever heads, with their names in front."""
+    """Verdicts on claims, about whichever heads, with their names in front; one that is not known is named by its keys."""
     names = {(claim.when, claim.keys): claim.name for claim in known_claims()}
+    lines = {line: Claim.read(line) for line in table["claim"].unique()}
     found = table.copy()
-    found.insert(0, "name", [names[claim.when, claim.keys] for claim in map(Claim.read, table["claim"])])
+    found.insert(0, "name", [names.get((of.when, of.keys), of.keys) for of in map(lines.__getitem__, table["claim"])])
     return found
 
 
-def known_of_head(sums: ClaimSums, layer: int, head: int) -> pd.DataFrame:
-    """Verdicts on every known claim for one head: the columns of `known_heads`.
+def by_head(sums: ClaimSums) -> pd.DataFrame:
+    """What every head does: a row for each claim that holds for it, and for the claim that it follows most.
 
-    sums  of a `known_check`: they are counted for all heads, whichever a claim is about
+    Sums are counted for all heads, whichever a claim is about. Columns `OF_HEADS`. The heads are in their order; of a head, the
+    claims that hold come first, the clearest of them first. Claims of which too few passages speak are left out.
     """
-    of_head = copy(sums)
-    of_head.claims = tuple(replace(claim, head=f"{layer}.{head}") for claim in sums.claims)
-    of_head.require_heads()
-    return named(verdicts(of_head))
+    of_head: dict[str, list[dict[Any, Any]]] = {".".join(map(str, head)): [] for head in sums.heads.tolist()}
+    for row in named(of_every_head(sums)).filter(OF_HEADS).to_dict("records"):
+        if row["queries"] >= LEAST_QUERIES and row["passages"] >= LEAST_PASSAGES:
+            of_head[row["head"]].append(row)
+    kept = []
+    for rows in filter(None, of_head.values()):
+        holds = [row for row in rows if row["verdict"] == "holds"]
+        most = max(rows, key=lambda row: row["share"])
+        kept += sorted(holds, key=lambda row: row["null"] - row["share"]) + [most] * (most not in holds)
+    return pd.DataFrame(kept, columns=pd.Index(OF_HEADS))
 
 
 def measured(revision: str) -> pd.DataFrame | None:
-    """What `known_heads` gave for an included model with the texts that come along; None for other weights."""
+    """What `by_head` gave for an included model with the texts that come along; None for other weights."""
     written = json.loads(MEASURED.read_text("utf-8"))
     return pd.DataFrame(written[revision]) if revision in written else None
 

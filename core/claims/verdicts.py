@@ -7,6 +7,7 @@ It does not hold where the upper end is below either. Otherwise, and with too fe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -49,10 +50,26 @@ def verdicts(sums: ClaimSums, *, seed: int = 0) -> pd.DataFrame:
     looking     the share in the half for looking
     verdict     "holds", "does not hold" or "cannot be said" (`RULE`)
     """
-    return pd.DataFrame([_row(sums, place, claim, seed) for place, claim in enumerate(sums.claims)])
+    tables = []
+    for place, claim in enumerate(sums.claims):
+        shares, counted = sums.shares.values[LOOKING, :, place].sum(axis=0), sums.queries[LOOKING, :, place].sum(axis=0)
+        if claim.place is not None:
+            head = sums.heads.tolist().index([*claim.place])
+        else:
+            head = int(np.argmax(np.where(counted > 0, shares / counted.clip(1), -1)))
+        tables.append(_rows(sums, place, claim, np.array([head]), seed))
+    return pd.concat(tables, ignore_index=True)
 
 
-def _row(sums: ClaimSums, place: int, claim: Claim, seed: int) -> dict[str, Any]:
+def of_every_head(sums: ClaimSums, *, seed: int = 0) -> pd.DataFrame:
+    """The same columns for every head, whichever a claim is about: a row for each claim and head of which it speaks."""
+    every = np.arange(len(sums.heads))
+    tables = [_rows(sums, place, claim, every, seed) for place, claim in enumerate(sums.claims)]
+    return pd.concat(tables, ignore_index=True).query("queries > 0")
+
+
+def _rows(sums: ClaimSums, place: int, claim: Claim, heads: NDArray[np.intp], seed: int) -> pd.DataFrame:
+    """A row for each of these heads, by their places among all."""
     queries, shares = sums.queries[:, :, place], sums.shares.values[:, :, place]
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = shares.sum(axis=1) / queries.sum(axis=1)
@@ -60,37 +77,36 @@ def _row(sums: ClaimSums, place: int, claim: Claim, seed: int) -> dict[str, Any]
         chance, base = (total.values[TESTING, place] / tested for total in (sums.chance, sums.usual))
         recall = sums.recalled[TESTING, place] / tested
         precision = sums.hits[TESTING, place] / sums.strong[TESTING, place]
-    if claim.place is None:
-        head = int(np.nanargmax(mean[LOOKING])) if np.isfinite(mean[LOOKING]).any() else 0
-    else:
-        head = sums.heads.tolist().index([*claim.place])
     if claim.by_position:
         base = np.full_like(base, np.nan)
     if claim.is_about_resting:
         precision = np.full_like(precision, np.nan)
-    null = np.nanmax([chance, base]) if tested.any() else np.nan
-    low, high = _interval(queries[TESTING, :, head], shares[TESTING, :, head], seed)
-    row = {
-        "claim": str(claim),
-        "head": ".".join(map(str, sums.heads[head].tolist())) if tested[head] else claim.head,
-        "queries": int(tested[head]),
-        "passages": int(sums.passages[TESTING, place]),
-        "share": mean[TESTING, head],
-        "low": low,
-        "high": high,
-        "recall": recall[head],
-        "precision": precision[head],
-        "chance": chance[head],
-        "base_rate": base[head],
-        "rank": 1 + int((mean[TESTING] > mean[TESTING, head]).sum()) if tested[head] else np.nan,
-        "heads": len(sums.heads),
-        "null": null,
-        "looking": mean[LOOKING, head],
-    }
-    return row | {"verdict": _verdict(row, claim.least)}
+    low, high = _intervals(queries[TESTING][:, heads], shares[TESTING][:, heads], seed)
+    names = [".".join(map(str, head)) for head in sums.heads[heads].tolist()]
+    above = (mean[TESTING] > mean[TESTING, heads, None]).sum(axis=1)
+    rows = pd.DataFrame(
+        {
+            "claim": str(claim),
+            "head": np.where(tested[heads] > 0, names, claim.head),
+            "queries": tested[heads],
+            "passages": sums.passages[TESTING, place],
+            "share": mean[TESTING, heads],
+            "low": low,
+            "high": high,
+            "recall": recall[heads],
+            "precision": precision[heads],
+            "chance": chance[heads],
+            "base_rate": base[heads],
+            "rank": pd.Series(1 + above).where(tested[heads] > 0),
+            "heads": len(sums.heads),
+            "null": np.nanmax([chance, base]) if tested.any() else np.nan,
+            "looking": mean[LOOKING, heads],
+        }
+    )
+    return rows.assign(verdict=[_verdict(row, claim.least) for row in rows.to_dict("records")])
 
 
-def _verdict(row: dict[str, Any], least: float) -> Verdict:
+def _verdict(row: Mapping[Any, Any], least: float) -> Verdict:
     if row["queries"] < LEAST_QUERIES or row["passages"] < LEAST_PASSAGES:
         return "cannot be said"
     wanted = max(least, row["null"] + ABOVE * (1 - row["null"]))
@@ -99,17 +115,21 @@ def _verdict(row: dict[str, Any], least: float) -> Verdict:
     return "does not hold" if row["high"] < wanted else "cannot be said"
 
 
-def _interval(queries: NDArray[np.int64], shares: NDArray[np.float64], seed: int) -> tuple[float, float]:
-    """The interval of a mean share, from the sums over groups [GROUPS]; NaN for fewer than two groups (percentile bootstrap,
-    Efron 1979)."""
-    there = queries > 0
-    count = int(there.sum())
-    if count < 2:
-        return np.nan, np.nan
-    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
-    means = (drawn @ shares[there]) / (drawn @ queries[there])
-    low, high = np.quantile(means, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2])
-    return float(low), float(high)
+def _intervals(
+    queries: NDArray[np.int64], shares: NDArray[np.float64], seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The intervals of mean shares, from the sums over groups [GROUPS, heads]; NaN for fewer than two groups (percentile
+    bootstrap, Efron 1979)."""
+    ends = np.full((2, queries.shape[1]), np.nan)
+    # Heads of one mask have queries in the same groups.
+    patterns, pattern_of = np.unique(queries > 0, axis=1, return_inverse=True)
+    for number, there in enumerate(patterns.T):
+        if (count := int(there.sum())) > 1:
+            drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
+            of = pattern_of == number
+            means = (drawn @ shares[there][:, of]) / (drawn @ queries[there][:, of])
+            ends[:, of] = np.quantile(means, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2], axis=0)
+    return ends[0], ends[1]
 
 
 def require_annotation(claims: tuple[Claim, ...], is_annotated: bool) -> None:

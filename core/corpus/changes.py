@@ -13,7 +13,6 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -37,8 +36,8 @@ from ..models.calls import Call, wide
 from ..models.inputs import all_inputs
 from ..models.model import Model
 from ..models.modules import Kind
-from ..models.passages import Location, Passage, counter, cut
-from ..progress import OnProgress, held, step_counter
+from ..models.passages import PassageByPassage, passages_of
+from ..progress import OnProgress, step_counter
 from ..threads import side_by_side
 
 MAX_TOKENS = 512  # of a passage, if the models read as many
@@ -77,11 +76,7 @@ def what_changed(
     "model") for models of different shapes or without attention to compare, and (field "text") where no passage has a token in
     common in both.
     """
-    comparing = Comparing(base, copy, texts, kind, max_tokens=max_tokens)
-    step = step_counter(on_progress)
-    while comparing.go_on():
-        step()
-    return comparing.changes.table()
+    return Comparing(base, copy, texts, kind, max_tokens=max_tokens).finished(on_progress).changes.table()
 
 
 @dataclass(eq=False)
@@ -197,44 +192,22 @@ class Changes:
         return changes
 
 
-class Comparing:
-    """A base and a copy of it, compared passage by passage: `go_on` reads the next one. Threads may share it.
+class Comparing(PassageByPassage):
+    """A base and a copy of it, compared passage by passage.
 
-    passages   all of them
-    changes    over those so far
-    total, done  number of passages, and of those that are compared
-    may_pause  always: what is there is worth looking at
-    nbytes     about how much memory the sums take
+    changes  over those so far
+    nbytes   about how much memory the sums take
     """
-
-    may_pause = True
 
     def __init__(
         self, base: Model, copy: Model, texts: Iterable[str], kind: Kind | None = None, *, max_tokens: int = MAX_TOKENS
     ) -> None:
         """Arguments and errors as those of `what_changed`."""
         pair = Pair(base, copy, kind)
-        self.passages = passages_of(base, copy, texts, max_tokens)
-        self._pair: Pair | None = pair
-        self.total, self.done = len(self.passages), 0
+        passages = passages_of([base, copy], texts, max_tokens, "compare")
+        super().__init__(passages, lambda passage, place: pair.add(self.changes, passage.text, place % HALVES))
         self.changes = pair.changes()
         self.nbytes = 16 * len(self.changes.heads) * (3 * len(NAMES) + HALVES + 2)
-        self._lock = Lock()
-
-    @property
-    def share(self) -> float:
-        return self.done / self.total
-
-    def go_on(self) -> bool:
-        """Compare one more passage; False if none is left."""
-        with held(self._lock):
-            if self._pair is None:
-                return False
-            self._pair.add(self.changes, self.passages[self.done], self.done % HALVES)
-            self.done += 1
-            if self.done == self.total:
-                self._pair = None  # the models are not held any longer
-            return True
 
 
 def swapped_back(
@@ -258,27 +231,13 @@ def swapped_back(
     """
     pair, step = Pair(base, copy), step_counter(on_progress)
     changes = pair.changes(heads)
-    for passage in passages_of(base, copy, texts, max_tokens):
-        ids, other = pair.ids(passage)
+    for passage in passages_of([base, copy], texts, max_tokens, "compare"):
+        ids, other = pair.ids(passage.text)
         if ids == other and len(ids) >= LEAST_TOKENS:
             losses = pass_with_losses(copy, ids)[1]
             step()
-            pair.swap(changes, passage, losses, step)
+            pair.swap(changes, passage.text, losses, step)
     return changes.swaps_table()
-
-
-def passages_of(base: Model, copy: Model, texts: Iterable[str], max_tokens: int) -> list[str]:
-    """The passages of these texts, which both models can read at once. Raises InputError (field "text")."""
-    longest = min(limit for limit in (max_tokens, base.max_tokens, copy.max_tokens) if limit is not None)
-    texts_here = (Passage(Location("", row), 0, text) for row, text in enumerate(texts, start=1))
-    count, other = counter(base), counter(copy)
-    passages = [one for text in texts_here for one in cut(text, lambda part: max(count(part), other(part)), longest)]
-    for passage in passages:
-        if not isinstance(passage, Passage):
-            raise InputError(passage.why, field="text")
-    if not passages:
-        raise InputError("There is no text to compare on. Write some.", field="text")
-    return [passage.text for passage in passages if isinstance(passage, Passage)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ..claims.known import by_head
+from ..claims.shares import ClaimSums
 from ..claims.verdicts import verdicts
 from ..errors import InputError, first_line, shown
 from ..heads.metrics import NAMES
@@ -194,12 +196,21 @@ class Run:
     @cached_property
     def claims(self) -> pd.DataFrame | None:
         """The verdicts on the claims of a run, a row a claim (`core.claims.verdicts`); None for a run without claims."""
+        return None if self._sums is None else verdicts(self._sums)
+
+    @cached_property
+    def claims_by_head(self) -> pd.DataFrame | None:
+        """Which of its claims hold for each head (`core.claims.known.by_head`); None for a run without claims."""
+        return None if self._sums is None else by_head(self._sums)
+
+    @cached_property
+    def _sums(self) -> ClaimSums | None:
         if not (self.folder / file_of(CLAIMS)).is_file():
             return None
         with self._open(CLAIMS) as file:
             rows = file.read().to_pandas()
             same_for_all(CLAIMS, rows, ("claim", "half"), set(self.heads))
-            return verdicts(claim_sums(rows))
+            return claim_sums(rows)
 
     @cached_property
     def problems(self) -> pd.DataFrame:

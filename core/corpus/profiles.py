@@ -18,8 +18,6 @@ apart there need not be unlike.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,13 +26,12 @@ from sklearn.cluster import KMeans
 from sklearn.manifold import MDS, trustworthiness
 from sklearn.metrics import silhouette_score
 
-from ..heads.metrics import METRICS, in_words
+from ..heads.metrics import METRICS
 from .tables import ALIKE, HeadMap
 
 CLUSTERS = range(3, 13)  # two would only say more and less of one thing
 HEADS_A_CLUSTER = 4  # the minimum, on average
 LEAST_SILHOUETTE = 0.1  # heads that form less distinct clusters than this stay one cluster
-EXCESS = 1.5  # attention to punctuation is a habit from this many times the share in even attention
 SEED = 0
 STEADY = 1e-9  # a variance below this is a rounding error
 
@@ -58,7 +55,7 @@ def map_of(metrics: pd.DataFrame, classes: pd.DataFrame, distances: pd.DataFrame
     neighbours = min(ALIKE, (len(profiles) - 1) // 2)
     return HeadMap(
         heads.assign(x=places[:, 0], y=places[:, 1], cluster=clusters, alike=nearest.tolist()),
-        _words(means, clusters, between, _usual_punctuation(classes)),
+        _words(means, clusters, between),
         float(trustworthiness(profiles, places, n_neighbors=neighbours)) if neighbours and between.any() else None,
         silhouette,
     )
@@ -153,51 +150,28 @@ def _clusters(profiles: NDArray[np.float64], between: NDArray[np.float64]) -> tu
 
 # --- words
 
-# The words for what a cluster has more of than others, by metric; for those in EITHER_WAY also for what it has less of.
-TRAITS = {
-    "self": "the token itself",
-    "previous": "the previous token",
-    "next": "the next token",
-    "sink": "the first token",
-    "special": "special tokens",
-    "punctuation": "punctuation",
-    "duplicate": "earlier copies",
-    "induction": "induction",
-    "elsewhere": "a single token elsewhere",
-    "locality": "near tokens",
-    "entropy_share": "evenness",
-    "distance": "mean distance in tokens",
-}
+# What a cluster may be named by: what it has more of than others, and of those in EITHER_WAY also what it has less of. What
+# others say more narrowly is left out.
+TRAITS = tuple(metric for metric in METRICS if metric.name not in ("entropy", "largest", "locality"))
 EITHER_WAY = ("entropy_share", "distance")
-MOST_TRAITS = 2
+MOST_TRAITS = 3
 
 
-def _usual_punctuation(classes: pd.DataFrame) -> float:
-    """The share of punctuation in even attention; NaN where that is not known."""
-    onto = classes.loc[(classes["key_class"] == "punctuation") & (classes["queries"] > 0)]
-    queries, chance = onto["queries"].to_numpy(), onto["chance"].to_numpy()
-    return float(queries @ chance / queries.sum()) if len(onto) else np.nan
-
-
-def _words(
-    means: pd.DataFrame, clusters: NDArray[np.intp], between: NDArray[np.float64], punctuation: float
-) -> tuple[str, ...]:
-    """A name for each cluster: the habit of its heads, and what sets them apart. No two names are the same."""
+def _words(means: pd.DataFrame, clusters: NDArray[np.intp], between: NDArray[np.float64]) -> tuple[str, ...]:
+    """A name for each cluster: what sets its heads apart. No two names are the same."""
     count = int(clusters.max()) + 1
     if count == 1:
         return ("All heads",)
-    habits = [_habit(means[clusters == cluster].mean().to_dict(), punctuation) for cluster in range(count)]
-    traits = [_traits(means, clusters == cluster, habits[cluster]) for cluster in range(count)]
-    shown = [0 if habit.startswith("Mostly") else 1 for habit in habits]
-    names = habits
-    for _ in range(MOST_TRAITS + 1):  # clusters with the same name show cluster trait more
-        names = ["; ".join([habit, *own[:many]]) for habit, own, many in zip(habits, traits, shown, strict=True)]
+    traits = [_traits(means, clusters == cluster) for cluster in range(count)]
+    shown, names = [1] * count, [""] * count
+    for _ in range(MOST_TRAITS):  # clusters with the same name show one trait more
+        names = ["; ".join(own[:many]) for own, many in zip(traits, shown, strict=True)]
         for cluster in _repeated([re.sub(r"\d+", "", name) for name in names]):
             shown[cluster] += 1
-    for cluster in _repeated(names):  # clusters that no metric tells apart
+    for cluster in _repeated(names) | {place for place, name in enumerate(names) if not name}:
         inside = np.flatnonzero(clusters == cluster)
         layer, head = means.index[inside[between[np.ix_(inside, inside)].sum(axis=1).argmin()]]
-        names[cluster] += f"; around head {layer}.{head}"
+        names[cluster] = "; ".join(filter(None, [names[cluster], f"around head {layer}.{head}"]))
     return tuple(names)
 
 
@@ -206,30 +180,19 @@ def _repeated(words: list[str]) -> set[int]:
     return {place for place, each in enumerate(words) if words.count(each) > 1}
 
 
-def _habit(mean: Mapping[Any, float], punctuation: float) -> str:
-    row = {metric.name: mean.get(metric.name, np.nan) for metric in METRICS}
-    if row["punctuation"] < EXCESS * punctuation:  # much of a text is punctuation: even attention gives it its share
-        row["punctuation"] = np.nan
-    return in_words(row)
-
-
-def _traits(means: pd.DataFrame, inside: NDArray[np.bool_], habit: str) -> list[str]:
+def _traits(means: pd.DataFrame, inside: NDArray[np.bool_]) -> list[str]:
     """The differences of these heads from the others, with the means of both. What they have more of comes first, and there
     what differs most in units of its spread over all heads."""
-    spoken = {metric.name for metric in METRICS if metric.likeness and f"{metric.likeness} (" in habit}
-    if {"sink", "special"} & spoken:  # often the same tokens
-        spoken |= {"sink", "special"}
-    if habit == "Spread evenly":
-        spoken.add("entropy_share")
     differences = []
-    for name, words in TRAITS.items():
-        values = means[name].to_numpy(np.float64) if name in means else np.array([np.nan])
-        if name in spoken or not values.var() > STEADY:
+    for metric in TRAITS:
+        values = means[metric.name].to_numpy(np.float64) if metric.name in means else np.array([np.nan])
+        if not values.var() > STEADY:
             continue
         own, others = float(values[inside].mean()), float(values[~inside].mean())
-        shown = [f"{each:.0f}" if name == "distance" else f"{each:.0%}" for each in (own, others)]
+        shown = [f"{each:.0f}" if metric.unit else f"{each:.0%}" for each in (own, others)]
+        unit = f" {metric.unit}" if metric.unit else ""
         if shown[0] != shown[1]:
-            is_less = own < others and name not in EITHER_WAY
+            is_less = own < others and metric.name not in EITHER_WAY
             how_far = abs(own - others) / float(values.std())
-            differences.append((is_less, -how_far, f"{words} {shown[0]} (others {shown[1]})"))
+            differences.append((is_less, -how_far, f"{metric.label} {shown[0]}{unit} (others {shown[1]})"))
     return [words for *_, words in sorted(differences)]

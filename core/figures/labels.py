@@ -59,6 +59,11 @@ def without_effect(text: str) -> str:
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
+def further_lines(words: str) -> str:
+    """What follows a picture's own words where somebody points: parts that "; " joins, a line each, exactly as written."""
+    return "".join(f"<br>{without_effect(part)}" for part in words.split("; ") if part)
+
+
 def without_markup(title: str) -> str:
     """Return a title of a figure as plain text, without the tags that Plotly reads."""
     return html.unescape(re.sub(r"</?[a-z]+>", "", title))

@@ -8,7 +8,7 @@ spread. They are measured on the exact weights, all heads of a layer together an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -45,7 +45,7 @@ class Metric:
     unit      "nats", "tokens", or "" for a share
     measure   its number for every query of a block: [heads, rows], NaN for a query that has nothing to measure
     needs     what a text must have for the metric to mean anything; else it is NaN and not measured
-    likeness  the end of "mostly ..." for a head that has much of it; None for those that describe no habit
+    keys      of a share, the keys that get it, as claims call them (`core.claims.terms`)
     """
 
     name: str
@@ -58,7 +58,7 @@ class Metric:
     source: str
     measure: Callable[[HeadRows], Tensor]
     needs: tuple[Need, ...] = ()
-    likeness: str | None = None
+    keys: str | None = None
 
     def highest(self, keys: int) -> float:
         """The upper end of its range as a number, for so many keys."""
@@ -99,7 +99,7 @@ METRICS = (
         formula=r"w_{q0}",
         words="Share on the first token, where many heads put attention they have no use for.",
         source="Xiao et al. 2024 (attention sinks); Gu et al. 2025",
-        likeness="the first token",
+        keys="the first token",
         measure=lambda block: block.weights[..., 0],
     ),
     Metric(
@@ -109,7 +109,7 @@ METRICS = (
         formula=r"w_{qq}",
         words="Share on the token itself: the diagonal.",
         source="Clark et al. 2019, section 3.1",
-        likeness="the token itself",
+        keys="itself",
         measure=lambda block: block.beside(0),
         needs=("one text",),
     ),
@@ -120,7 +120,7 @@ METRICS = (
         formula=r"w_{q,q-1}",
         words="Share on the token just before.",
         source="Voita et al. 2019, section 5.1 (positional heads); Elhage et al. 2021",
-        likeness="the previous token",
+        keys="the previous token",
         measure=lambda block: block.beside(-1),
         needs=("one text",),
     ),
@@ -131,7 +131,7 @@ METRICS = (
         formula=r"w_{q,q+1}",
         words="Share on the token just after; always 0 where looking ahead is masked.",
         source="Voita et al. 2019, section 5.1",
-        likeness="the next token",
+        keys="the next token",
         measure=lambda block: block.beside(1),
         needs=("one text",),
     ),
@@ -142,7 +142,7 @@ METRICS = (
         formula=r"\sum_{k \in \text{special}} w_{qk}",
         words="Share on tokens that stand for no text, such as [CLS] and [SEP].",
         source="Clark et al. 2019, section 3.2",
-        likeness="special tokens",
+        keys="special tokens",
         measure=lambda block: block.sums.special,
         needs=("special tokens",),
     ),
@@ -153,7 +153,7 @@ METRICS = (
         formula=r"\sum_{k \in \text{punctuation}} w_{qk}",
         words="Share on commas, full stops and other punctuation.",
         source="Clark et al. 2019, section 3.2",
-        likeness="punctuation",
+        keys="punctuation",
         measure=lambda block: block.sums.punctuation,
         needs=("punctuation",),
     ),
@@ -164,6 +164,7 @@ METRICS = (
         formula=r"\sum_{k < q,\; t_k = t_q} w_{qk}",
         words="Share on earlier occurrences of the same token, over the queries that have one.",
         source="Wang et al. 2023 (duplicate token heads)",
+        keys="its occurrences",
         measure=lambda block: block.on_earlier[0],
         needs=("one text", "token numbers"),
     ),
@@ -174,6 +175,7 @@ METRICS = (
         formula=r"\sum_{k < q,\; t_{k-1} = t_q} w_{qk}",
         words="Share on tokens that followed an earlier occurrence of the same token, over the queries that have one.",
         source="Olsson et al. 2022 (prefix matching); Elhage et al. 2021",
+        keys="the tokens after its occurrences",
         measure=lambda block: block.on_earlier[1],
         needs=("one text", "token numbers"),
     ),
@@ -215,7 +217,7 @@ METRICS = (
         formula=rf"\sum_{{|q - k| \le {LOCAL}}} w_{{qk}}",
         words=f"Share on tokens at most {LOCAL} positions away, itself included.",
         source="defined here; windows of this kind in Beltagy et al. 2020",
-        likeness="tokens close by",
+        keys="a token at distance -5 to 5",
         measure=lambda block: block.near.sum(-1),
         needs=("one text",),
     ),
@@ -285,14 +287,15 @@ def largest(values: NDArray[np.floating]) -> tuple[int, ...] | None:
 def standing_out(measured: pd.DataFrame) -> dict[str, int]:
     """The heads to look at first: metric -> row of the head that stands out by it, the clearest first.
 
-    For each habit that a head can be called after, the head with the largest mean share; first those habits in which it is
-    farthest above the median head. Left out are habits in which all heads are equal, heads that are named already, and the
-    first token and special tokens: most heads look there, and it says least about them.
+    For each share that keys get of any query, the head with the largest mean; first those shares in which it is farthest
+    above the median head. Left out are shares in which all heads are equal, heads that are named already, and the first token
+    and special tokens: most heads look there, and it says least about them.
 
     measured  from `head_metrics`
     """
-    habits = [metric.name for metric in METRICS if metric.likeness and metric.name not in ("sink", "special")]
-    shares = {name: measured[name].to_numpy() for name in habits}
+    left_out = ("sink", "special", "duplicate", "induction")  # the last two are over a few of the queries
+    of_keys = [metric.name for metric in METRICS if metric.keys and metric.name not in left_out]
+    shares = {name: measured[name].to_numpy() for name in of_keys}
     lead = {name: np.nanmax(share) - np.nanmedian(share) for name, share in shares.items() if not np.isnan(share).all()}
     best: dict[str, int] = {}
     for name in sorted((name for name in lead if lead[name] > 0), key=lambda name: -lead[name]):
@@ -302,58 +305,9 @@ def standing_out(measured: pd.DataFrame) -> dict[str, int]:
     return best
 
 
-def most_telling(measured: pd.DataFrame, probed: pd.DataFrame | None = None) -> str:
-    """The name of the metric to look at first: "induction" if the probe has found such a head, else the one by which a head
-    stands out most.
-
-    measured, probed  from `head_metrics` and `probe_heads`
-    """
-    if probed is not None and probed["is_induction"].to_numpy().any():
-        return "induction"
+def most_telling(measured: pd.DataFrame) -> str:
+    """The name of the metric to look at first: the one by which a head stands out most. measured: from `head_metrics`"""
     return next(iter(standing_out(measured)), "entropy")
-
-
-def nameable_keys(passed: Pass, kind: Kind) -> list[str | None]:
-    """The key tokens after which a head can be called; None for those that a habit names: the first token, special
-    tokens, punctuation."""
-    text = text_of(passed, kind)
-    in_habits = text.special | text.punctuation
-    in_habits[0] = True
-    return [None if named else token for token, named in zip(passed.tokens(kind)[1], in_habits, strict=True)]
-
-
-def in_words(
-    head: Mapping[str, float], probe: Mapping[str, float] | None = None, keys: Sequence[str | None] | None = None
-) -> str:
-    """Describe a head in words from its row of `head_metrics`: "Mostly the previous token (72%)".
-
-    probe: its row of `probe_heads`, without which no head is called an induction or a duplicate-token head
-    keys: as in `nameable_keys`, without which no head is called after a token that gets most of all queries together
-    """
-    names = {"is_induction": "Induction head", "is_duplicate": "Duplicate-token head"}
-    called = [name for column, name in names.items() if probe is not None and probe[column]]
-    return ". ".join([*called, _habit(head, keys)])
-
-
-def _habit(head: Mapping[str, float], keys: Sequence[str | None] | None) -> str:
-    # Near tokens contain the token itself and its neighbours, special tokens often the first one: the narrower habit says more.
-    named = {metric.name: metric.likeness for metric in METRICS if metric.likeness and metric.name != "locality"}
-    if head["sink"] > 0.8 * head["special"]:
-        del named["special"]
-    shares = {likeness: head[name] for name, likeness in named.items() if not math.isnan(head[name])}
-    if keys is not None and (token := keys[int(head["strongest_key"])]) is not None:
-        shares[f"“{token}”"] = head["strongest_share"]
-    strongest = sorted(shares, key=lambda likeness: -shares[likeness])[:2]
-    strong = [f"{likeness} ({shares[likeness]:.0%})" for likeness in strongest if shares[likeness] >= 0.25]
-    if strong and shares[strongest[0]] >= 0.5:
-        return f"Mostly {strong[0]}"
-    if strong:
-        return f"Often {' or '.join(strong)}"
-    if head["locality"] >= 0.5:
-        return f"Mostly tokens close by ({head['locality']:.0%})"
-    if head["entropy_share"] >= 0.9:
-        return "Spread evenly"
-    return "No single habit"
 
 
 # --- one query in every head

@@ -1,4 +1,4 @@
-"""Texts of a corpus, where they stand, and how they are cut into passages that a model reads at once.
+"""Texts of a corpus, where they stand, how they are cut into passages that a model reads at once, and read one by one.
 
 Read alone, a passage has the same tokens again.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from threading import Lock
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import InputError, shown
-from ..progress import stop_point
+from ..progress import OnProgress, held, stop_point
 from .model import Model
 from .tokens import token_texts
 from .words import GOES_ON, token_classes, word_starts
@@ -147,6 +148,66 @@ def counter(model: Model) -> Callable[[str], int]:
             return len(tokenizer(text, verbose=False)["input_ids"])
 
     return count
+
+
+def passages_of(
+    models: Sequence[Model], texts: Iterable[str | Passage], max_tokens: int, purpose: str = "test"
+) -> list[Passage]:
+    """The passages of these texts, at most `max_tokens` tokens each, which all of the models can read at once.
+
+    purpose  what they are for, as errors say it. Raises InputError (field "text") for a text that cannot be read, and for none.
+    """
+    longest = min(limit for limit in (max_tokens, *(model.max_tokens for model in models)) if limit is not None)
+    counters = [*map(counter, models)]
+    passages = []
+    for row, text in enumerate(texts, start=1):
+        whole = text if isinstance(text, Passage) else Passage(Location("", row), 0, text)
+        for passage in cut(whole, lambda part: max(count(part) for count in counters), longest):
+            if not isinstance(passage, Passage):
+                raise InputError(passage.why, field="text")
+            passages.append(passage)
+    if not passages:
+        raise InputError(f"There is no text to {purpose} on. Write some.", field="text")
+    return passages
+
+
+class PassageByPassage:
+    """Work on passages one after another, whenever somebody asks for the next. Threads may share it.
+
+    passages     all of them
+    total, done  how many there are, and how many are read
+    may_pause    always: what is there is worth looking at
+    """
+
+    may_pause = True
+
+    def __init__(self, passages: Sequence[Passage], read: Callable[[Passage, int], None]) -> None:
+        """read: does the work on a passage, given its place among all; what it does not finish, it has to undo"""
+        self.passages, self.total, self.done = passages, len(passages), 0
+        self._read: Callable[[Passage, int], None] | None = read
+        self._lock = Lock()
+
+    @property
+    def share(self) -> float:
+        return self.done / self.total
+
+    def go_on(self) -> bool:
+        """Read one more passage; False if none is left."""
+        with held(self._lock):
+            if self._read is None:
+                return False
+            self._read(self.passages[self.done], self.done)
+            self.done += 1
+            if self.done == self.total:
+                self._read = None  # what it holds, such as models, is not held any longer
+            return True
+
+    def finished(self, on_progress: OnProgress | None = None) -> Self:
+        """This, when all passages are read. on_progress: called after each one with how many are read"""
+        while self.go_on():
+            if on_progress is not None:
+                on_progress(self.done)
+        return self
 
 
 @contextmanager

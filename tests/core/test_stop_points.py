@@ -20,7 +20,6 @@ from core.capturing.calls import rows
 from core.capturing.certifying import mask_in_words
 from core.capturing.edits.edits import Edits
 from core.capturing.generation.generating import Generating
-from core.claims.checking import passages_of
 from core.claims.consequences import muting, patching
 from core.claims.examples import claim_examples, for_testing
 from core.corpus.changes import swapped_back
@@ -35,7 +34,7 @@ from core.heads.patterns import diagonal
 from core.heads.views import crossing_shares, head_contributions, image_sinks, thumbnails
 from core.lessons import blocks, long_range, scaling
 from core.models.inputs import all_inputs
-from core.models.passages import Passage
+from core.models.passages import Passage, passages_of
 from core.progress import stopped_by
 from core.threads import one_thread
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
@@ -142,7 +141,7 @@ CLAIM = core.Claim("0.0", "always", "punctuation or not itself", 0.1)
 def spoken_of() -> list[Passage]:
     """Passages of the half that claims are tested on."""
     texts = (" ".join(str(3 + (place + first) % 50) for place in range(20)) for first in range(50))
-    return for_testing(passages_of(model("Llama"), texts, 64), 3)
+    return for_testing(passages_of([model("Llama")], texts, 64), 3)
 
 
 SCALED = Edits(scale_by={0: 2.0, 1: 2.0})
@@ -240,7 +239,7 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
 PARTS = {
     *("attention.rowwise.RowwiseMatrix.overview", "capturing.capture.read", "capturing.capture.edited_pass"),
     *("capturing.recorder.record", "capturing.generation.generating.Generating.go_on"),
-    "heads.effects.Interventions.table",
+    *("heads.effects.Interventions.table", "models.passages.PassageByPassage.finished"),
     *("progress.step_counter", "threads.side_by_side", "corpus.running.run", "corpus.running.run_there"),
     "corpus.running_changes.run_changes",
     *("heads.examples.knows_paris", "heads.examples.needs_previous", "heads.examples.patch_pronoun"),

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from core import check_claims
-from core.claims import consequences, known
-from core.claims.checking import MAX_TOKENS, passages_of
+from core.claims import consequences
+from core.claims.checking import MAX_TOKENS
 from core.claims.claim import Claim
 from core.claims.consequences import muting, patching, says_what
 from core.claims.examples import claim_examples
 from core.claims.known import included_texts, known_claims
 from core.claims.verdicts import sentence
+from core.models.passages import passages_of
 from tests.browser.driver import array
-from tests.pages.app import MINILM, SMOLLM, choose, figure, links, opened, press, words
+from tests.pages.app import MINILM, SMOLLM, choose, figure, opened, press, words
 from tests.ui.sharing.test_as_python import View
 from tests.ui.sharing.test_as_python import run as run_lines
 from ui import state
@@ -28,31 +30,11 @@ LINES = """\
 # two of one head
 16.0: when not the token is the first, looks at the previous token, at least 0.4
 16.0: when not the token is the first, looks at itself, at least 0.2"""
+NAMES = "Ann Tom Eve Max Ida Leo Mia Ben Zoe Kim Jon Sue Ray Ann Mia Tom Ben Eve Kim Max Sue"
 # Passages with 8 and more in the half for testing.
 OWN = "\n\n".join(
     f"{name} gave {other} the red book, and {other} gave {name} the blue one."
-    for name, other in [
-        ("Ann", "Tom"),
-        ("Tom", "Eve"),
-        ("Eve", "Max"),
-        ("Max", "Ida"),
-        ("Ida", "Leo"),
-        ("Leo", "Mia"),
-        ("Mia", "Ben"),
-        ("Ben", "Zoe"),
-        ("Zoe", "Kim"),
-        ("Kim", "Jon"),
-        ("Jon", "Sue"),
-        ("Sue", "Ray"),
-        ("Ray", "Ann"),
-        ("Tom", "Mia"),
-        ("Eve", "Ben"),
-        ("Max", "Kim"),
-        ("Ida", "Sue"),
-        ("Leo", "Ann"),
-        ("Mia", "Tom"),
-        ("Ben", "Eve"),
-    ]
+    for name, other in pairwise(NAMES.split())
 )
 
 
@@ -88,18 +70,15 @@ def test_every_claim_has_the_numbers_of_core(minilm, verdicts):
             np.testing.assert_allclose(array(trace["error_x"]["array"]), rows["high"] - rows["share"], atol=1e-9)
             np.testing.assert_allclose(array(trace["error_x"]["arrayminus"]), rows["share"] - rows["low"], atol=1e-9)
     assert "Its losses are not known: all-MiniLM-L6-v2 predicts no next token." in said(app)
-    claim, passages = Claim.read(OF_ANY_MODEL.splitlines()[0]), passages_of(minilm, included_texts()[:SOME], MAX_TOKENS)
+    claim, passages = (
+        Claim.read(OF_ANY_MODEL.splitlines()[0]),
+        passages_of([minilm], included_texts()[:SOME], MAX_TOKENS),
+    )
     layer, head = map(int, best["head"].split("."))
-    for which, found in zip(
-        ("clearest", "counter"), claim_examples(minilm, claim, (layer, head), passages), strict=True
-    ):
+    both = claim_examples(minilm, claim, (layer, head), passages)
+    for which, found in zip(("clearest", "counter"), both, strict=True):
         app = choose(app, state.CLAIM_EXAMPLES, which)
-        shares = [f"gives {example.share:.0%} to" for example in found[:SHOWN]]
-        assert [
-            f"gives {line.split(' gives ')[1].split(' to ')[0]} to"
-            for line in said(app).splitlines()
-            if "” gives " in line
-        ] == shares
+        assert re.findall(r"” gives (\d+%) to ", said(app)) == [f"{example.share:.0%}" for example in found[:SHOWN]]
 
 
 def test_a_claim_that_is_chosen_speaks_of_these_claims_only():
@@ -121,7 +100,7 @@ def test_what_a_head_does_has_the_numbers_of_core(monkeypatch, smollm):
     found = check_claims(smollm, LINES.splitlines()[1:], texts)
     assert [*found["verdict"]] == ["holds", "does not hold"]
     assert sentence(found.iloc[0], "the previous token") in said(app)
-    passages = passages_of(smollm, texts, MAX_TOKENS)
+    passages = passages_of([smollm], texts, MAX_TOKENS)
     muted, patched = (of(smollm, claim, (16, 0), passages) for of in (muting, patching))
     drawn = of_the_picture(app, EFFECTS)
     np.testing.assert_allclose(drawn["Muted"], muted["change"], atol=1e-9)
@@ -184,31 +163,6 @@ def test_its_lines_give_the_same_numbers(verdicts, tmp_path):
     results = run_lines(lines, tmp_path)["results"]
     assert results[0].equals(verdicts)
     assert len(results[1][0]) == 10
-
-
-# --- Heads
-
-
-def test_heads_names_the_known_claims_that_hold(monkeypatch, tmp_path, minilm):
-    """A claim that does not hold is left out; a model that was not measured links to the page that tests them."""
-    file = tmp_path / "measured.json"
-    file.write_text("{}", encoding="utf-8")
-    monkeypatch.setattr(known, "MEASURED", file)
-    app = opened("heads", layer="0", head="2")
-    (link,) = links(app, label="Test the known claims")
-    assert link[state.CLAIMS] == ["\n".join(map(str, known_claims()))]
-    rows = [
-        {"name": "previous token", "head": "0.2", "share": 0.996, "low": 0.994, "high": 0.998, "verdict": "holds"},
-        {"name": "induction", "head": "0.2", "share": 0.35, "low": 0.3, "high": 0.4, "verdict": "does not hold"},
-    ]
-    file.write_text(json.dumps({minilm.revision: rows}), encoding="utf-8")
-    app = opened("heads", layer="0", head="2")
-    assert "Known heads: previous token 0.2 (100%)." in said(app)
-    assert not links(app, label="Test the known claims")
-    file.write_text(
-        json.dumps({minilm.revision: [row | {"verdict": "cannot be said"} for row in rows]}), encoding="utf-8"
-    )
-    assert "Known heads: no known claim holds." in said(opened("heads"))
 
 
 def test_the_known_claims_fill_the_field():

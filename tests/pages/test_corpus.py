@@ -13,10 +13,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import capture, head_metrics, load_model
+from core.claims.known import included_texts
 from core.corpus.opened import open_run
-from core.heads.metrics import in_words
 from tests.core.corpus.damages import damages
-from tests.core.corpus.made_runs import CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
+from tests.core.corpus.made_runs import CLAIMS, CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
 from tests.pages.app import address, choose, fields, figure, go, links, opened, press, ran, texts, words
 from tests.ui.sharing.test_as_python import View
@@ -58,7 +58,6 @@ def test_a_run_a_head_and_its_examples_are_told_with_their_numbers(folder):
     assert f"in {len(SENTENCES)} passages of 1 file: {FILE}" in said
     assert "somewhere" not in said  # where on this machine is nobody's business
     assert [one.label for one in app.expander] == ["1 text could not be read"]
-    assert in_words(run.table.iloc[2 * 12 + 9].to_dict()) in said
     assert f"Mean **{found.mean:.1%}**" in said
     assert f"lie between {found.quantile(0.25):.1%} and {found.quantile(0.75):.1%}" in said
     assert f"Over {found.count} queries" in said
@@ -118,6 +117,29 @@ def test_the_map_shows_clusters_with_words():
     assert drawn.layout["meta"]["map"]["places"][13][:2] == [1, 1]
     alt = next(chart.proto.alt for chart in app.get("plotly_chart") if "map of all heads" in chart.proto.alt)
     assert f"argest: cluster {CLUSTERS[1]}: 48" in alt
+
+
+def test_the_claims_of_a_run_stand_at_their_heads(minilm, tmp_path):
+    """In the line of the head and where one points at it on the map; what somebody has written stays text."""
+    marked = (*CLAIMS, 'any head: looks at special tokens or words among "<b>$x$", at least 0.5')
+    sentences = tuple(one.text for one in included_texts() if not isinstance(one, str))[:60]
+    add_map(made_run(tmp_path / "claimed", minilm, sentences=sentences, claims=marked))
+    found = open_run(tmp_path / "claimed").claims_by_head
+    row = found[(found["head"] == "0.2") & (found["verdict"] == "holds")].iloc[0]
+    words_of = f"the previous token {row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
+    with mock.patch.object(results, "corpora", return_value=tmp_path):
+        app = opened("corpus", layer="0", head="2", run="claimed", heads_as="map")
+        assert f"holds: {words_of}" in words(app)
+        said = {}
+        for trace in figure(app, "heads of the corpus").data:
+            if "customdata" in trace:
+                places = map(tuple, trace["customdata"])
+                said |= dict(zip(places, trace["text"], strict=True))
+        assert said[0, 2].startswith(f"<br>{words_of}")
+        assert said[5, 11] == ""
+        assert not any("<b>" in text or "$" in text for text in said.values())
+        assert any("&lt;b&gt;&#36;x&#36;" in text for text in said.values())
+        assert "holds: " not in words(opened("corpus", layer="5", head="11", run="claimed"))
 
 
 def test_heads_that_were_not_looked_at_are_said():

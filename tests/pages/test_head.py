@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 
@@ -10,36 +9,21 @@ import numpy as np
 import pytest
 
 from core import capture, direct_contributions, head_effects, score_attribution
-from core.claims import known
+from core.claims import checking, known
 from core.claims.checking import check_claims
 from core.claims.claim import Claim
+from core.corpus.opened import open_run
 from core.heads.attribution import main_reason
 from core.heads.likeness import heads_like, random_pairs_divergence
+from tests.core.corpus.made_runs import made_run
 from tests.core.tiny_models import tiny
 from tests.pages.app import FRANCE, MINILM, SMOLLM, drawn, links, opened, press, words
 from tests.ui.sharing.test_as_python import View
 from tests.ui.sharing.test_as_python import run as run_lines
 from ui import progress, state
-from ui.cache import Memory
-from ui.requests import ModelChoice
+from ui.views.claims import results as claims_results
 from ui.views.head_card import results
 from ui.views.sources.text_fields import SENTENCE
-
-FEW = 12  # of how many texts that come along one is read here
-
-
-@pytest.fixture(autouse=True)
-def of_few_texts(monkeypatch):
-    """Tests of their own, which no other test finds."""
-    monkeypatch.setattr(results, "EACH", FEW)
-    monkeypatch.setattr(results.known, "store", Memory(1e9))
-
-
-def let_end(model: str) -> None:
-    """Let the test of a model come to its end, however busy this machine is."""
-    check = results.known(ModelChoice(model))
-    while check.go_on():
-        pass
 
 
 def said_of(model: str = MINILM, text: str = SENTENCE, **said: object) -> str:
@@ -81,23 +65,23 @@ def test_each_number_on_this_text_is_that_of_core(minilm):
     assert claims == {tuple(str(replace(claim, head="5.11")) for claim in known.known_claims())}
 
 
-def test_known_claims_are_tested_on_the_head_itself(minilm, monkeypatch, tmp_path):
-    (tmp_path / "measured.json").write_text("{}")
-    monkeypatch.setattr(known, "MEASURED", tmp_path / "measured.json")
-    let_end(MINILM)
+def test_known_claims_are_tested_on_the_head_itself(minilm, claims_of_few_texts):
+    claims_of_few_texts(MINILM)
     claims = [Claim("0.2", claim.when, claim.keys, claim.least) for claim in known.known_claims()]
-    table = check_claims(minilm, claims, known.included_texts()[::FEW])
+    table = check_claims(minilm, claims, claims_results.included_texts())
     row = table.iloc[0]
     assert row["verdict"] == "holds"
     said = said_of(layer=0, head=2)
     share = f"{row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
     assert f"Claim holds: {share} “{claims[0]}”" in said
-    on = f"{row['queries']} queries, {row['passages']} passages, half for testing"
+    on = f"{row['queries']} queries in {row['passages']} of the passages that come along, half for testing"
     assert f"{on}; by chance no head gives more than {row['null']:.1%}" in said
-    assert f"In general: {share} previous token; " in said
+    assert "In general" not in said  # the claim that it follows most holds
     other = said_of(layer=5, head=11)
     assert "No known claim holds for this head." in other
+    assert "13 claims on passages that come along" in other
     assert "Claim holds" not in other
+    assert re.search(r"In general: \d+\.\d% \(.*\) special tokens", other)
 
 
 def test_a_head_of_a_model_that_writes(smollm):
@@ -108,32 +92,49 @@ def test_a_head_of_a_model_that_writes(smollm):
     assert "Muted: 77.2% → 14.1% for “·Paris” as the next token" in said.replace("77.3%", "77.2%")
 
 
+@pytest.mark.usefixtures("claims_of_few_texts")
 def test_what_is_not_tested_to_its_end_says_so_and_goes_on(monkeypatch):
     monkeypatch.setattr(progress, "TRIAL", 0)
     monkeypatch.setattr(progress, "LONG", 0)
     app = opened("head", model=MINILM, text=SENTENCE)
     assert "None holds so far." in words(app)
     assert "No known claim" not in words(app)
-    assert re.search(r"13 claims, 13 cannot be said; \d of \d\d passages", words(app))
+    assert re.search(r"13 claims on first \d of \d\d passages that come along", words(app))
     assert "In general" not in words(app)  # of so few passages
     app = press(app, "Continue")
     assert "No known claim holds for this head." in words(app)
     assert "In general" in words(app)
 
 
-def test_what_was_measured_before_stands_there_at_once(minilm, monkeypatch, tmp_path):
-    table = known.known_heads(minilm, known.included_texts()[::FEW])
-    row = table.iloc[0]
-    (tmp_path / "measured.json").write_text(json.dumps({minilm.revision: table.to_dict("records")}))
-    monkeypatch.setattr(known, "MEASURED", tmp_path / "measured.json")
-    monkeypatch.setattr(progress, "TRIAL", 0)
-    monkeypatch.setattr(progress, "LONG", 0)
-    layer, head = row["head"].split(".")
-    said = said_of(layer=layer, head=head)
-    assert f"Claim holds: {row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%}) “{row['head']}: when" in said
-    assert "so far" not in said
-    let_end(MINILM)
-    assert said_of(layer=layer, head=head).count("Claim holds") == 1
+def test_what_was_measured_before_stands_there_at_once(minilm, monkeypatch):
+    """No passage is read for it."""
+    monkeypatch.setattr(checking, "add_passage", None)
+    for head, row in known.measured(minilm.revision).groupby("head").first().loc[["0.2", "1.8", "5.11"]].iterrows():
+        layer, number = head.split(".")
+        said = said_of(layer=layer, head=number)
+        about = "Claim holds" if row["verdict"] == "holds" else "In general"
+        assert f"{about}: {row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%}) " in said
+        assert ("No known claim holds for this head." in said) == (row["verdict"] != "holds")
+
+
+def test_a_corpus_run_with_claims_says_which_hold_and_of_which_texts(minilm, tmp_path, monkeypatch):
+    texts = [passage.text for passage in known.included_texts() if not isinstance(passage, str)]
+    run = open_run(made_run(tmp_path / "sentences", minilm, sentences=tuple(texts[:60])))
+    monkeypatch.setattr(results, "corpora", lambda: tmp_path)
+    row = run.claims.iloc[0]
+    assert (row["head"], row["verdict"]) == ("0.2", "holds")
+    said = said_of(layer=0, head=2)
+    share = f"{row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
+    assert f"Claim holds: {share} “0.2: looks at the previous token, at least 0.5”" in said
+    assert (
+        f"{row['queries']} queries in {row['passages']} of the 60 passages of the run sentences, half for test" in said
+    )
+    assert said.count("Claim holds") == 2  # that of the run, and a known one, which speaks of fewer queries
+    said = said_of(layer=5, head=11)
+    assert "No known claim holds" in said
+    assert "of the run" not in said
+    (tmp_path / "sentences" / "claims.parquet").write_bytes(b"?")
+    assert "of the run" not in said_of(layer=0, head=2)  # it is damaged: the page Corpus says so
 
 
 def test_what_a_model_cannot_say_is_said_in_its_line(tmp_path):

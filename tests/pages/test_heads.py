@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from core import capture, logit_attribution
 from core.attention.rowwise import strongest_cell
+from core.claims import known
 from core.heads.metrics import METRICS, head_metrics, most_telling
 from core.heads.patterns import blocks, columns, diagonal, match_heads
 from core.heads.probing import probe_heads
@@ -339,6 +340,52 @@ def test_small_pictures() -> None:
     levels[~passes, :rows, :width] = 1
     expected = levels.transpose(0, 2, 1, 3).reshape(6 * (rows + 1), 12 * (width + 1))
     np.testing.assert_array_equal(drawn(app, "atlas"), expected)
+
+
+def of_list(app: AppTest) -> dict[tuple[int, int], str]:
+    """What the list of heads says of each, where it says anything of known claims."""
+    listed = app.dataframe[0].value
+    return dict(zip(zip(listed["layer"], listed["head"], strict=True), listed["known claims"], strict=True))
+
+
+def test_each_head_says_at_once_which_known_claims_hold(minilm) -> None:
+    rows = known.measured(minilm.revision)
+    rows = rows[rows["verdict"] == "holds"]
+    expected = {}
+    for name, head, share, low, high in rows[["name", "head", "share", "low", "high"]].to_numpy():
+        place = tuple(map(int, head.split(".")))
+        expected.setdefault(place, []).append(f"{name} {share:.1%} ({low:.1%} to {high:.1%})")
+    assert (0, 2) in expected
+    assert max(map(len, expected.values())) > 1
+    app = go(new(), "heads", layer="0", head="2")
+    assert of_list(app) == {place: "; ".join(expected.get(place, [])) for place in np.ndindex(6, 12)}
+    assert f"holds: {expected[0, 2][0]}" in words(app)
+    trace = next(trace for trace in figure(app, "atlas").data if trace["type"] == "heatmap")
+    for place in np.ndindex(6, 12):
+        assert trace["customdata"][place[0]][place[1]] == "".join(f"<br>{one}" for one in expected.get(place, []))
+    assert "%{customdata}" in trace["hovertemplate"]
+    best = rows[rows["name"] == "special tokens"].nlargest(1, "share").iloc[0]
+    assert f"special tokens {best['head']} ({best['share']:.0%})" in words(app)
+    assert "holds: " not in words(go(new(), "heads", layer="5", head="11"))
+
+
+def test_a_model_that_was_not_tested_says_how_and_then_what_was_found(claims_of_few_texts) -> None:
+    app = go(new(), "heads", layer="0", head="2")
+    assert "known claims" not in app.dataframe[0].value
+    assert "holds: " not in words(app)
+    (link,) = links(app, label="Test the known claims")
+    assert link[state.CLAIMS] == ["\n".join(map(str, known.known_claims()))]
+    assert link[state.CHECKED_ON] == ["included"]
+    check = claims_of_few_texts(MODEL)
+    tested = go(new(), "claims", **{name: words[0] for name, words in link.items()})
+    assert f"of {len(known.known_claims())} claims" in words(tested).replace("**", "")
+    app = ran(app)
+    assert not links(app, label="Test the known claims")
+    row = known.by_head(check.sums).set_index(["head", "name"]).loc[("0.2", "previous token")]
+    assert row["verdict"] == "holds"
+    share = f"previous token {row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
+    assert f"holds: {share}" in words(app)
+    assert of_list(app)[0, 2] == share
 
 
 def test_metrics_on_the_text_and_on_random_tokens() -> None:

@@ -131,7 +131,7 @@ def show_changes() -> None:
         if chosen is None:
             return
         result_of(what_changed, network, other, list(texts))
-        copied = Copied(base, copy, compared.passages)
+        copied = Copied(base, copy, [passage.text for passage in compared.passages])
         table = compared.changes.table()
         with answer:
             _say_finding(table, copied, compared)
@@ -229,7 +229,7 @@ def _say_finding(table: pd.DataFrame, copied: Copied, compared: Comparing) -> No
         presenting.finding(f"{head} changed most: {words}.")
         if (metric := _most_changed(row)) is not None:
             before, after = row[metric.name], row[metric.name] + row[f"{metric.name}_change"]
-            said.append(f"Its attention to {metric.likeness} goes from {before:.1%} to {after:.1%}.")
+            said.append(f"Its attention to {metric.keys} goes from {before:.1%} to {after:.1%}.")
     if changes.loss is not None:
         before, after = changes.loss
         said.append(f"The loss goes from {before:.4f} to {after:.4f} nats a token.")
@@ -253,7 +253,7 @@ def _most_changed(row: Mapping[Any, float]) -> Metric | None:
 
 def _habits(row: Mapping[Any, float]) -> list[Metric]:
     """The habits of a head that are measured."""
-    return [metric for metric in METRICS if metric.likeness and not math.isnan(row[f"{metric.name}_change"])]
+    return [metric for metric in METRICS if metric.keys and not math.isnan(row[f"{metric.name}_change"])]
 
 
 def _show_listed(table: pd.DataFrame) -> None:

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from ...attention.rowwise import Pooled, pool
 from ..chart import Chart, Trace, Values, floats, scatter
-from ..labels import MAX_LABELS
+from ..labels import MAX_LABELS, further_lines
 from ..palette import ALLOWED, FORBIDDEN, INK, PIN, colour_range, colours_of, largest, text_on
 from ..theme import LETTER, enlarged, letters, smallest_letters, template, thick
 from .axes import Axis, columns_axis, hidden_axis, margins_for, names_of, rows_axis, shows_all
 from .frames import over_cells, pin_frames
 
 Scale = Literal["signed", "share", "permission"]
-Hover = tuple[str, NDArray[np.floating]]
+Hover = tuple[str, NDArray[Any]]
 
 MAX_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
 WIDTH = 480  # pixels: a picture beside a column of words, in a window 1024 wide
@@ -52,8 +52,9 @@ def heatmap(
                     its block farthest from 0. One that is pooled already is drawn as it is, with the pairs that it masks grey;
                     of a part of a matrix, `rows` and `columns` are those of the whole
     forbidden       [rows, columns] bool, True where a pair is masked: drawn grey, never like a small number
-    hover           name and numbers of a second matrix of the same shape, also shown when pointing at a cell; not where a drawn
-                    cell stands for several, because the strongest cell of a block may be another one in the second matrix
+    hover           name and numbers of a second matrix of the same shape, also shown when pointing at a cell, or "" and texts,
+                    as `further_lines` takes them; not where a drawn cell stands for several, because the strongest cell of a
+                    block may be another one in the second matrix
     scale           "signed": two colours that meet at 0; "share": one from 0 up; "permission": 1 allowed, 0 forbidden
     limit           the number with the strongest colour, to compare heatmaps; None: the largest number
     forbidden_name  name of masked cells in the legend; gap_name: that of the `gaps` of rows and columns
@@ -184,8 +185,12 @@ def _numbers(
     drawn: Pooled, rows: Axis, columns: Axis, name: str, colours: dict[str, Any], hover: Hover | None, *, narrow: bool
 ) -> Trace:
     """The cells in their colours."""
-    also, numbers = hover or ("", None)
-    text = f"{name} <b>%{{z:.6g}}</b>" + (f"<br>{also} <b>%{{customdata:.6g}}</b>" if hover else "")
+    also, beside = hover or ("", None)
+    text = f"{name} <b>%{{z:.6g}}</b>" + (
+        f"<br>{also} <b>%{{customdata:.6g}}</b>" if also else "%{customdata}" * bool(hover)
+    )
+    if beside is not None and not also:
+        beside = [[further_lines(words) for words in row] for row in beside]
     return {
         "type": "heatmap",
         "z": drawn.values,
@@ -193,7 +198,7 @@ def _numbers(
         "name": name,
         **colours,
         "colorbar": _colour_bar(colours["zmin"], colours["zmax"], narrow=narrow),
-        "customdata": numbers,
+        "customdata": beside,
         "hovertemplate": _pointing(rows, columns, text if drawn.exact else f"{text}<br>{strongest_of(drawn)} cells"),
     }
 

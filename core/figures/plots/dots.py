@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..chart import Chart, Trace, bar_values, farthest, head_values, scatter
+from ..labels import further_lines
 from ..palette import INK, PIN, SERIES
 from ..theme import PLAIN_AXIS, enlarged, letters, plain_layout, thick
 
@@ -103,20 +104,23 @@ def head_map(
     heads: Sequence[tuple[int, int]],
     *,
     chosen: tuple[int, int],
+    held: NDArray[np.object_] | None = None,
     height: int,
 ) -> Chart:
     """Draw a point for each head in the colour and with the mark of its cluster, and a ring around the chosen one.
 
     x, y, cluster  [heads]; heads: (layer, head) of each
     words          the name of each cluster
+    held           [layers, heads] what is also said of a head when pointing at it, as in `further_lines`
     """
     traces = []
     numbers, counts = np.unique(cluster, return_counts=True)
     for number, colour, mark in zip(map(int, numbers), cycle(SERIES), cycle(MARKS), strict=False):
         inside = np.flatnonzero(cluster == number).tolist()
         name = "<br>".join(html.escape(line, quote=False) for line in wrap(words[number], LINE))
-        pointing = f"head <b>%{{customdata[0]}}.%{{customdata[1]}}</b><br>{name}<extra></extra>"
-        of = {"customdata": [list(heads[place]) for place in inside], "hovertemplate": pointing}
+        said = ["" if held is None else further_lines(held[heads[place]]) for place in inside]
+        pointing = f"head <b>%{{customdata[0]}}.%{{customdata[1]}}</b>%{{text}}<br>{name}<extra></extra>"
+        of = {"customdata": [list(heads[place]) for place in inside], "text": said, "hovertemplate": pointing}
         look = {"color": colour, "symbol": mark, "size": enlarged(11)}
         traces.append(scatter(x[inside], y[inside], "markers", name=name, marker=look, **of))
     if chosen in heads:

@@ -78,18 +78,12 @@ def test_what_is_true_of_smollm_holds_and_what_is_not_does_not(smollm, documents
 LINES = [str(claim) for claim in CLAIMS]
 
 
-def finished(check):
-    while check.go_on():
-        pass
-    return check
-
-
 def test_the_order_and_the_places_of_the_texts_do_not_matter(minilm, documents):
     texts = [text[:500] for text in documents[:5]]
     lines = [line for line, claim in zip(LINES, CLAIMS, strict=True) if not claim.needs_annotation]
     told = []
     table = check_claims(minilm, lines, texts, max_tokens=32, seed=7, on_progress=told.append)
-    pieces = [passage.text for passage in checking.passages_of(minilm, texts, 32)]
+    pieces = [passage.text for passage in checking.passages_of([minilm], texts, 32)]
     assert told == [*range(1, len(pieces) + 1)]
     assert len(pieces) > 2 * len(texts)
     assert_frame_equal(check_claims(minilm, lines, pieces[::-1], seed=7), table, check_exact=True)
@@ -99,7 +93,7 @@ def test_the_order_and_the_places_of_the_texts_do_not_matter(minilm, documents):
 def test_a_tally_of_a_corpus_has_the_same_sums(bert):
     """Of all heads, and of those that it measures."""
     texts = [*passages(6), *ANNOTATED]
-    check = finished(ClaimCheck(bert, CLAIMS, texts))
+    check = ClaimCheck(bert, CLAIMS, texts).finished()
     assert (check.done, check.total, check.share) == (9, 9, 1)
     assert bits(tallied(bert, texts, settings_of(bert, claims=tuple(LINES))).claims) == bits(check.sums)
     some = [(0, 3), (1, 0)]
@@ -129,11 +123,11 @@ def test_threads_and_faults_measure_each_passage_once(bert, monkeypatch):
     monkeypatch.setattr(checking, "add_passage", fails_once)
     check = ClaimCheck(bert, CLAIMS, texts)
     with pytest.raises(MemoryError):
-        finished(check)
+        check.finished()
     assert check.done == 5
     assert check.table()["claim"].tolist() == LINES
     with ThreadPoolExecutor(4) as threads:
-        [*threads.map(lambda _: finished(check), range(4))]
+        [*threads.map(lambda _: check.finished(), range(4))]
     assert bits(check.sums) == bits(sums_of(bert, texts))
 
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from core import Claim, capture, load_model
-from core.claims.checking import passages_of
+from core.claims import examples
 from core.claims.consequences import muting, patching, says_what
-from core.claims.examples import claim_examples, for_testing
+from core.claims.examples import DRAWN, claim_examples, for_testing
 from core.claims.shares import TESTING, half_and_group
+from core.models.passages import passages_of, text_hash
 from tests.core.tiny_models import number_words, tiny
 
 CLAIM = Claim("1.2", "the token occurred before", "its occurrences", 0.1)
@@ -26,7 +27,7 @@ def llama():
 @pytest.fixture(scope="module")
 def passages(llama):
     chance = random.Random(0)
-    return passages_of(llama, [" ".join(str(chance.randint(3, 20)) for _ in range(24)) for _ in range(40)], 64)
+    return passages_of([llama], [" ".join(str(chance.randint(3, 20)) for _ in range(24)) for _ in range(40)], 64)
 
 
 def losses(model, ids, put_in=None):
@@ -108,18 +109,30 @@ def test_what_both_say_together(llama, passages):
         assert words in says_what(muted, patched)
 
 
-def test_examples_are_the_ends_of_each_passage(llama, passages):
+@pytest.mark.parametrize("drawn", [DRAWN, 999])
+def test_examples_are_the_ends_of_a_draw_in_each_passage(llama, passages, drawn, monkeypatch):
+    """Where the draw has all queries, they are the ends of the passage."""
+    monkeypatch.setattr(examples, "DRAWN", drawn)
     clearest, others = claim_examples(llama, CLAIM, PLACE, passages)
     ends = {True: [], False: []}
     for passage in for_testing(passages, 40):
         weights, ids = capture(llama, passage.text).trace(*PLACE).weights, llama.tokenizer(passage.text)["input_ids"]
-        shares = [
-            weights[q, [k for k in range(q) if ids[k] == ids[q]]].sum() for q in range(len(ids)) if ids[q] in ids[:q]
-        ]
-        ends[True].append(max(shares))
-        ends[False].append(min(shares))
+        shares = {
+            q: weights[q, [k for k in range(q) if ids[k] == ids[q]]].sum() for q in range(len(ids)) if ids[q] in ids[:q]
+        }
+        draw = np.random.default_rng([0, text_hash(passage.text)]).permutation([*shares])[:drawn]
+        ends[True].append(max(shares[q] for q in draw))
+        ends[False].append(min(shares[q] for q in draw))
     np.testing.assert_allclose([one.share for one in clearest], sorted(ends[True], reverse=True)[:10], rtol=1e-6)
     np.testing.assert_allclose([one.share for one in others], sorted(ends[False])[:10], rtol=1e-6)
+    backwards = claim_examples(llama, CLAIM, PLACE, passages[::-1])[0]
+    assert {one.share for one in backwards} == {one.share for one in clearest}
     for one in clearest + others:
         np.testing.assert_allclose(one.weights[one.keys].sum(), one.share, rtol=1e-6)
         assert {one.tokens[key] for key in np.flatnonzero(one.keys)} == {one.tokens[one.query]}
+
+
+def test_examples_of_a_position_are_not_the_first_query_of_every_passage(llama, passages):
+    """The second token of a text has but two keys, and so the largest share on the one before it."""
+    clearest, _ = claim_examples(llama, Claim("1.2", "", "the previous token", 0.1), PLACE, passages)
+    assert len({one.query for one in clearest}) > 3

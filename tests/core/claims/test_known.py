@@ -1,14 +1,18 @@
 """The claims of the literature, their texts, and what is kept of them for the included models."""
 
+import copy
 import json
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from core import known_heads
+from core import check_claims, known_heads
 from core.claims.__main__ import main
-from core.claims.claim import read_claims
-from core.claims.known import CLAIMS, included_texts, known_claims, measured, published
+from core.claims.claim import Claim, read_claims
+from core.claims.known import CLAIMS, by_head, included_texts, known_check, known_claims, measured, published
 from core.corpus.reading import read_texts
 from core.corpus.settings import RunSettings
 from core.models.passages import Passage
@@ -33,15 +37,41 @@ def test_known_claims_have_names_and_sources():
 
 def test_what_is_kept_for_minilm_is_what_is_measured(minilm):
     """With another version of Python the prose is another, and so are the numbers of the claims about it."""
-    kept, found = measured(minilm.revision), known_heads(minilm)
+    kept, found = measured(minilm.revision), by_head(known_check(minilm).finished().sums)
     assert kept is not None
-    assert kept["name"].tolist() == found["name"].tolist()
-    about_sentences = kept["claim"].str.contains("its io|nsubj|its relation")
-    assert about_sentences.sum() == 4
-    pd.testing.assert_frame_equal(kept[about_sentences], found[about_sentences], rtol=1e-4, check_dtype=False)
-    holds = found.set_index("name")["verdict"]
-    assert holds[["previous token", "next token", "special tokens", "determiner to its noun"]].eq("holds").all()
     assert measured("others") is None
+    places = [tuple(map(int, head.split("."))) for head in kept["head"]]
+    assert places == sorted(places)
+    assert len(set(places)) == 72
+    kept, found = (table.set_index(["head", "name"]) for table in (kept, found))
+    about_sentences = kept["claim"].str.contains("its io|nsubj|its relation")
+    there = kept.index[about_sentences & kept.index.isin(found.index)]
+    assert len(there) == 4
+    pd.testing.assert_frame_equal(kept.loc[there], found.loc[there], rtol=0, atol=1e-4, check_dtype=False)
+    assert {*kept.index[kept["verdict"] == "holds"]} >= {
+        *(("0.2", "previous token"), ("1.8", "next token"), ("2.8", "determiner to its noun"))
+    }
+
+
+def test_what_each_head_does_is_what_a_claim_about_it_says(minilm):
+    """A row for each claim that holds and for the largest share, as though each claim had been made about each head."""
+    texts = included_texts()[::6]
+    found = by_head(known_check(minilm, texts).finished().sums)
+    every = [replace(claim, head=f"{layer}.{head}") for claim in known_claims() for layer in (0, 4) for head in (2, 5)]
+    said = check_claims(minilm, every, texts)
+    for head, rows in said.groupby("head"):
+        holds, known = rows["verdict"] == "holds", rows[(rows["queries"] >= 30) & (rows["passages"] >= 8)]
+        expected = rows[holds | (rows.index == known["share"].idxmax())]
+        ours = found[found["head"] == head]
+        assert [str(replace(Claim.read(line), head=head)) for line in sorted(ours["claim"])] == sorted(
+            expected["claim"]
+        )
+        numbers = ["queries", "passages", "share", "low", "high", "null"]
+        by_share = [table.sort_values("share")[numbers].to_numpy(float) for table in (ours, expected)]
+        np.testing.assert_allclose(*by_share, atol=1e-12)
+        assert ours["verdict"].tolist() == sorted(ours["verdict"], reverse=True)
+        above = ours.loc[ours["verdict"] == "holds", "null"] - ours.loc[ours["verdict"] == "holds", "share"]
+        assert above.is_monotonic_increasing
 
 
 def test_without_annotated_texts_relations_are_left_out(minilm):
@@ -62,6 +92,15 @@ def test_what_is_published_names_known_claims():
 # --- the command
 
 
+def written(folder, lines):
+    """The words that test these claims on 30 texts."""
+    text = ROOT.joinpath("docs/corpus.md").read_text("utf-8")
+    texts = [json.dumps({"text": text[start : start + 400]}) for start in range(0, 12_000, 400)]
+    (folder / "claims.txt").write_text("\n".join(lines), "utf-8")
+    (folder / "texts.jsonl").write_text("\n".join(texts), "utf-8")
+    return ["check", str(folder / "claims.txt"), "--data", str(folder / "texts.jsonl")]
+
+
 @pytest.mark.parametrize(
     ("lines", "status"),
     [
@@ -73,17 +112,7 @@ def test_what_is_published_names_known_claims():
     ],
 )
 def test_the_command_ends_with_what_it_found(lines, status, tmp_path, capsys):
-    (tmp_path / "claims.txt").write_text("\n".join(lines), "utf-8")
-    texts = [ROOT.joinpath("docs/corpus.md").read_text("utf-8")[start : start + 400] for start in range(0, 12_000, 400)]
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
-    words = [
-        "check",
-        str(tmp_path / "claims.txt"),
-        "--model",
-        "all-MiniLM-L6-v2",
-        "--data",
-        str(tmp_path / "texts.jsonl"),
-    ]
+    words = [*written(tmp_path, lines), "--model", "all-MiniLM-L6-v2"]
     assert main([*words, "--json", str(tmp_path / "out.json")]) == status
     told = capsys.readouterr()
     if status == 3:
@@ -93,3 +122,40 @@ def test_the_command_ends_with_what_it_found(lines, status, tmp_path, capsys):
     assert [row["claim"] for row in rows] == list(lines)
     assert all(f"{line}\n  " in told.out for line in lines)
     assert (rows[0]["chance"] is None) == (status == 2)
+
+
+@pytest.fixture(scope="module")
+def copies(minilm, tmp_path_factory):
+    """MiniLM in a folder, and a copy of it in which head 0.2 asks for nothing: it attends to all tokens alike."""
+    folder = tmp_path_factory.mktemp("copies")
+    network = copy.deepcopy(minilm.network)
+    attention = network.encoder.layer[0].attention.self
+    for name in ("model", "without/model"):
+        network.save_pretrained(folder / name)
+        minilm.tokenizer.save_pretrained(folder / name)
+        with torch.no_grad():
+            attention.query.weight[64:96] = attention.query.bias[64:96] = 0
+    return str(folder / "model"), str(folder / "without/model")
+
+
+def test_two_models_stand_side_by_side(copies, tmp_path, capsys):
+    """As for a copy that is fine-tuned or rounded; each of them has the verdicts that it has alone."""
+    lines = ("0.2: looks at the previous token, at least 0.5", "1.8: looks at the next token, at least 0.4")
+    words, out = written(tmp_path, lines), tmp_path / "out.json"
+
+    def status(model, *more):
+        return main([*words, "--model", model, "--json", str(out), *more])
+
+    whole, without = copies
+    alone = {}
+    for model, expected in ((whole, 0), (without, 1)):
+        assert status(model) == expected
+        alone |= json.loads(out.read_text("utf-8"))["models"]
+    assert status(whole, "--against", without) == status(without, "--against", whole) == 1
+    assert json.loads(out.read_text("utf-8"))["models"] == alone
+    assert [[row["verdict"] for row in alone[model]] for model in copies] == [["holds"] * 2, ["does not hold", "holds"]]
+    told = capsys.readouterr().out
+    assert f"{lines[0]}\n  {whole}: Holds: 0.2 gives" in told
+    assert f"  {without}: Does not hold: 0.2 gives" in told
+    assert status(whole, "--against", str(tmp_path / "written-dates")) == 3
+    assert f"model: {tmp_path / 'written-dates'}: " in capsys.readouterr().err

@@ -108,9 +108,7 @@ def induced(attentions, layer, head):
 
 def test_losses_and_what_swapping_a_head_back_does_to_them(both):
     base, changed = both
-    comparing = Comparing(base, changed, TEXTS)
-    while comparing.go_on():
-        pass
+    comparing = Comparing(base, changed, TEXTS).finished()
     plain = [mean_loss(model.network) for model in both]
     assert comparing.changes.loss == pytest.approx(plain, abs=1e-5)
     told = []
@@ -185,10 +183,7 @@ def with_other_tokens(model):
 
 def test_passages_with_other_tokens_are_compared_where_they_agree(both):
     base, changed = both
-    comparing = Comparing(base, with_other_tokens(changed), ["21", "8 8 21 6 40 17", "5 9 7"])
-    while comparing.go_on():
-        pass
-    found = comparing.changes
+    found = Comparing(base, with_other_tokens(changed), ["21", "8 8 21 6 40 17", "5 9 7"]).finished().changes
     assert (found.passages, found.unlike, found.aligned, found.apart, found.tokens) == (2, 1, 1, 2, 9)
     assert found.queries.tolist() == [3, 4]  # every other passage in each half
     read = [[8, 8, 21, 6, 40, 17], [8, 8, 22, 6, 4, 0, 17]]

@@ -78,43 +78,32 @@ def test_heads_of_a_kind_lie_together(mixed):
 
 
 def test_words_of_clusters(mixed):
-    """Largest first; what heads do and by what they stand out."""
+    """Largest first; by what they stand out, with the means of these heads and of all others."""
     assert [int((mixed.heads["cluster"] == place).sum()) for place in range(3)] == [12, 8, 4]
-    first, even, previous = mixed.clusters
-    assert first.startswith("Mostly the first token (8")
-    assert even.startswith("Spread evenly")
-    assert previous.startswith("Mostly the previous token (8")
+    means = tables(MIXED)[0].pivot(index=["layer", "head"], columns="metric", values="mean")
+    said = {"sink": "First token", "entropy_share": "Entropy, share", "previous": "Previous token"}
+    for name, label in said.items():
+        kind = {"entropy_share": "even"}.get(name, name)
+        own, others = (means[name][inside].mean() for inside in (np.array(MIXED) == kind, np.array(MIXED) != kind))
+        assert any(words.startswith(f"{label} {own:.0%} (others {others:.0%})") for words in mixed.clusters)
 
 
 def test_no_two_clusters_have_the_same_words():
-    """Though all of their heads have the same habits; where no metric tells them apart, a head does."""
+    """Where no metric tells them apart, a head does."""
     metrics, classes, distances = tables(["sink"] * 24, seed=1)
     place = metrics["layer"] * 4 + metrics["head"]
     metrics.loc[metrics["metric"] == "induction", "mean"] = 0.3 * (place % 3 == 0) + 0.02
     metrics.loc[metrics["metric"] == "duplicate", "mean"] = 0.3 * (place % 3 == 1) + 0.02
     found = map_of(metrics, classes, distances)
     assert len(set(found.clusters)) == len(found.clusters) == 3
-    assert all(words.startswith("Mostly the first token (8") for words in found.clusters)
-    said = [words.split("; ")[1] for words in found.clusters]
-    assert sum(words.startswith("induction 32% (others 2%)") for words in said) == 1
-    assert sum(words.startswith("earlier copies 32% (others 2%)") for words in said) == 1
+    assert sum(words.startswith("Induction 32% (others 2%)") for words in found.clusters) == 1
+    assert sum(words.startswith("Duplicate token 32% (others 2%)") for words in found.clusters) == 1
     metrics, classes, distances = tables(["even"] * 24)
     metrics["mean"] = metrics["spread"] = 0.05
     distances["attention"] = np.eye(3, len(RANGES))[np.arange(24) % 3].ravel()  # all of it in one range
     found = map_of(metrics, classes, distances)
     assert len(set(found.clusters)) == len(found.clusters) == 3
-    assert all("around head" in words for words in found.clusters)
-
-
-def test_punctuation_is_a_habit_only_where_it_is_more_than_even_attention_gives():
-    metrics, classes, distances = tables(MIXED)
-    metrics.loc[metrics["metric"] == "punctuation", "mean"] = 0.4
-    classes["chance"] = np.where(classes["key_class"] == "punctuation", 0.35, 0.13)
-    assert not any("Often punctuation" in words for words in map_of(metrics, classes, distances).clusters)
-    classes["chance"] = np.where(classes["key_class"] == "punctuation", 0.1, 0.18)
-    assert any("Often punctuation (40%)" in words for words in map_of(metrics, classes, distances).clusters)
-    classes["chance"] = np.nan  # a model that exposes weights only
-    assert any("Often punctuation (40%)" in words for words in map_of(metrics, classes, distances).clusters)
+    assert all(words.startswith("around head ") for words in found.clusters)
 
 
 def fingerprint(found: HeadMap) -> str:

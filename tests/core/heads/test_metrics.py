@@ -9,14 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import Edits, capture, head_metrics, load_model, pair_weights
+from core import Claim, Edits, capture, head_metrics, load_model, pair_weights
 from core.attention.shaping import Shaping
 from core.capturing.calls.rows import Rows, row_blocks
 from core.capturing.weights_only import WeightRows, attention_weights, open_weights
+from core.claims.facts import Facts
 from core.heads import metrics
-from core.heads.metrics import METRICS, NAMES, in_words, measure, most_telling
-from core.heads.probing import probe_heads
-from core.heads.quantities import KeyText
+from core.heads.metrics import METRICS, NAMES, measure, most_telling
+from core.heads.quantities import KeyText, text_of
 from core.models.inputs import all_inputs, run
 from core.models.tokens import token_texts
 from tests.core.attention.test_matrix_files import npz
@@ -152,64 +152,39 @@ def test_a_text_whose_last_keys_nobody_may_attend_to(name, blocked, cells, monke
     assert_measured(head_metrics(taken), lambda *at: taken.trace(*at).weights, taken.input_ids)
 
 
-def row(**shares):
-    return {metric.name: shares.get(metric.name, 0.01) for metric in METRICS}
-
-
-KEYS = [None, "the", "animal", None]
-STRONG = {"strongest_key": 2, "strongest_share": 0.42}
-
-
-@pytest.mark.parametrize(
-    ("head", "words", "more"),
-    [
-        (row(previous=0.72, locality=0.9), "Mostly the previous token (72%)", ()),
-        (row(sink=0.8, special=0.81), "Mostly the first token (80%)", ()),
-        (row(sink=0.1, special=0.81), "Mostly special tokens (81%)", ()),
-        (row(self=0.3, punctuation=0.4), "Often punctuation (40%) or the token itself (30%)", ()),
-        (row(locality=0.6), "Mostly tokens close by (60%)", ()),
-        (row(entropy_share=0.95), "Spread evenly", ()),
-        (row(duplicate=np.nan), "No single habit", ()),
-        # Only the probe gives a head a name.
-        (row(induction=0.9, previous=0.6), "Mostly the previous token (60%)", ()),
-        (
-            row(induction=0.9, previous=0.6),
-            "Induction head. Mostly the previous token (60%)",
-            ({"is_induction": True, "is_duplicate": False},),
-        ),
-        # It is called after the token that gets most.
-        (row(sink=0.32) | STRONG, "Often “animal” (42%) or the first token (32%)", (None, KEYS)),
-        (row(sink=0.32) | STRONG, "Often the first token (32%)", ()),
-        (row(sink=0.32) | STRONG | {"strongest_key": 3}, "Often the first token (32%)", (None, KEYS)),
-        (row(sink=0.32, previous=0.7) | STRONG, "Mostly the previous token (70%)", (None, KEYS)),
-        (row(sink=0.32) | STRONG | {"strongest_share": 0.6}, "Mostly “animal” (60%)", (None, KEYS)),
-        (row() | STRONG | {"strongest_share": 0.2}, "No single habit", (None, KEYS)),
-    ],
-)
-def test_a_head_in_words(head, words, more):
-    assert in_words(head, *more) == words
+def test_a_share_of_keys_is_that_of_the_claim_that_names_them(minilm, smollm):
+    """Two ways to the same number of every query: metrics without comparing all pairs of tokens, claims by all pairs."""
+    named = [metric for metric in METRICS if metric.keys is not None]
+    assert {metric.name for metric in METRICS} - {metric.name for metric in named} == {
+        *("entropy", "entropy_share", "distance", "largest", "elsewhere")
+    }
+    for model in (minilm, smollm):
+        taken = capture(model, "The cat, the dog, and the cat.")
+        facts, values = Facts.of(model.tokenizer, taken.input_ids), []
+        for blocks in taken.in_rows("self"):
+            values.append(measure(blocks, text_of(taken, "self"), len(facts))[0])
+        for metric in named:
+            if metric.name == "special" and not facts.are("special").any():
+                continue
+            keys = Claim("any head", "", metric.keys, 0.5).key_set(facts)
+            for layer, head in ((0, 2), (3, 7), (5, 8)):
+                shares = np.where(keys.any(axis=1), (taken.trace(layer, head).weights * keys).sum(axis=1), np.nan)
+                found = values[layer][NAMES.index(metric.name), head].numpy()
+                np.testing.assert_allclose(found, shares, atol=1e-6, err_msg=metric.name)
 
 
 def test_the_head_that_looks_back_from_it_to_animal(minilm):
     taken = capture(minilm, OPENING)
-    keys = metrics.nameable_keys(taken, "self")
-    tokens = taken.tokens()[1]
-    assert [token for token, key in zip(tokens, keys, strict=True) if key is None] == ["[CLS]", "'", ".", "[SEP]"]
     head = head_metrics(taken).iloc[5 * 12 + 11]
-    assert tokens[int(head["strongest_key"])] == "animal"
+    assert taken.tokens()[1][int(head["strongest_key"])] == "animal"
     assert head["strongest_share"] == pytest.approx(0.418, abs=1e-3)
-    assert in_words(head.to_dict(), None, keys) == "Often “animal” (42%) or the first token (32%)"
 
 
 def test_what_is_most_telling_and_who_stands_out_of_real_models(minilm, smollm):
     """Layer 0, head 2 of MiniLM looks at the previous token and nowhere else; in SmolLM2 layer 11, head 6 at itself."""
-    for model, name, with_probe, strongest in (
-        (minilm, "previous", "previous", (0, 2, 1.0)),
-        (smollm, "self", "induction", (11, 6, 0.859)),
-    ):
+    for model, name, strongest in ((minilm, "previous", (0, 2, 1.0)), (smollm, "self", (11, 6, 0.859))):
         table = head_metrics(capture(model, OPENING))
         assert most_telling(table) == name
-        assert most_telling(table, probe_heads(model, 20, (0, 1))) == with_probe
         best = table.loc[table[name].idxmax()]
         assert (best["layer"], best["head"], best[name]) == pytest.approx(strongest, abs=0.01)
         for column, row in metrics.standing_out(table).items():

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from core import InputError, Model
-from core.claims.checking import MAX_TOKENS, ClaimCheck, passages_of
+from core.claims import known
+from core.claims.checking import MAX_TOKENS, ClaimCheck
 from core.claims.claim import Claim
 from core.claims.consequences import muting, patching
 from core.claims.examples import ClaimExample, claim_examples
 from core.claims.known import included_texts, known_claims
-from core.models.passages import Passage
+from core.models.passages import Passage, passages_of
 from ui import state
 from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import Expression, call, expression
@@ -69,18 +70,24 @@ def passages(model: ModelChoice, texts: Texts) -> list[Passage]:
         why = f"The texts have {characters:,} characters; this page reads at most {MOST_CHARACTERS:,}."
         raise InputError(f"{why} Shorten them, or use the command “python -m core.claims check”.", field="text")
     network, most = models.load(model), most_tokens()
-    return passages_of(network, texts.read(), most)
+    return passages_of([network], texts.read(), most)
 
 
 def passages_written(network: Model, texts: Texts) -> Expression:
     """The passages in Python."""
-    return expression(passages_of, network, texts.written(), most_tokens())
+    return expression(passages_of, [network], texts.written(), most_tokens())
 
 
 @cached(MEMORY)
 def checking(model: ModelChoice, claims: tuple[Claim, ...], texts: Texts) -> ClaimCheck:
     """The test of claims, as far as it has come. Raises InputError as `check_claims` does."""
     return ClaimCheck(models.load(model), claims, passages(model, texts), most_tokens())
+
+
+@cached(Store(8))
+def by_head(model: ModelChoice, _done: int) -> pd.DataFrame:
+    """What the test of the known claims on all texts that come along says of every head, once so many passages are read."""
+    return known.by_head(checking(model, known_claims(), Texts()).sums)
 
 
 @cached(Store(16))

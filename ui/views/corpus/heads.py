@@ -20,7 +20,7 @@ from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.bars import bars, distribution_bars
 from core.figures.plots.dots import head_map
 from core.figures.theme import letters
-from core.heads.metrics import Metric, in_words
+from core.heads.metrics import Metric
 from core.models.devices import devices
 from core.models.modules import Kind
 from core.models.passages import CLASSES
@@ -33,6 +33,7 @@ from ui.controls.heads_by import metric_menu
 from ui.markdown import plain, show_error
 from ui.requests import HeadRequest, ModelChoice, TextRequest
 from ui.views.charts import show_chart
+from ui.views.claims.known import Known
 from ui.views.grid_of_heads import HEIGHT, choose, listen_for_heads, show_grid_of_heads, walk_through_heads
 from ui.views.head_links import link_to_heads
 from ui.views.numbers import of_heads, of_table
@@ -74,14 +75,20 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
     st.caption(f"{words} A click opens the head.")
     if run.map is not None and chosen in run.heads:
         with st.container(gap=None):
-            _show_alike(run, run.map, chosen)
+            _show_alike(run, run.map, chosen, metric)
     return metric
+
+
+def _known(run: Run) -> Known | None:
+    """Which claims hold for its heads, if it has tested any."""
+    return None if run.claims_by_head is None else Known(run.claims_by_head, run.about.data)
 
 
 def _show_map(run: Run, drawn: HeadMap, chosen: tuple[int, int]) -> str:
     """Show the map of all heads; return the sentences that explain it."""
     x, y, cluster = (drawn.heads[name].to_numpy() for name in ("x", "y", "cluster"))
-    chart = head_map(x, y, cluster, drawn.clusters, run.heads, chosen=chosen, height=HEIGHT + 140)
+    held = None if (known := _known(run)) is None else known.in_words(run.about.layers, run.about.heads)
+    chart = head_map(x, y, cluster, drawn.clusters, run.heads, chosen=chosen, held=held, height=HEIGHT + 140)
     names, columns = [f"head {layer}.{head}" for layer, head in run.heads], ["x", "y", "cluster"]
     numbers = of_table("map", "Map", drawn.heads[columns].to_numpy(float), ("head", names), ("number", columns))
     alt = "A map of all heads, near each other where they do alike, in the colours of their clusters."
@@ -92,20 +99,21 @@ def _show_map(run: Run, drawn: HeadMap, chosen: tuple[int, int]) -> str:
     return f"{alike} {colours} How the map is turned means nothing."
 
 
-def _show_alike(run: Run, drawn: HeadMap, chosen: tuple[int, int]) -> None:
+def _show_alike(run: Run, drawn: HeadMap, chosen: tuple[int, int], metric: Metric) -> None:
+    means = run.means(metric.name)
     st.markdown(f"**Heads like {chosen[0]}.{chosen[1]}**")
     for number, other in enumerate(drawn.heads["alike"][run.heads.index(chosen)][:LIKE]):
         layer, head = run.heads[other]
-        words = plain(in_words(run.table.iloc[other].to_dict()))
         key = state.one_of(state.ALIKE, number)
-        st.button(f"{layer}.{head} · {words}", key=key, type="tertiary", on_click=choose, args=(layer, head))
+        words = f"{layer}.{head} · {metric.label} {with_unit(float(means[layer, head]), metric)}"
+        st.button(words, key=key, type="tertiary", on_click=choose, args=(layer, head))
 
 
 def show_corpus_head(run: Run, layer: int, head: int, metric: Metric) -> None:
-    words = in_words(run.table.iloc[run.heads.index((layer, head))].to_dict())
+    held = "" if (known := _known(run)) is None else known.in_words(run.about.layers, run.about.heads)[layer, head]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.subheader(f"Layer {layer}, head {head}", anchor=False, width="content")
-        st.caption(f"{words} over the corpus", width="stretch")
+        st.caption(plain(f"holds: {held}" if held else ""), width="stretch")
     _show_distribution(run, layer, head, metric)
     relations = run.relations(layer, head)
     looks = {word: name for word, name in LOOKS.items() if word != "relation" or len(relations)}

@@ -112,7 +112,7 @@ def _say_finding(run: Run, layer: int, head: int, metric: Metric) -> None:
         return
     queries = run.distribution(layer, head, metric.name).count
     share = f"**{with_unit(mean, metric)}**"
-    does = f" gives {share} of its attention to {metric.likeness}" if metric.likeness else f": {metric.label} {share}"
+    does = f" gives {share} of its attention to {metric.keys}" if metric.keys else f": {metric.label} {share}"
     presenting.finding(f"Head {layer}.{head}{does}, on average over {queries:,} queries.")
 
 

@@ -5,10 +5,9 @@ Each is a line with its number, what it was measured on, and a link to its view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-import pandas as pd
 import streamlit as st
 
 from core import InputError
@@ -16,9 +15,8 @@ from core.attention.rowwise import Overview
 from core.capturing.calls.head_places import Place
 from core.capturing.edits.edits import Edits
 from core.capturing.edits.lines import lines_of
-from core.claims.checking import ClaimCheck
-from core.claims.known import known_claims, known_of_head, measured
-from core.claims.verdicts import LEAST_PASSAGES, LEAST_QUERIES
+from core.claims.claim import Claim
+from core.claims.known import known_claims, measured
 from core.exporting.head_card import CardLine
 from core.figures.heatmaps.views import view_heatmap
 from core.figures.labels import visible
@@ -37,6 +35,8 @@ from ui.progress import fill, run
 from ui.requests import AnswerRequest
 from ui.views import head_links
 from ui.views.charts import show_chart
+from ui.views.claims.known import Known, known_of, share_of
+from ui.views.claims.results import Texts, checking
 from ui.views.grid_of_heads import HELD
 from ui.views.head_card import results
 from ui.views.numbers import of_view
@@ -218,70 +218,59 @@ SECTIONS = (
 )
 
 
-# --- on the passages that come along
+# --- over many passages
 
 
 def _show_claims(real: RealHead) -> list[CardLine]:
-    """Test all known claims on this head, and show which hold and what it does most. Return the lines."""
+    """Show which claims hold for this head: those of a run over a corpus, if there is one of this model with claims, and the
+    known ones, which are tested where that has not been done. Return the lines."""
     lines: list[CardLine] = []
 
-    def show(*further: CardLine) -> None:
-        for line in further:
+    def show(further: Iterable[CardLine]) -> None:
+        said = {line.says for line in lines}
+        for line in (one for one in further if one.says not in said):
             _show(line, lambda: head_links.link_to_claims(real.of))
-        lines.extend(further)
+            lines.append(line)
+
+    def show_known(done: bool) -> None:
+        if done and (known := known_of(real)) is not None:
+            show(_on_known(known, real, is_there=bool(lines)))
 
     try:
+        if (run := results.run_with_claims(real)) is not None:
+            show(_holding(run, real))
         if real.kind != (first := real.capture.kinds[0]):
             raise InputError(f"They are about {first} attention.", field="kind")
-        table = measured(real.capture.model.revision)
-        show(*(() if table is None else _held(table, str(real))))
-        known, check = tuple(lines), results.known(real.request.model)
-
-        def draw(last: bool) -> None:
-            if last:
-                show(*_found(known_of_head(check.sums, *real.place), str(real), known, check))
-
-        fill(check, real.request.model, "Testing known claims", draw, unit="passage", done="read")
+        if measured(real.capture.model.revision) is not None:
+            show_known(True)
+        else:
+            choice, claims, texts = job = real.request.model, known_claims(), Texts()
+            check = checking(choice, claims, texts)
+            fill(check, job, "Testing known claims", show_known, unit="passage", done="read")
     except InputError as error:
-        show(CardLine("Known claims", "", f"Not tested. {error}"))
+        show([CardLine("Known claims", "", f"Not tested. {error}")])
     return lines
 
 
-def _found(table: pd.DataFrame, head: str, known: Sequence[CardLine], check: ClaimCheck) -> list[CardLine]:
-    """The lines on these verdicts. known: those on claims that are shown already"""
-    said = {line.says for line in known}
-    held = [line for line in _held(table, head) if line.says not in said]
-    of = "" if check.done == check.total else f"; {check.done} of {counted(check.total, 'passage')}"
-    if not held and not known:
-        says = "No known claim holds for this head." if check.done == check.total else "None holds so far."
-        unsaid = table["verdict"].tolist().count("cannot be said")
-        on = f"{counted(len(table), 'claim')}, {unsaid} cannot be said{of}"
-        held = [CardLine("Known claims", "", says, on)]
-    rows = table.sort_values(by="share", ascending=False).to_dict("records")
-    rows = [row for row in rows if row["queries"] >= LEAST_QUERIES and row["passages"] >= LEAST_PASSAGES]
-    if not rows:
-        return held
-    then = "".join(f"; {row['name']} {row['share']:.1%}" for row in rows[1:2])
-    general = CardLine("In general", _share(rows[0]), f"{rows[0]['name']}{then}", f"{_passages(rows[0])}{of}")
-    return [*held, general]
+def _holding(known: Known, real: RealHead) -> list[CardLine]:
+    """A line for each claim that holds for this head, the clearest first."""
+    return [
+        _line("Claim holds", row, f"“{replace(Claim.read(row['claim']), head=str(real))}”", known)
+        for row in known.holding_for(str(real))
+    ]
 
 
-def _held(table: pd.DataFrame, head: str) -> list[CardLine]:
-    """A line for each known claim that holds for this head, "17.3", the clearest first."""
-    claims = {claim.name: claim for claim in known_claims()}
-    lines = []
-    rows = [row for row in table.to_dict("records") if row["verdict"] == "holds" and row["head"] == head]
-    for row in sorted(rows, key=lambda row: row["null"] - row["share"]):
-        claim = replace(claims[row["name"]], head=head)
-        on = f"{_passages(row)}; by chance no head gives more than {row['null']:.1%}"
-        lines.append(CardLine("Claim holds", _share(row), f"“{claim}”", on))
-    return lines
+def _on_known(known: Known, real: RealHead, *, is_there: bool) -> list[CardLine]:
+    """The same of known claims, and what the head does most where that is not among them. is_there: whether any claim holds"""
+    lines = _holding(known, real)
+    if not lines and not is_there:
+        says = "No known claim holds for this head." if known.is_whole else "None holds so far."
+        lines = [CardLine("Known claims", "", says, f"{counted(len(known_claims()), 'claim')} on {known.texts}")]
+    others = [row for row in known.table.to_dict("records") if row["head"] == str(real) and row["verdict"] != "holds"]
+    return lines + [_line("In general", row, row["name"], known) for row in others]
 
 
-def _share(row: dict) -> str:
-    return f"{row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
-
-
-def _passages(row: dict) -> str:
-    queries, passages = counted(row["queries"], "query"), counted(row["passages"], "passage")
-    return f"{queries}, {passages}, half for testing"
+def _line(about: str, row: dict, says: str, known: Known) -> CardLine:
+    queries, passages = counted(row["queries"], "query"), f"{row['passages']} of the {known.texts}"
+    on = f"{queries} in {passages}, half for testing; by chance no head gives more than {row['null']:.1%}"
+    return CardLine(about, share_of(row), says, on)

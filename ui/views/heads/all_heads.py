@@ -16,6 +16,8 @@ from streamlit.delta_generator import DeltaGenerator
 from core import Capture
 from core.attention.masks import Predicate
 from core.capturing.layer_labels import layer_labels
+from core.claims.known import known_claims
+from core.claims.verdicts import RULE
 from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import all_placed, visible
 from core.heads import patterns
@@ -23,7 +25,7 @@ from core.heads.metrics import METRICS, Metric, largest, most_telling, standing_
 from core.heads.probing import SCORES
 from core.heads.quantities import text_of
 from core.notebook.figures import heads_figure
-from ui import presenting, shown, state
+from ui import links, presenting, shown, state
 from ui.calls import call, result, result_of
 from ui.controls.fields import menu, text_line, whole_number
 from ui.controls.heads_by import CONTRIBUTION, PAIR, PATTERN, Bounds, choose_bounds, metric_menu
@@ -31,8 +33,9 @@ from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
 from ui.views import grid_of_heads
 from ui.views.charts import show_chart
+from ui.views.claims.known import Known, known_of
+from ui.views.claims.results import known_address
 from ui.views.heads import results
-from ui.views.heads.known import show_known
 from ui.views.numbers import of_heads
 from ui.views.sources import passes
 from ui.views.sources.heads import AnyHead
@@ -101,7 +104,7 @@ def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
         own |= {PATTERN: "Your choice: Match with a pattern"}
     if missing(model, QUERIES_AND_KEYS, NEXT_TOKENS) is None and writes_next:
         own |= {CONTRIBUTION: "Answer: Contribution to the next token"}
-    offered, opening = _offered(head, measured), most_telling(measured, known_probe(head))
+    offered, opening = _offered(head, measured), most_telling(measured)
     with st.container(gap="xsmall"):
         with st.container(horizontal=True):  # as the heading beside it, at one height
             st.subheader("All heads by", anchor=False, width="content")
@@ -216,27 +219,47 @@ def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tupl
     if presenting.is_on():
         by = plain(ranking.pair) or f"by **{plain(ranking.label.lower())}**"
         presenting.tell("All heads" if as_pictures else f"All heads {by}")
+    known = known_of(head)
     with st.container():  # or what is below would move once the pictures are known, and the keys lose their focus
         if as_pictures:
             _show_pictures(head, left_out)
         else:
-            _show_numbers(head, ranking, left_out)
+            _show_numbers(head, ranking, known, left_out)
     with st.container(key=state.BELOW_THE_GRID):
         grid_of_heads.walk_through_heads(head.place, head.grid)
         if wanted.remarks:
             st.caption(f":material/tune: Shown here: {plain(', '.join(wanted.remarks))}.")
         st.caption(ranking.caption)
-        show_known(head)
-        _show_list(head, ranking, measured, left_out)
+        _show_known(head, known)
+        _show_list(head, ranking, known, left_out)
 
 
-def _show_numbers(head: AnyHead, ranking: Ranking, left_out: NDArray[np.bool_] | None) -> None:
-    """Draw the grid. Ranked by a pair, heads that mask it are grey, as are those that are left out."""
+def _show_known(head: AnyHead, known: Known | None) -> None:
+    """Name the head that follows each known claim most, of those for which it holds, or link to the page that tests them."""
+    if known is not None:
+        names = [claim.name for claim in known_claims()]
+        best = {row["name"]: row for row in sorted(known.holding, key=lambda row: row["share"])}
+        rows = [best[name] for name in names if name in best]
+        named = ", ".join("{name} {head} ({share:.0%})".format(**row) for row in rows)
+        help = f"Of each claim the head that does it most, on the {known.texts}. {RULE}"
+        st.caption(plain(f"Known heads: {named or 'no known claim holds'}."), help=help)
+    elif missing(head.capture.model, QUERIES_AND_KEYS, TEXTS) is None and not head.request.model.is_recorded:
+        address = {state.MODEL: head.request.model.name} | known_address()
+        links.link_to("claims", "Test the known claims", ":material/fact_check:", address)
+
+
+def _show_numbers(head: AnyHead, ranking: Ranking, known: Known | None, left_out: NDArray[np.bool_] | None) -> None:
+    """Draw the grid. Ranked by a pair, heads that mask it are grey, as are those that are left out. Pointing at a head shows
+    which known claims hold."""
     names = ["filtered out"] * (left_out is not None)
     if ranking.pair and (may_not := np.isnan(ranking.values)).any():
         left_out, names = (may_not if left_out is None else left_out | may_not), ["masked", *names]
     grey = {"forbidden": left_out, "forbidden_name": " or ".join(names)}
-    look = {"title": f"All heads: weight {ranking.pair}" if ranking.pair else "", "on_stage": (0.36, 0.75)}
+    look: dict[str, Any] = {
+        "title": f"All heads: weight {ranking.pair}" if ranking.pair else "",
+        "on_stage": (0.36, 0.75),
+    }
+    look["hover"] = None if known is None else ("", known.in_words(*head.grid))
     grid_of_heads.show_grid_of_heads(ranking.values, ranking.label, head.place, signed=ranking.signed, **look, **grey)
 
 
@@ -308,23 +331,8 @@ def _grid(head: AnyHead, table: pd.DataFrame, column: str) -> NDArray:
 def _probe(head: AnyHead) -> pd.DataFrame | None:
     task = passes.probe.task(head.request.model)
     with errors_shown():
-        probed = run(task, "Reading random tokens", 2 * len(passes.PROBE_SEEDS), unit="text")
-        if probed is not None and not task.is_known:
-            st.rerun()  # the elements above were drawn without the names that the probe gives to heads
-        return probed
+        return run(task, "Reading random tokens", 2 * len(passes.PROBE_SEEDS), unit="text")
     return None
-
-
-def known_probe(head: AnyHead) -> pd.DataFrame | None:
-    """Return the results of the probe, if it has been run for this model."""
-    model = head.request.model
-    return passes.probe(model) if head.kind == "self" and passes.probe.is_known(model) else None
-
-
-def looks_like(head: AnyHead, measured: pd.DataFrame) -> tuple[str, ...]:
-    """Describe every head in words. Tokens in them are as others wrote them: data, not markup."""
-    known = known_probe(head)
-    return results.descriptions(head.of_kind, known is not None, capture=head.capture, measured=measured, probed=known)
 
 
 def _by_pattern(head: AnyHead, name: str, typed: str) -> Ranking | None:
@@ -367,7 +375,7 @@ def _show_pictures(head: AnyHead, left_out: NDArray[np.bool_] | None) -> None:
         st.caption(f"Each cell is the strongest of {small.row_block} × {small.column_block} weights.")
 
 
-def _show_list(head: AnyHead, ranking: Ranking, measured: pd.DataFrame, left_out: NDArray[np.bool_] | None) -> None:
+def _show_list(head: AnyHead, ranking: Ranking, known: Known | None, left_out: NDArray[np.bool_] | None) -> None:
     """List the heads that pass the filter. Marking a row chooses the head."""
     heads = np.argwhere(np.ones(head.grid, bool) if left_out is None else ~left_out)
     values = ranking.values[tuple(heads.T)]
@@ -378,11 +386,10 @@ def _show_list(head: AnyHead, ranking: Ranking, measured: pd.DataFrame, left_out
         st.info("No head passes. Lower the bound or widen the layers.", icon=":material/filter_alt:")
         return
     layers, numbers = at = tuple(heads.T)
-    words = looks_like(head, measured)
     # Each in a column of its own: to a spreadsheet heads 1.1 and 1.10 would be the same number.
     columns: dict[str, Any] = {"layer": layers, "head": numbers, ranking.label: ranking.values[at]}
     columns |= {name: note[at] for name, note in ranking.notes.items()}
-    listed = pd.DataFrame(columns | {"looks like": [words[row] for row in layers * head.grid[1] + numbers]})
+    listed = pd.DataFrame(columns if known is None else columns | {"known claims": known.in_words(*head.grid)[at]})
     labels = layer_labels(head.capture, head.kind)
     if any(label.number != layer for layer, label in enumerate(labels)):
         listed["layer of the model"] = [labels[layer].number for layer in layers]

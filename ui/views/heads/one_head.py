@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -36,9 +35,9 @@ from ui.progress import run
 from ui.requests import HeadRequest
 from ui.views.certificates import check_head
 from ui.views.charts import show_chart, show_magnified
+from ui.views.claims.known import known_of, share_of
 from ui.views.grid_of_heads import choose_clicked
 from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
-from ui.views.heads.all_heads import looks_like
 from ui.views.numbers import of_view
 from ui.views.patches import choose_clicked_patch, noun, show_patches
 from ui.views.sources import passes
@@ -75,15 +74,14 @@ CONTROLS = 40  # the height of a row of them
 Place = TypeVar("Place", int, tuple[int, int])
 
 
-def show_head(real: RealHead, measured: pd.DataFrame | None, boxes: DeltaGenerator | None) -> tuple[int, int] | None:
+def show_head(real: RealHead, boxes: DeltaGenerator | None) -> tuple[int, int] | None:
     """Show a head whose queries and keys are known. Return the chosen (query, key); None if it is not one of tokens.
 
-    measured  the metrics of all heads, if they are known
-    boxes     where the boxes of the chosen pair stand, if all heads are ranked by it; None: below the picture
+    boxes  where the boxes of the chosen pair stand, if all heads are ranked by it; None: below the picture
     """
     pin.listen(lambda cell: _clicked(real, cell))  # before the pictures: whoever sees one may click at once
     with st.container(gap="xsmall"):
-        link = _title(real, measured)
+        link = _title(real)
         shown_as, view = _choose_view(real)
     cell = _show_view(real, shown_as, view, boxes)
     with st.container():
@@ -96,13 +94,11 @@ def show_head(real: RealHead, measured: pd.DataFrame | None, boxes: DeltaGenerat
     return cell
 
 
-def show_exposed_head(
-    head: ExposedHead, measured: pd.DataFrame | None, boxes: DeltaGenerator | None
-) -> tuple[int, int]:
+def show_exposed_head(head: ExposedHead, boxes: DeltaGenerator | None) -> tuple[int, int]:
     """Show a head of which only the weights are known; otherwise like `show_head`."""
     pin.listen(lambda cell: choose_clicked(cell, head.grid) or pin.pin(cell))
     with st.container(gap="xsmall"):
-        _title(head, measured)
+        _title(head)
         st.space(CONTROLS)  # there is nothing to choose, but the pictures begin at one height
     picture = st.container()
     say_what_is_missing(head.capture)
@@ -183,13 +179,17 @@ def _overview(real: RealHead, matrix: ViewMatrix) -> Overview | None:
         return run(task, what, matrix.shape[0], unit=matrix.labels.unit)
 
 
-def _title(head: AnyHead, measured: pd.DataFrame | None) -> DeltaGenerator:
-    """Show the name of the head, its known claims and what it looks like; return the place for a link beside it."""
+def _title(head: AnyHead) -> DeltaGenerator:
+    """Show the name of the head and the known claims that hold for it; return the place for a link beside it."""
     layer = head.layer
     label = layer_labels(head.capture, head.kind)[layer]
     in_model = f" (layer {label.number} of the model)" if label.number != layer else ""
-    row = layer * head.grid[1] + head.head
-    remarks = [] if measured is None else [looks_like(head, measured)[row]]
+    held = [] if (known := known_of(head)) is None else known.holding_for(str(head))
+    shares = [
+        share_of(row) if len(held) == 1 else f"{row['share']:.1%}" for row in held
+    ]  # there is room for one interval
+    said = ", ".join(f"{row['name']} {share}" for row, share in zip(held, shares, strict=True))
+    remarks = [f"holds: {said}"] if held else []
     remarks += [f"this layer: {label.words}"] if label.words else []
     presenting.title(f"Layer {layer}, head {head.head} of {plain(str(head.request.model))}")
     with st.container(horizontal=True, vertical_alignment="bottom"):

@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 
 from core.attention.masks import Predicate
 from core.attention.rowwise import Pooled
-from core.figures.labels import visible
-from core.heads.metrics import head_metrics, in_words, nameable_keys, pair_weights
+from core.heads.metrics import head_metrics, pair_weights
 from core.heads.patterns import match_heads
-from core.heads.quantities import Pass
 from core.heads.views import thumbnails
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
@@ -22,16 +20,6 @@ from ui.views.sources import passes
 @cached(Store(16))
 def metrics(request: KindRequest, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
     return call(head_metrics, passes.captured_or_weights(request.text), request.kind, on_progress=on_progress)
-
-
-@cached(Store(16))
-def descriptions(
-    of: KindRequest, _is_probed: bool, *, capture: Pass, measured: pd.DataFrame, probed: pd.DataFrame | None
-) -> tuple[str, ...]:
-    """What each head looks like, in words, from the metrics of every head and, where it is known, the probe."""
-    keys = [None if key is None else visible(key) for key in nameable_keys(capture, of.kind)]
-    probes = [None] * len(measured) if probed is None else probed.to_dict("records")
-    return tuple(in_words(row, probe, keys) for row, probe in zip(measured.to_dict("records"), probes, strict=True))
 
 
 @cached(Store(4))
