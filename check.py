@@ -20,7 +20,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-REQUIREMENTS = ("requirements.txt", "requirements-corpus.txt", "requirements-dev.txt", "requirements-models.txt")
+REQUIREMENTS = tuple(f"requirements{kind}.txt" for kind in ("", "-agents", "-corpus", "-dev", "-models"))
 # The headless shell goes first: it draws the same pages with a fifth less processor time.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PACKAGES = ("libatomic1", *BROWSERS[:2])  # slim images lack libatomic1, without which Playwright itself does not start

@@ -17,17 +17,20 @@ import pytest
 import core
 from check import pip_command
 from tests.source_files import ROOT, python_files
-from tests.test_requirements import APP, CORPUS, imported_in, pins, text
+from tests.test_requirements import AGENTS, APP, CORPUS, imported_in, pins, text
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def test_it_asks_for_what_core_imports_from_the_tested_version_to_the_next_large_one() -> None:
-    """What only runs over a corpus need is asked for by those who want them: pip install 'headlight[corpus]'."""
-    app, corpus, imported = pins(text(APP)), pins(text(CORPUS)), imported_in("core")
-    assert set(PROJECT["project"]["dependencies"]) == {ranged(name, app[name]) for name in imported - corpus.keys()}
-    extra = {re.sub(r"\[[a-z,]+\]", "", asked) for asked in PROJECT["project"]["optional-dependencies"]["corpus"]}
-    assert extra == {ranged(name, version) for name, version in corpus.items()}
+    """What only agents or runs over a corpus need is asked for by those who want it: pip install 'headlight[corpus]'."""
+    app, imported = pins(text(APP)), imported_in("core")
+    extras = {"agents": pins(text(AGENTS)), "corpus": pins(text(CORPUS))}
+    slim = imported - extras["agents"].keys() - extras["corpus"].keys()
+    assert set(PROJECT["project"]["dependencies"]) == {ranged(name, app[name]) for name in slim}
+    for name, wanted in extras.items():
+        extra = {re.sub(r"\[[a-z,]+\]", "", asked) for asked in PROJECT["project"]["optional-dependencies"][name]}
+        assert extra == {ranged(name, version) for name, version in wanted.items()}
 
 
 def ranged(name: str, version: str) -> str:

@@ -13,6 +13,7 @@ from tests.source_files import EVERYTHING, OURS, PRODUCT, ROOT, imports, python_
 APP = ROOT / "requirements.txt"
 MODELS = ROOT / "requirements-models.txt"
 DEV = ROOT / "requirements-dev.txt"
+AGENTS = ROOT / "requirements-agents.txt"
 CORPUS = ROOT / "requirements-corpus.txt"
 
 # What bench/captures.py compares with, in environments of their own.
@@ -91,20 +92,26 @@ def test_third_party_imports_are_found_at_any_depth() -> None:
 
 def test_the_app_installs_what_it_imports_and_nothing_else() -> None:
     imported, installed = imported_in(*PRODUCT), pins(text(APP)).keys()
-    assert imported <= installed | pins(text(CORPUS)).keys()
+    assert imported <= installed | pins(text(AGENTS)).keys() | pins(text(CORPUS)).keys()
     assert installed - imported <= USED_THROUGH_ANOTHER.keys()
 
 
-def test_what_only_runs_over_a_corpus_need_is_imported_by_these_alone() -> None:
-    running = {Path("core/corpus", f"{name}.py") for name in ("profiles", "reading", "running", "running_changes")}
-    extra = pins(text(CORPUS)).keys()
-    users = {path for path in python_files(*PRODUCT) if imported_by(path) & extra}
-    assert users <= running
+@pytest.mark.parametrize(
+    ("file", "places"),
+    [
+        (CORPUS, [f"core/corpus/{name}.py" for name in ("profiles", "reading", "running", "running_changes")]),
+        (AGENTS, ["core/agents"]),
+    ],
+)
+def test_what_an_extra_installs_is_imported_by_these_alone(file: Path, places: list[str]) -> None:
+    users = {path for path in python_files(*PRODUCT) if imported_by(path) & pins(text(file)).keys()}
+    assert users <= {*python_files(*places)}
 
 
 def test_the_checks_install_what_they_import_and_nothing_else() -> None:
     imported, installed = imported_in(*EVERYTHING), pins(text(DEV)).keys()
-    assert imported - COMPARED_WITH <= installed | pins(text(APP)).keys() | pins(text(CORPUS)).keys()
+    extras = pins(text(AGENTS)).keys() | pins(text(CORPUS)).keys()
+    assert imported - COMPARED_WITH <= installed | pins(text(APP)).keys() | extras
     assert installed - imported <= USED_THROUGH_ANOTHER.keys()
 
 
@@ -112,7 +119,7 @@ def test_check_needs_nothing_installed() -> None:
     assert third_party(text(Path("check.py"))) == set()
 
 
-@pytest.mark.parametrize("file", [APP, CORPUS, DEV, MODELS], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [APP, AGENTS, CORPUS, DEV, MODELS], ids=lambda file: file.name)
 def test_the_pins_are_what_is_installed(file: Path) -> None:
     wanted = pins(text(file))
     assert {name: metadata.version(name).partition("+")[0] for name in wanted} == wanted

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 
 from core import InputError
-from core.models.catalogue import CATALOGUE
-from core.models.loading import PLACES, Place
-from core.models.on_disk import OLLAMA, ModelOnDisk, models_on_disk, ollama_folder
+from core.models.allowed import Allowed
+from core.models.loading import Place
+from core.models.on_disk import OLLAMA, ModelOnDisk, models_on_disk
 from core.units import bytes_in_words
 from ui import settings
 from ui.markdown import plain
 
 _IN_HELP = 20  # models on this disk
-_HUB_NAME = re.compile(r"(?!.{97})[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 
 def offered() -> list[str]:
     """The models that are offered by name. Pages open with the first one."""
-    return [*(entry.name for entry in CATALOGUE), *settings.current().models]
+    return _allowed().named
 
 
 def places_of(name: str) -> tuple[Place, ...]:
@@ -31,23 +28,20 @@ def places_of(name: str) -> tuple[Place, ...]:
 
     Raises InputError (field "model") with the same words for everything that is not allowed, whether or not it exists.
     """
-    allowed, name = settings.current(), name.strip()
-    if name in offered():
-        return PLACES
-    places: list[Place] = []
-    if may_read(str(ollama_folder()) if allowed.folders and name.startswith(OLLAMA) else name):
-        places.append("folder")
-    if allowed.hub and ("folder" in places or _HUB_NAME.fullmatch(name)):
-        places.append("hub")
+    places = _allowed().places_of(name)
     if not places:
         raise InputError(f"This host does not load that. {_sentence()}", field="model")
-    return tuple(places)
+    return places
 
 
 def may_read(path: str) -> bool:
     """Whether models may be loaded from this folder or file."""
-    folders = settings.current().folders
-    return folders is True or (bool(folders) and _is_inside(path, folders))
+    return _allowed().may_read(path)
+
+
+def _allowed() -> Allowed:
+    of_host = settings.current()
+    return Allowed(of_host.hub, of_host.folders, of_host.models)
 
 
 def models_here() -> dict[str, str]:
@@ -104,18 +98,3 @@ def _sentence() -> str:
     if ways:
         return f"You can also type {' or '.join(ways)}."
     return f"It has {', '.join(offered()[:-1])} and {offered()[-1]}; on your own computer Headlight opens any model."
-
-
-def _is_inside(name: str, folders: tuple[str, ...]) -> bool:
-    """Return whether a path is inside one of the folders. By its name first: outside of them, not even a link is followed."""
-    if name.startswith("~"):
-        return False
-    try:
-        path = Path(os.path.abspath(name))
-        return any(
-            path.is_relative_to(os.path.abspath(folder))
-            and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
-            for folder in folders
-        )
-    except (OSError, ValueError):
-        return False

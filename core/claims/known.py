@@ -105,6 +105,13 @@ def measured(revision: str) -> pd.DataFrame | None:
     return pd.DataFrame(written[revision]) if revision in written else None
 
 
+def followed_most(table: pd.DataFrame) -> pd.DataFrame:
+    """Of a table of `by_head`, a row for each known claim that holds, for the head that gives its keys most, in their order."""
+    holding = table.query("verdict == 'holds'").sort_values("share")
+    best = holding.drop_duplicates("name", keep="last").set_index("name")
+    return best.loc[[claim.name for claim in known_claims() if claim.name in best.index]].reset_index()
+
+
 # --- the texts
 
 

@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core import Capture
 from core.attention.masks import Predicate
 from core.capturing.layer_labels import layer_labels
-from core.claims.known import known_claims
+from core.claims.known import followed_most
 from core.claims.verdicts import RULE
 from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import all_placed, visible
@@ -237,9 +237,7 @@ def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tupl
 def _show_known(head: AnyHead, known: Known | None) -> None:
     """Name the head that follows each known claim most, of those for which it holds, or link to the page that tests them."""
     if known is not None:
-        names = [claim.name for claim in known_claims()]
-        best = {row["name"]: row for row in sorted(known.holding, key=lambda row: row["share"])}
-        rows = [best[name] for name in names if name in best]
+        rows = followed_most(known.table).to_dict("records")
         named = ", ".join("{name} {head} ({share:.0%})".format(**row) for row in rows)
         help = f"Of each claim the head that does it most, on the {known.texts}. {RULE}"
         st.caption(plain(f"Known heads: {named or 'no known claim holds'}."), help=help)
