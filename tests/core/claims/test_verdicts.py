@@ -8,7 +8,7 @@ import pytest
 
 from core.claims.claim import Claim
 from core.claims.shares import GROUPS, LOOKING, TESTING, ClaimSums
-from core.claims.verdicts import require_annotation, sentence, verdicts
+from core.claims.verdicts import of_every_head, require_annotation, sentence, verdicts
 from tests.refusals import refused
 
 HEADS = np.array([(0, 0), (0, 1), (1, 0)])
@@ -67,6 +67,20 @@ def test_the_interval_weighs_groups_by_their_queries():
     found = verdicts(sums).iloc[0]
     assert found["share"] == 0.25
     assert 0.1 < found["low"] < 0.25 < found["high"] < 0.37
+
+
+def test_every_head_has_the_numbers_of_a_claim_about_it():
+    """Also where one has fewer queries than others, as with a mask of its own, and where one has none."""
+    sums = made(share=np.arange(16) / 16, others=(np.arange(16) / 32, 0.3), chance=0.1, usual=(0.2, 0.1, 0.05))
+    sums.queries[TESTING, 3:9, 0, 0] = 0
+    sums.queries[TESTING, :, 0, 2] = 0
+    every = of_every_head(sums)
+    assert every["head"].tolist() == ["0.0", "0.1"]
+    for head, row in every.set_index("head").iterrows():
+        sums.claims = (Claim.read(CLAIM.replace("0.1", head, 1)),)
+        alone = verdicts(sums).iloc[0].drop(["claim", "head"])
+        assert alone["low"] < alone["high"]
+        assert row.drop("claim").equals(alone)
 
 
 HALF = np.arange(16) % 2

@@ -14,6 +14,8 @@ from ui.views.claims import results
 from ui.views.claims.results import Texts
 from ui.views.sources.heads import AnyHead
 
+INCLUDED = "included passages"
+
 
 @dataclass(frozen=True, eq=False)
 class Known:
@@ -57,9 +59,9 @@ def known_of(head: AnyHead) -> Known | None:
     if head.kind != head.capture.kinds[0]:
         return None
     if (table := measured(head.capture.model.revision)) is not None:
-        return Known(table, "passages that come along")
+        return Known(table, INCLUDED)
     if not results.checking.is_known(choice, claims, Texts()):
         return None
     check = results.checking(choice, claims, Texts())
-    of = "" if (is_whole := check.done == check.total) else f"first {check.done} of {check.total} "
-    return Known(results.by_head(choice, check.done), f"{of}passages that come along", is_whole) if check.done else None
+    part = "" if (is_whole := check.done == check.total) else f" (the first {check.done} of {check.total})"
+    return Known(results.by_head(choice, check.done), f"{INCLUDED}{part}", is_whole) if check.done else None

@@ -265,12 +265,12 @@ def _on_known(known: Known, real: RealHead, *, is_there: bool) -> list[CardLine]
     lines = _holding(known, real)
     if not lines and not is_there:
         says = "No known claim holds for this head." if known.is_whole else "None holds so far."
-        lines = [CardLine("Known claims", "", says, f"{counted(len(known_claims()), 'claim')} on {known.texts}")]
+        on = counted(len(known_claims()), "claim") + ("" if known.is_whole else f", {known.texts}")
+        lines = [CardLine("Known claims", "", says, on)]
     others = [row for row in known.table.to_dict("records") if row["head"] == str(real) and row["verdict"] != "holds"]
     return lines + [_line("In general", row, row["name"], known) for row in others]
 
 
 def _line(about: str, row: dict, says: str, known: Known) -> CardLine:
-    queries, passages = counted(row["queries"], "query"), f"{row['passages']} of the {known.texts}"
-    on = f"{queries} in {passages}, half for testing; by chance no head gives more than {row['null']:.1%}"
-    return CardLine(about, share_of(row), says, on)
+    queries, passages = counted(row["queries"], "query"), f"{row['passages']:,} {known.texts}, half for testing"
+    return CardLine(about, share_of(row), says, f"{queries} in {passages}; chance {row['null']:.1%}")

@@ -31,5 +31,5 @@ def run_with_claims(real: RealHead) -> Known | None:
         if about is not None and (about.revision, about.kind) == (revision, real.kind):
             with suppress(InputError):
                 if (table := corpus_run(place).claims_by_head) is not None:
-                    return Known(table, f"{about.passages:,} passages of the run {place.name}")
+                    return Known(table, f"of {about.passages:,} passages of the run {place.name}")
     return None

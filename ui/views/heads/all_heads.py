@@ -239,7 +239,7 @@ def _show_known(head: AnyHead, known: Known | None) -> None:
     if known is not None:
         rows = followed_most(known.table).to_dict("records")
         named = ", ".join("{name} {head} ({share:.0%})".format(**row) for row in rows)
-        help = f"Of each claim the head that does it most, on the {known.texts}. {RULE}"
+        help = f"Of each claim the head that does it most, on {known.texts}. {RULE}"
         st.caption(plain(f"Known heads: {named or 'no known claim holds'}."), help=help)
     elif missing(head.capture.model, QUERIES_AND_KEYS, TEXTS) is None and not head.request.model.is_recorded:
         address = {state.MODEL: head.request.model.name} | known_address()
