@@ -17,7 +17,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 from streamlit import config
 
-from ui import settings
+from ui import given, settings
 from ui.serving import FetchEarly, answer_in_order, send_at_once
 from ui.sharing import served
 from ui.views.corpus.folders import delete_left
@@ -39,6 +39,7 @@ async def start(_: st.App) -> AsyncIterator[None]:
     send_at_once()
     answer_in_order()
     delete_left()
+    given.announce()
     import_module("core.models.loading")
     gc.freeze()  # everything imported so far stays: scanning it for garbage sometimes cost a visitor a quarter of a second
     yield

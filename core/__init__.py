@@ -14,7 +14,7 @@ import sys
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 # In a notebook what is computed here shows itself; elsewhere IPython is not even looked for.

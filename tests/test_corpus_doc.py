@@ -4,12 +4,13 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from core.corpus.__main__ import _parser
+from core.corpus.__main__ import command
 from core.corpus.tables import COLUMNS, schema_of
 from tests.source_files import ROOT
 from tests.test_requirements import CORPUS, pins
@@ -22,15 +23,21 @@ RAY = pins(CORPUS.read_text("utf-8"))["ray"]
 
 
 def commands(text: str) -> list[list[str]]:
-    """The arguments of every `python -m core.corpus ...` or `headlight.corpus`; a line that begins with a flag goes on."""
+    """The arguments of every `headlight corpus ...` or `python -m core.corpus ...`; a line that begins with a flag goes on."""
     joined = re.sub(r"\s*\\?\n[#\s]*(?=--)", " ", text)
-    found = re.findall(r"python -m (?:core|headlight)\.corpus +([^`\n]*)", joined)
+    found = re.findall(r"(?:python -m (?:core|headlight)\.|headlight )corpus +([^`\n]*)", joined)
     return [shlex.split(_unquoted(one), comments=True) for one in found]
 
 
 def _unquoted(command: str) -> str:
     """Without the closing quote of `ray exec '...'`."""
     return command[:-1] if command.count("'") % 2 else command
+
+
+def given(arguments: list[str]) -> dict[str, Any]:
+    """What the command makes of its arguments, without running."""
+    name, *options = arguments
+    return command.commands[name].make_context(name, options).params
 
 
 def test_the_columns_of_every_table_are_those_of_the_code() -> None:
@@ -57,12 +64,11 @@ def test_every_command_can_be_given(file: Path) -> None:
     found = commands(file.read_text("utf-8"))
     assert found
     for arguments in found:
-        _parser().parse_args(arguments)
+        given(arguments)
 
 
-def test_the_package_that_commands_name_is_installed() -> None:
+def test_the_extra_that_commands_need_exists() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    assert "headlight.corpus" in project["tool"]["setuptools"]["packages"]
     assert "corpus" in project["project"]["optional-dependencies"]
 
 
@@ -85,11 +91,11 @@ def test_the_job_runs_the_command_on_machines_of_one_image_and_version() -> None
         group["replicas"] * int(group["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"])
         for group in groups[1:]
     )
-    asked = _parser().parse_args(arguments)
-    assert asked.workers * asked.cpus == workers
+    asked = given(arguments)
+    assert asked["workers"] * asked["cpus"] == workers
     shared = containers[0]["volumeMounts"][0]["mountPath"]
-    assert asked.data.startswith(f"{shared}/")
-    assert asked.out.startswith(f"{shared}/")
+    assert asked["data"].startswith(f"{shared}/")
+    assert asked["out"].startswith(f"{shared}/")
 
 
 def test_the_image_has_the_version_of_ray_that_is_pinned() -> None:

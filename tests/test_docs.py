@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 
 import core
-from core import Edits
+from core import Edits, record_pass
 from core.attention.stages import STAGES
 from core.capturing.answers import pass_with_losses
 from core.capturing.edits.kinds import EDIT_KINDS
 from core.capturing.edits.lines import VERBS, edits_of
 from core.capturing.rounding import OF_SUMS
+from core.corpus import tables
+from core.exporting import exhibit
 from core.heads.examples import LENGTH, SEEDS, knows_paris, patch_pronoun
 from core.heads.metrics import METRICS
 from core.heads.probing import random_texts
 from tests.source_files import ROOT, python_files, text
 from tools.docs import PARTS, document, example, written
 from tools.links import Found, found_on_every_page, table
-from ui import settings, state
+from ui import links, settings, state, talk
 from ui.gallery.views import CARDS
 from ui.lessons import LESSONS
 from ui.views.step_by_step.tour import STOPS
@@ -263,3 +265,20 @@ def test_every_line_of_the_table_says_the_edits_beside_it():
     assert {type(edit) for line, _ in rows for edit in edits_of(line).each} == {*EDIT_KINDS}
     for line, python in rows:
         assert repr(edits_of(line)).replace("'", '"') == f"Edits({python})"
+
+
+def test_the_index_lists_every_document():
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", text("docs/index.md")))
+    assert listed == {file.name for file in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+def test_the_table_of_formats_has_their_versions():
+    rows = re.findall(r"^\| ([^|]+?) \| [^|]+ \| (\d) \|", text("docs/versions.md"), re.MULTILINE)
+    versions = {kind.partition(" (")[0]: int(version) for kind, version in rows}
+    assert versions == {
+        "recorded pass": record_pass.VERSION,
+        "exhibit": exhibit.VERSION,
+        "talk": talk.VERSION,
+        "run over a corpus": tables.FORMAT,
+        "address of a page": links.VERSION,
+    }

@@ -1,10 +1,12 @@
-"""`pip install .`: what lands in an environment, what it asks for, and whether README's lines run there from another folder."""
+"""`pip install .`: what lands in an environment, what it asks for, whether README's lines run there from another folder, and
+what the command opens."""
 
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tomllib
 import venv
@@ -16,21 +18,30 @@ import pytest
 
 import core
 from check import pip_command
-from tests.source_files import ROOT, python_files
+from tests.source_files import PRODUCT, ROOT
 from tests.test_requirements import AGENTS, APP, CORPUS, imported_in, pins, text
 
+# Where the wheel has what is in the repository.
+PARTS = {"core": "headlight/"} | {
+    name: f"headlight/app/{name}/"
+    for name in ("app.py", "pages", "ui", ".streamlit/config.toml", "requirements-models.txt")
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_it_asks_for_what_core_imports_from_the_tested_version_to_the_next_large_one() -> None:
-    """What only agents or runs over a corpus need is asked for by those who want it: pip install 'headlight[corpus]'."""
-    app, imported = pins(text(APP)), imported_in("core")
-    extras = {"agents": pins(text(AGENTS)), "corpus": pins(text(CORPUS))}
-    slim = imported - extras["agents"].keys() - extras["corpus"].keys()
-    assert set(PROJECT["project"]["dependencies"]) == {ranged(name, app[name]) for name in slim}
-    for name, wanted in extras.items():
-        extra = {re.sub(r"\[[a-z,]+\]", "", asked) for asked in PROJECT["project"]["optional-dependencies"][name]}
-        assert extra == {ranged(name, version) for name, version in wanted.items()}
+def test_it_asks_for_what_is_imported_from_the_tested_version_to_the_next_large_one() -> None:
+    """Those who want them ask for what only the app, runs over a corpus or agents need: pip install "headlight[app]"."""
+    app, pinned = pins(text(APP)), {"agents": pins(text(AGENTS)), "corpus": pins(text(CORPUS))}
+    extras = {
+        name: {re.sub(r"\[[a-z,]+\]", "", one) for one in asked}
+        for name, asked in PROJECT["project"]["optional-dependencies"].items()
+    }
+    elsewhere = {*pinned["agents"], *pinned["corpus"]}
+    library = imported_in("core") - elsewhere
+    of_app = (imported_in(*PRODUCT) - library - elsewhere) | {"num2words"}  # which a processor of transformers imports
+    assert set(PROJECT["project"]["dependencies"]) == {ranged(name, app[name]) for name in library}
+    wanted = {"app": {name: app[name] for name in of_app}, **pinned}
+    assert extras == {name: {ranged(*one) for one in of.items()} for name, of in wanted.items()}
 
 
 def ranged(name: str, version: str) -> str:
@@ -44,9 +55,10 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("installed")
     source = folder / "source"  # a build leaves files beside what it builds
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "core", source / "core", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", *PARTS):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (source / name).parent.mkdir(exist_ok=True)
+        copy(ROOT / name, source / name)
     builder = venv.EnvBuilder(symlinks=os.name != "nt")
     builder.create(folder / "venv")
     python = builder.ensure_directories(folder / "venv").env_exe
@@ -65,23 +77,18 @@ def run(python: str, program: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_all_of_core_lands_under_the_name_headlight_and_nothing_else(python: str, tmp_path: Path) -> None:
+def test_the_library_and_the_app_land_and_nothing_else(python: str, tmp_path: Path) -> None:
     files = run(python, "from importlib.metadata import files; print(*files('headlight'), sep='\\n')", tmp_path).split()
     dist_info = f"headlight-{core.__version__}.dist-info"
-    installed = {Path(file) for file in files if "__pycache__" not in file and not file.startswith(dist_info)}
-    ours = {Path("headlight") / path.relative_to("core") for path in python_files("core")}
-    dates = Path("headlight/models/written_dates")
-    model = {dates / path.name for path in (ROOT / "core/models/written_dates").iterdir()}
-    assert dates / "model.safetensors" in model
-    plotly_js = list((ROOT / "core/exporting").glob("plotly-cartesian.*"))
-    assert {path.suffix for path in plotly_js} == {".gz", ".LICENSE"}
-    stubs = {Path("headlight/__init__.pyi"), Path("headlight/corpus/__init__.pyi"), Path("headlight/py.typed")}
-    of_pages = [path for path in (ROOT / "core").rglob("*") if path.suffix in (".css", ".html", ".js")]
-    assert {path.name for path in of_pages} >= {"page.js", "page.css", "fitting.js", "standalone.html", "view.js"}
-    of_claims = [path for path in (ROOT / "core/claims").rglob("*") if path.suffix in (".conllu", ".json", ".toml")]
-    assert len(of_claims) == 4
-    others = {Path("headlight") / path.relative_to(ROOT / "core") for path in [*plotly_js, *of_pages, *of_claims]}
-    assert installed == ours | model | stubs | others
+    others = {file for file in files if "__pycache__" not in file and not file.startswith(dist_info)}
+    ours = {
+        f"{place}{path.relative_to(ROOT / name).as_posix()}".rstrip("/.")
+        for name, place in PARTS.items()
+        for path in [ROOT / name, *(ROOT / name).rglob("*")]
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {file for file in others if file.startswith("headlight/")} == ours
+    assert {Path(file).name for file in others - ours} == {Path(python).with_name("headlight").name}
     assert f"{dist_info}/METADATA" in files
 
 
@@ -137,3 +144,9 @@ def test_the_model_that_comes_along_is_found_where_it_was_installed(python: str,
 def test_a_run_in_one_process_needs_nothing_that_only_the_command_needs(told: dict[str, Any]) -> None:
     """Without scikit-learn there is no map of the heads."""
     assert told["run"] == [True, None]
+
+
+def test_the_command_opens_a_file_on_its_page(python: str) -> None:
+    command = [sys.executable, "-m", "tests.smoke", str(Path(python).with_name("headlight"))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

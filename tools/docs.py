@@ -12,17 +12,17 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-from argparse import ArgumentParser
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+from click import Choice
 
 from core import load_model
 from core.claims.facts import Annotation, Facts
 from core.claims.terms import CONDITIONS, KEYS, read_joined
-from core.corpus.__main__ import _parser as corpus_parser
+from core.corpus.__main__ import command as corpus_command
 from core.heads.examples import (
     LANGUAGE_MODEL,
     LENGTH,
@@ -163,20 +163,13 @@ def corpus() -> str:
 def corpus_flags() -> list[tuple[str, str, str]]:
     """(flag, what holds without it, what it is) of `run`, and of what `changes` has besides, in words."""
     found = []
-    actions = [action for command in ("run", "changes") for action in parser_of(command)._actions]
-    for action in {action.dest: action for action in actions}.values():
-        if action.dest != "help":
-            words = (action.help or "").replace(" (default: %(default)s)", "")
-            choices = f": {', '.join(action.choices)}" if action.choices else ""
-            default = ", ".join(action.default) if isinstance(action.default, tuple) else str(action.default)
-            without = "needed" if action.required else "" if action.default is None else default
-            found.append((f"`{action.option_strings[0]}`", without, words + choices))
+    options = {one.name: one for name in ("run", "changes") for one in corpus_command.commands[name].params}
+    for option in options.values():
+        choices = f": {', '.join(option.type.choices)}" if isinstance(option.type, Choice) else ""
+        default = str(option.default).replace(",", ", ") if isinstance(option.default, str | int | float) else ""
+        without = "needed" if option.required else default
+        found.append((f"`{option.opts[0]}`", without, f"{option.help}{choices}"))  # type: ignore[attr-defined]
     return found
-
-
-def parser_of(command: str) -> ArgumentParser:
-    commands = next(action for action in corpus_parser()._actions if action.dest == "command")
-    return commands.choices[command]  # type: ignore[index]
 
 
 # --- docs/what-if.md
@@ -240,7 +233,7 @@ def write(name: str, part: str) -> None:
 
 
 if __name__ == "__main__":
-    parser = ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", choices=PARTS, metavar="NAME", help=", ".join(PARTS))
     for part in parser.parse_args().names:
         write(part, PARTS[part][1]())

@@ -9,18 +9,19 @@ from pathlib import Path
 
 from core import InputError
 from core.models.allowed import Allowed
+from core.models.catalogue import not_installed
 from core.models.loading import Place
 from core.models.on_disk import OLLAMA, ModelOnDisk, models_on_disk
 from core.units import bytes_in_words
-from ui import settings
+from ui import given, settings
 from ui.markdown import plain
 
 _IN_HELP = 20  # models on this disk
 
 
 def offered() -> list[str]:
-    """The models that are offered by name. Pages open with the first one."""
-    return _allowed().named
+    """The models that are offered by name, first those that are installed. Pages open with the first one."""
+    return sorted(_allowed().named, key=not_installed().__contains__)
 
 
 def places_of(name: str) -> tuple[Place, ...]:
@@ -40,8 +41,12 @@ def may_read(path: str) -> bool:
 
 
 def _allowed() -> Allowed:
-    of_host = settings.current()
-    return Allowed(of_host.hub, of_host.folders, of_host.models)
+    """What the settings allow, and the file with which `headlight` was started."""
+    of_host, file = settings.current(), given.file()
+    folders = of_host.folders
+    if file is not None and folders is not True:
+        folders = (*(folders or ()), str(file))
+    return Allowed(of_host.hub, folders, of_host.models)
 
 
 def models_here() -> dict[str, str]:
@@ -97,4 +102,5 @@ def _sentence() -> str:
         ways.append(f"the path of a GGUF file, or of a folder with safetensors or a LoRA adapter{which}")
     if ways:
         return f"You can also type {' or '.join(ways)}."
-    return f"It has {', '.join(offered()[:-1])} and {offered()[-1]}; on your own computer Headlight opens any model."
+    named = _allowed().named
+    return f"It has {', '.join(named[:-1])} and {named[-1]}; on your own computer Headlight opens any model."

@@ -1,5 +1,7 @@
 """Settings of this host: what it allows, read once from a file beside app.py and from the environment.
 
+The command `headlight` looks for that file in the folder in which it is started.
+
 Without any setting, Headlight is a program on a person's own computer and allows everything. `headlight.public.toml` holds what
 a public address needs.
 """
@@ -16,11 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(os.environ.get("HEADLIGHT_FOLDER") or Path(__file__).parent.parent)
 FILE = ROOT / "headlight.toml"
 PREFIX = "HEADLIGHT_"
 WHICH_FILE = "HEADLIGHT_SETTINGS"
-_OTHERS = {WHICH_FILE, "HEADLIGHT_CACHE", "HEADLIGHT_CHROMIUM"}  # variables that are not settings
+# Variables that are not settings.
+_OTHERS = {WHICH_FILE, *(f"HEADLIGHT_{name}" for name in ("ADDRESS", "BROWSER", "CACHE", "CHROMIUM", "FILE", "FOLDER"))}
 DTYPES = ("float32", "bfloat16", "float16")
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 

@@ -14,7 +14,7 @@ from ui import lessons, links, presenting, progress, shown, state  # noqa: E402 
 from ui.components.browser import held  # noqa: E402
 from ui.components.keys import await_keys, listen  # noqa: E402
 from ui.components.pin import read_cells  # noqa: E402
-from ui.gallery.views import OPENINGS  # noqa: E402
+from ui.gallery.views import opening_of  # noqa: E402
 from ui.serving import admit  # noqa: E402
 from ui.sharing import page as saved_page  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
@@ -59,7 +59,7 @@ elif page == GALLERY and links.asks_for_something():  # it has no fields; former
 is_for_the_desk = page in (GALLERY, TALK, EXHIBIT)
 opens_file = any(key in st.session_state for key in (state.EXHIBIT, state.EXHIBIT_IS_NEW))
 is_leaving = state.GOING in st.session_state
-opening = OPENINGS.get(page.url_path, {})
+opening = opening_of(page.url_path)
 if not is_leaving:
     came_by_menu = links.read(page.url_path, opening)
     compares_texts = page == WHY and state.LIKE_TEXT in st.session_state[state.CHOSEN]  # with an encoder

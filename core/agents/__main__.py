@@ -1,13 +1,16 @@
-"""`python -m core.agents`: Headlight for agents, over MCP or as lines of JSON, on stdin and stdout."""
+"""`headlight mcp`, or `python -m core.agents`: Headlight for agents, over MCP or as lines of JSON, on stdin and stdout."""
 
 from __future__ import annotations
 
 import os
 import sys
 import tomllib
+from importlib import import_module
 from typing import Any
 
 import click
+
+from ..installed import how_to_install
 
 OF_HOST = ("hub", "folders", "models", "tokens", "seconds")  # settings of a host (docs/hosting.md) that hold here too
 
@@ -77,10 +80,11 @@ def command(*, lines: bool, **limits: Any) -> None:
     try:
         from .host import Host, Limits
         from .serving import serve_lines, serve_mcp
+
+        if not lines:
+            import_module("mcp")
     except ModuleNotFoundError as error:
-        raise click.ClickException(
-            f"{error.name} is missing. Install it: pip install -r requirements-agents.txt"
-        ) from error
+        raise click.ClickException(f"{error.name} is missing. Install it: {how_to_install('agents')}") from error
     host = Host(Limits(**limits))
     if lines:
         serve_lines(host, sys.stdin.buffer, sys.stdout.buffer)

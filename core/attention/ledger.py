@@ -19,7 +19,7 @@ class Ledger(Shaped):
 
     products      [d_k]: query × key, dimension by dimension; their sum is `raw`
     scaled        raw × scale
-    shaping       what shapes this score; `scale`, `bias` and `softcap` are attributes of the ledger too
+    shaping       what shapes this score; its scale, bias and softcap are attributes of the ledger too
     capped        after the soft cap; equal to `scaled` without one
     masked        capped + bias, or -inf where the pair is forbidden
     row_maximum   the largest masked score of this query (of a sink too), 0 where the query may attend to nothing

@@ -1,11 +1,12 @@
-"""Name what is wrong with a recorded pass: python -m core.captures check FILE."""
+"""Name what is wrong with a recorded pass: `headlight captures check FILE`, or python -m core.captures."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import click
 
 from ..capturing.capture import Capture
 from ..errors import InputError
@@ -15,18 +16,20 @@ from .opening import open_capture, unchecked
 NAMED = 20  # heads that are named; the others are counted
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Print what the file holds and what is wrong with it. Returns 0 for a file that is right, 1 for any other."""
-    parser = argparse.ArgumentParser(prog="python -m core.captures", description="Recorded passes.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("check", help="whether a file can be opened, and whether every head's numbers agree")
-    check.add_argument("file")
-    file = parser.parse_args(arguments).file
+@click.group()
+def command() -> None:
+    """Recorded passes."""
+
+
+@command.command()
+@click.argument("file")
+def check(file: str) -> None:
+    """Whether FILE can be opened, and whether every head's numbers agree: ends with 0 if so, 1 if not."""
     try:
         capture = open_capture(file)
     except InputError as error:
         print(error)
-        return 1
+        sys.exit(1)
     print(f"{capture!r}, {bytes_in_words(Path(file).stat().st_size)}")
     wrong = list(_disagreements(capture))
     for line in wrong[:NAMED]:
@@ -40,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         else f"All {heads:,} heads agree with their outputs."
     )
     print(unchecked(capture))
-    return 1 if wrong else 0
+    sys.exit(bool(wrong))
 
 
 def _disagreements(capture: Capture) -> Iterator[str]:
@@ -56,4 +59,4 @@ def _disagreements(capture: Capture) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

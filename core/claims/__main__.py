@@ -1,4 +1,4 @@
-"""`python -m core.claims`: test claims about the heads of a model, from the command line.
+"""`headlight claims`, or `python -m core.claims`: test claims about the heads of a model, from the command line.
 
     check FILE --model M --data D    the claims of a file, on texts
     known --model M                  those of the literature, on the texts that come along
@@ -9,15 +9,16 @@ Ends with 0 where every claim holds, 1 where one does not, 2 where none fails an
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import pandas as pd
 
+from ..commands import ending
 from ..corpus.reading import find_files, read_texts, require_address
 from ..corpus.settings import RunSettings
 from ..errors import InputError
@@ -28,27 +29,45 @@ from .claim import Claim, read_claims
 from .known import known_check, named, published
 from .verdicts import RULE, sentence
 
-BAD_INPUT, INTERRUPTED = 3, 130
+BAD_INPUT = 3
 MOST_FILE = 10_000_000  # bytes of a file of claims that is looked at: what is wrong with a larger one is its size
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    options = vars(_parser().parse_args(words))
-    try:
-        return {"check": check, "known": known}[options.pop("command")](**options)
-    except InputError as error:
-        print(f"\n{error.field}: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except KeyboardInterrupt:
-        print("\nStopped.", file=sys.stderr)
-        return INTERRUPTED
+@click.group()
+def command() -> None:
+    """Test what is said of heads.
+
+    Ends with 0 where every claim holds, 1 where one does not, 2 where none fails and one cannot be said, 3 for bad input.
+    """
 
 
-def check(
-    file: str, model: str, data: str, against: str | None, out: str | None, json_file: str | None, **reading: Any
-) -> int:
-    """Test the claims of a file on texts, here or, with `out`, on Ray. Print them, and return the exit status."""
-    claims = read_claims(_text_of(file))
+def _model_and_json(function: Callable) -> Callable:
+    function = click.option("--json", "json_file", help="a file for the numbers")(function)
+    return click.option("--model", required=True, help="a name, a folder or a Hugging Face id")(function)
+
+
+@command.command()
+@click.argument("file")
+@click.option("--data", required=True, help="a file, a folder or a pattern, as for core.corpus")
+@click.option("--against", help="another model, whose verdicts stand beside")
+@click.option("--out", help="a folder: test on Ray, as a run over a corpus that can be continued")
+@click.option("--column", default=RunSettings.column, help="where the texts of JSONL, CSV and Parquet are")
+@click.option("--by", default=RunSettings.by, help="what a text is in a file of plain text")
+@click.option("--passage-tokens", type=int, default=MAX_TOKENS, help="how many are read at once")
+@_model_and_json
+def check(file: str, json_file: str | None, **given: Any) -> None:
+    """Test the claims of FILE on texts: TOML, or a claim in each line."""
+    with ending(bad_input=BAD_INPUT):
+        tables = _tested(read_claims(_text_of(file)), **given)
+        _tell(tables, json_file)
+    verdicts = {verdict for table in tables.values() for verdict in table["verdict"]}
+    sys.exit(1 if "does not hold" in verdicts else 2 if "cannot be said" in verdicts else 0)
+
+
+def _tested(
+    claims: Sequence[Claim], model: str, data: str, against: str | None, out: str | None, **reading: Any
+) -> dict[str, pd.DataFrame]:
+    """The verdicts by model, tested here or, with `out`, on Ray."""
     tables = {}
     folders = {model: out} if against is None else {model: f"{out}/model", against: f"{out}/against"}
     for name, folder in folders.items():
@@ -59,20 +78,19 @@ def check(
                 tables[name] = _on_ray(name, claims, data, folder, reading)
         except InputError as error:
             raise InputError(str(error) if against is None else f"{name}: {error}", field=error.field) from error
-    _tell(tables, json_file)
-    verdicts = {verdict for table in tables.values() for verdict in table["verdict"]}
-    return 1 if "does not hold" in verdicts else 2 if "cannot be said" in verdicts else 0
+    return tables
 
 
-def known(model: str, json_file: str | None) -> int:
-    """Test the known claims for the head of a model that does each most, and print them."""
-    test = known_check(load_model(model))
-    _run(test)
-    _tell({model: named(test.table())}, json_file)
-    print(
-        "".join(f"\nPublished, {name}: {heads}" if name else f"\n{heads}" for name, heads in published(model).items())
-    )
-    return 0
+@command.command()
+@_model_and_json
+def known(model: str, json_file: str | None) -> None:
+    """Test the claims of the literature for the head of a model that does each most, on the texts that come along."""
+    with ending(bad_input=BAD_INPUT):
+        test = known_check(load_model(model))
+        _run(test)
+        _tell({model: named(test.table())}, json_file)
+        heads_of = published(model).items()
+        print("".join(f"\nPublished, {name}: {heads}" if name else f"\n{heads}" for name, heads in heads_of))
 
 
 def _in_process(model: str, claims: Sequence[Claim], data: str, reading: dict[str, Any]) -> pd.DataFrame:
@@ -149,23 +167,5 @@ def _text_of(file: str) -> str:
         raise InputError(f"{file!r} is not UTF-8 text. Give a file of claims.", field="file") from error
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m core.claims", description="Test what is said of heads.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    own = commands.add_parser("check", help="test the claims of a file on texts")
-    own.add_argument("file", help="TOML, or a claim in each line")
-    own.add_argument("--data", required=True, help="a file, a folder or a pattern, as for core.corpus")
-    own.add_argument("--against", help="another model, whose verdicts stand beside")
-    own.add_argument("--out", help="a folder: test on Ray, as a run over a corpus that can be continued")
-    own.add_argument("--column", default=RunSettings.column, help="where the texts of JSONL, CSV and Parquet are")
-    own.add_argument("--by", default=RunSettings.by, help="what a text is in a file of plain text")
-    own.add_argument("--passage-tokens", type=int, default=MAX_TOKENS, help="how many are read at once")
-    of_literature = commands.add_parser("known", help="test the claims of the literature")
-    for command in (own, of_literature):
-        command.add_argument("--model", required=True, help="a name, a folder or a Hugging Face id")
-        command.add_argument("--json", dest="json_file", help="a file for the numbers")
-    return parser
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

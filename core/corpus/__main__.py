@@ -1,4 +1,4 @@
-"""`python -m core.corpus`: run a model over a corpus, from the command line.
+"""`headlight corpus`, or `python -m core.corpus`: run a model over a corpus, from the command line.
 
 The example runs read the documentation that every Python comes with: the language reference as `pydoc` shows it and the
 docstrings of the standard library, under the licence of Python itself (PSF License 2.0,
@@ -7,32 +7,34 @@ https://docs.python.org/3/license.html). Nothing is downloaded.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import os
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any, get_args
+
+import click
 
 # Ray 2.60 looks for its token only after it has decided, at import, whether to use one. Once it is imported, the mode that is
 # set here would reach the servers that it starts but not Ray itself, and they would not let it in.
 if "ray" not in sys.modules and Path("~/.ray/auth_token").expanduser().is_file():
     os.environ.setdefault("RAY_AUTH_MODE", "token")
 
+from ..commands import ending
 from ..errors import InputError
+from ..installed import how_to_install
 from ..units import seconds_in_words
 
 try:
     from .running import Progress, run
     from .running_changes import run_changes
 except ModuleNotFoundError as missing:
-    sys.exit(
-        f"{missing.name} is not installed. Install what runs over a corpus need: pip install -r requirements-corpus.txt"
-    )
+    sys.exit(f"{missing.name} is not installed. Install what runs over a corpus need: {how_to_install('corpus')}")
 from ..models.passages import By
 from .reading import require_address
 from .settings import RunSettings
@@ -42,36 +44,106 @@ TOKENS = {"all-MiniLM-L6-v2": 200_000, "SmolLM2-135M-Instruct": 30_000}  # of th
 LEAST = 200  # the minimum number of characters of a docstring in them
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    options = vars(_parser().parse_args(words))
-    try:
-        command = options.pop("command")
-        if command == "example":
-            example(**options, on_progress=_Line())
-        elif command == "changes":
-            _changes(**options)
-        else:
-            about = run(**options, on_progress=_Line())
-            unread = f"{about.unread:,} texts or parts of them could not be read: see problems.parquet."
-            print(
-                f"\n{about.tokens:,} tokens in {about.passages:,} passages, {about.seconds:,.0f} s. "
-                f"{unread if about.unread else 'All texts were read.'}"
-            )
-    except InputError as error:
-        print(f"\n{error.field}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\nStopped. The same command continues where this one ended.", file=sys.stderr)
-        return 130
-    return 0
-
-
 LARGEST = 10  # changes that are printed
+CONTINUES = "Stopped. The same command continues where this one ended."
 
 
-def _changes(base: str, copy: str, out: str, **options: Any) -> None:
-    """Compare a copy with its base, and print what changed most. Raises InputError as `run_changes` does."""
-    changes = run_changes(base, copy, out=out, on_progress=_Line(), **options)
+@click.group()
+def command() -> None:
+    """What each head does over a whole corpus."""
+
+
+@command.command("example")
+@click.option("--out", default="corpora", show_default=True, help="the folder for them")
+def example_runs(out: str) -> None:
+    """Two small runs of the bundled models, for the page Corpus."""
+    with ending(stopped=CONTINUES):
+        example(out, on_progress=_Line())
+
+
+def _heads(text: str) -> list[tuple[int, int]]:
+    try:
+        return [(int(layer), int(head)) for layer, _, head in (name.partition(".") for name in text.split(","))]
+    except ValueError:
+        why = f"{text!r} does not name heads; write layer.head with commas between: 0.3,5.1"
+        raise click.BadParameter(why) from None
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _setting(flag: str, words: str, **others: Any) -> Callable:
+    """An option that is a setting of a run, with its default."""
+    default = getattr(RunSettings, flag.removeprefix("--").replace("-", "_"))
+    return click.option(flag, help=words, show_default=default is not None, **{"default": default, **others})
+
+
+def _options(*options: Callable) -> Callable:
+    """Several options, listed in this order."""
+    return lambda function: reduce(lambda inner, option: option(inner), reversed(options), function)
+
+
+_DATA = _options(
+    click.option("--data", required=True, help="a file, a folder or a pattern; local, s3://, gs:// or hdfs://"),
+    _setting("--column", "where the texts of JSONL, CSV and Parquet are"),
+    _setting("--by", "what a text is in a file of plain text", type=click.Choice(get_args(By))),
+    _setting("--tokens", "read at most this many, in passages drawn at random", type=int),
+    _setting("--passage-tokens", "how many are read at once", type=int),
+)
+_WORKERS = _options(
+    _setting("--dtype", "of the weights"),
+    _setting("--device", "cpu or cuda"),
+    click.option("--address", help='of a Ray cluster: "auto", "ray://host:10001"; without it, Ray in this machine'),
+    click.option("--workers", type=int, help="how many hold the model; without it, as many as there are processors"),
+    click.option("--cpus", type=float, default=1, show_default=True, help="processors of each worker"),
+    click.option("--gpus", type=float, default=0, show_default=True, help="GPUs of each worker, such as 0.5"),
+)
+
+
+@command.command("run")
+@click.option("--model", required=True, help="a name, a folder or a Hugging Face id")
+@_DATA
+@click.option("--out", required=True, help="the folder of the run, such as corpora/my-run")
+@_setting("--heads", "only these, such as 0.3,5.1", type=_heads, metavar="HEADS")
+@_setting("--strongest", "examples kept of each head and metric", type=int)
+@_setting("--sample", "queries drawn at random that are kept", type=int)
+@_setting(
+    "--examples-of",
+    "metrics whose strongest examples are kept, with commas between",
+    type=_names,
+    metavar="METRICS",
+    default=",".join(RunSettings.examples_of),
+)
+@_WORKERS
+def own_run(**options: Any) -> None:
+    """A run over texts of your own; the same command continues a stopped run."""
+    with ending(stopped=CONTINUES):
+        about = run(**options, on_progress=_Line())
+    unread = f"{about.unread:,} texts or parts of them could not be read: see problems.parquet."
+    print(
+        f"\n{about.tokens:,} tokens in {about.passages:,} passages, {about.seconds:,.0f} s. "
+        f"{unread if about.unread else 'All texts were read.'}"
+    )
+
+
+@command.command("changes")
+@click.option("--base", required=True, help="the model that it is a copy of: a name, a folder or a Hugging Face id")
+@click.option("--copy", required=True, help="the copy, of the same architecture")
+@_DATA
+@click.option("--out", required=True, help="the file for the numbers, such as changes.json")
+@click.option("--copy-dtype", default=RunSettings.dtype, show_default=True, help="of the copy's weights")
+@click.option(
+    "--swap",
+    type=_heads,
+    metavar="HEADS",
+    help="heads of the base that are put into the copy, each alone, to measure the loss, such as 18.6,20.3",
+)
+@_WORKERS
+def changes_of_copy(swap: list[tuple[int, int]] | None, **options: Any) -> None:
+    """What changed in every head of a copy of a model; the same command continues a stopped run."""
+    with ending(stopped=CONTINUES):
+        changes = run_changes(**options, swap=swap or (), on_progress=_Line())
     left_out = changes.unlike + changes.unread
     print(f"\n{changes.tokens:,} tokens in {changes.passages:,} passages; {left_out:,} passages left out.")
     if changes.aligned:
@@ -85,73 +157,6 @@ def _changes(base: str, copy: str, out: str, **options: Any) -> None:
         print(f"{place}  {row['divergence']:.3g} nats ({noise}), output {row['output_change']:.1%}")
     for row in changes.swaps_table().to_dict("records") if changes.swapped else ():
         print("With {layer}.{head} of the base: loss {loss:.4f} ({change:+.4f}).".format(**row))
-
-
-def _heads(text: str) -> list[tuple[int, int]]:
-    try:
-        return [(int(layer), int(head)) for layer, _, head in (name.partition(".") for name in text.split(","))]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} does not name heads; write layer.head with commas between: 0.3,5.1"
-        ) from None
-
-
-def _names(text: str) -> list[str]:
-    return text.split(",")
-
-
-def _parser() -> argparse.ArgumentParser:
-    description = "What each head does over a whole corpus."
-    parser = argparse.ArgumentParser(prog="python -m core.corpus", description=description)
-    commands = parser.add_subparsers(dest="command", required=True)
-    two = commands.add_parser("example", help="two small runs of the bundled models, for the page Corpus")
-    two.add_argument("--out", default="corpora", help="the folder for them (default: %(default)s)")
-    own = commands.add_parser("run", help="a run over texts of your own; the same command continues a stopped run")
-    own.add_argument("--model", required=True, help="a name, a folder or a Hugging Face id")
-    _add_data(own, "the folder of the run, such as corpora/my-run")
-    _setting(own, "--heads", "only these, such as 0.3,5.1", type=_heads)
-    _setting(own, "--strongest", "examples kept of each head and metric", type=int)
-    _setting(own, "--sample", "queries drawn at random that are kept", type=int)
-    _setting(own, "--examples-of", "metrics whose strongest examples are kept, with commas between", type=_names)
-    _add_workers(own)
-    words = "what changed in every head of a copy of a model; the same command continues a stopped run"
-    two = commands.add_parser("changes", help=words)
-    two.add_argument(
-        "--base", required=True, help="the model that it is a copy of: a name, a folder or a Hugging Face id"
-    )
-    two.add_argument("--copy", required=True, help="the copy, of the same architecture")
-    _add_data(two, "the file for the numbers, such as changes.json")
-    two.add_argument("--copy-dtype", default=RunSettings.dtype, help="of the copy's weights (default: %(default)s)")
-    swap = "heads of the base that are put into the copy, each alone, to measure the loss, such as 18.6,20.3"
-    two.add_argument("--swap", type=_heads, default=(), help=swap)
-    _add_workers(two)
-    return parser
-
-
-def _setting(parser: argparse.ArgumentParser, flag: str, words: str, **others: Any) -> None:
-    default = getattr(RunSettings, flag.removeprefix("--").replace("-", "_"))
-    shown = "" if default is None or isinstance(default, tuple) else " (default: %(default)s)"
-    parser.add_argument(flag, default=default, help=f"{words}{shown}", **others)
-
-
-def _add_data(parser: argparse.ArgumentParser, out: str) -> None:
-    parser.add_argument("--data", required=True, help="a file, a folder or a pattern; local, s3://, gs:// or hdfs://")
-    parser.add_argument("--out", required=True, help=out)
-    _setting(parser, "--column", "where the texts of JSONL, CSV and Parquet are")
-    _setting(parser, "--by", "what a text is in a file of plain text", choices=get_args(By))
-    _setting(parser, "--tokens", "read at most this many, in passages drawn at random", type=int)
-    _setting(parser, "--passage-tokens", "how many are read at once", type=int)
-
-
-def _add_workers(parser: argparse.ArgumentParser) -> None:
-    _setting(parser, "--dtype", "of the weights")
-    _setting(parser, "--device", "cpu or cuda")
-    cluster = 'of a Ray cluster: "auto", "ray://host:10001"; without it, Ray in this machine'
-    parser.add_argument("--address", help=cluster)
-    every = "how many hold the model; without it, as many as there are processors"
-    parser.add_argument("--workers", type=int, help=every)
-    parser.add_argument("--cpus", type=float, default=1, help="processors of each worker (default: %(default)s)")
-    parser.add_argument("--gpus", type=float, default=0, help="GPUs of each worker, such as 0.5 (default: %(default)s)")
 
 
 def example(out: str, *, on_progress: Callable[[Progress], None] = lambda _progress: None) -> None:
@@ -204,4 +209,4 @@ class _Line:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

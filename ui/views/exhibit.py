@@ -12,7 +12,7 @@ from core.errors import shortened
 from core.exporting.exhibit import ENDING, Exhibit, read
 from core.exporting.kept_heads import KeptHead, Origin
 from core.figures.labels import visible
-from ui import lessons, shown, state
+from ui import given, lessons, shown, state
 from ui.controls.fields import upload
 from ui.links import go_to
 from ui.markdown import errors_shown, plain, show_error
@@ -34,28 +34,34 @@ def show_opening() -> None:
     label = "An exhibit that “Share” has saved, a recorded pass (safetensors), or attention weights (NPZ)"
     new = {"on_change": st.session_state.update, "args": ({state.EXHIBIT_IS_NEW: True},)}
     file = upload(label, state.EXHIBIT_FILE, [ENDING, *RECORDED], **new)
+    if file is None and state.EXHIBIT not in st.session_state and (path := given.file(ENDING)) is not None:
+        with errors_shown():
+            _open(read(path.read_bytes()))
     if file is not None and st.session_state.get(state.EXHIBIT_IS_NEW, False):
         st.session_state.pop(state.EXHIBIT, None)
         try:
             if file.name.lower().endswith(ENDING):
-                exhibit = read(file.getvalue())
-                for kept in exhibit.heads.values():
-                    models.check_length(*kept.head.shape, "Open one of a shorter text.", "file")
-                st.session_state[state.EXHIBIT] = exhibit
+                _open(read(file.getvalue()))
             else:
                 models.load(ModelChoice(file.name, contents=file.getvalue()))
+                del st.session_state[state.EXHIBIT_IS_NEW]
+                keep_recorded(file)
+                _leave("heads", {state.MODEL: (file.name,)})
         except InputError as error:
             show_error(error)  # again in every run, until there is another file
             return
-        del st.session_state[state.EXHIBIT_IS_NEW]
-        if state.EXHIBIT not in st.session_state:
-            keep_recorded(file)
-            _leave("heads", {state.MODEL: (file.name,)})
-        exhibit = st.session_state.get(state.EXHIBIT)
-        if exhibit is not None and exhibit.page == STEPS and exhibit.heads:
-            _open_steps()
     if (exhibit := st.session_state.get(state.EXHIBIT)) is not None:
         _show(exhibit)
+
+
+def _open(exhibit: Exhibit) -> None:
+    """Open an exhibit: one of Step by step as the source of that page. Raises InputError (field "file") if it is too long."""
+    for kept in exhibit.heads.values():
+        models.check_length(*kept.head.shape, "Open one of a shorter text.", "file")
+    st.session_state[state.EXHIBIT] = exhibit
+    st.session_state.pop(state.EXHIBIT_IS_NEW, None)
+    if exhibit.page == STEPS and exhibit.heads:
+        _open_steps()
 
 
 def _open_steps() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import streamlit as st
 
 from core import InputError
 from core.exporting.page import MOST_VIEWS, to_page
-from ui import links, presenting, state
+from ui import given, links, presenting, state
 from ui.components.browser import browser, held, hold, is_read, say_of_talk, view_order
 from ui.controls.fields import switch, upload, uploaded_file
 from ui.gallery.views import CARDS, PICTURES, Card
@@ -81,6 +81,8 @@ def _say_added() -> None:
 
 def show_talk() -> None:
     """Show the page Talk: messages, buttons for the whole talk, its views, and ways to open or add more."""
+    if is_read():
+        _read_given()
     talk = held()
     with st.container():  # messages and views come and go without moving anything else
         _show_messages()
@@ -213,11 +215,22 @@ def _show_reading() -> None:
 
 def _read() -> None:
     if (file := uploaded_file(state.TALK_FILE)) is not None:
-        with _changing():
-            talk, remarks = from_file(file.getvalue())
-            for remark in remarks:
-                say_of_talk(remark)
-            hold(talk)
+        _hold(file.getvalue())
+
+
+@cache
+def _read_given() -> None:
+    """Open the talk that the server was started with, once: after that the browser keeps it, with what is changed."""
+    if (path := given.file(".json")) is not None:
+        _hold(path.read_bytes())
+
+
+def _hold(file: bytes) -> None:
+    with _changing():
+        talk, remarks = from_file(file)
+        for remark in remarks:
+            say_of_talk(remark)
+        hold(talk)
 
 
 def _add_cards() -> None:

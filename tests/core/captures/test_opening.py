@@ -14,7 +14,7 @@ from safetensors.torch import load_file, safe_open, save_file
 
 import core
 from core import Edits, InputError, capture, load_model, logit_attribution, open_capture
-from core.captures.__main__ import main
+from core.captures.__main__ import command
 from core.captures.opening import unchecked
 from core.exporting.kept_heads import KeptHead
 from core.heads.views import HeadView, ViewMatrix
@@ -25,7 +25,7 @@ from tests.conftest import TEXTS
 from tests.core.passes import every_head
 from tests.core.tiny_models import number_words, tiny
 from tests.core.tiny_seeing import PLACES, SEEING, seeing
-from tests.refusals import refused
+from tests.refusals import exit_status, refused
 
 TEXT = "5 17 8 9 3 4 5 6"
 EDITS = Edits(
@@ -234,7 +234,7 @@ def test_components_that_earlier_versions_kept_are_left_aside_and_said(file):
 )
 def test_one_changed_number_turns_a_certificate_red(name, array, file, capsys):
     taken(name).save(file)
-    assert main(["check", str(file)]) == 0
+    assert exit_status(command, "check", str(file)) == 0
 
     def change(arrays, _):
         arrays[array].view(-1)[{"self.0.query": -1, "runs.0": -2}.get(array, 0)] += 1
@@ -242,7 +242,7 @@ def test_one_changed_number_turns_a_certificate_red(name, array, file, capsys):
     kind = "encoder" if name == "T5" else "self"
     opened = open_capture(changed(file, name, change))
     assert not all(opened.certificate(0, head, kind).holds for head in range(opened.heads(kind)))
-    assert main(["check", str(file)]) == 1
+    assert exit_status(command, "check", str(file)) == 1
     assert "does not agree with its output: " in capsys.readouterr().out
 
 
@@ -437,7 +437,7 @@ def test_any_number_or_word_that_is_changed_afterwards_is_noticed(file, capsys):
     content = json.loads(about[FORMAT])
     del content[SEAL]
     save_file(arrays, file, {FORMAT: json.dumps(content)})
-    assert main(["check", str(file)]) == 0
+    assert exit_status(command, "check", str(file)) == 0
     assert "whether it is as it was written, which it does not say" in capsys.readouterr().out
 
 
@@ -455,7 +455,7 @@ def test_any_number_or_word_that_is_changed_afterwards_is_noticed(file, capsys):
 )
 def test_what_only_the_model_could_confirm_is_listed(part, name, change, file, capsys):
     """Whatever can be changed without being noticed is in the list."""
-    assert main(["check", str(changed(file, name, change))]) == 0
+    assert exit_status(command, "check", str(changed(file, name, change))) == 0
     assert part in capsys.readouterr().out.splitlines()[-1]
     assert unchecked(taken("BERT")) == ""
 

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from core import check_claims, known_heads
-from core.claims.__main__ import main
+from core.claims.__main__ import command
 from core.claims.claim import Claim, read_claims
 from core.claims.known import CLAIMS, by_head, included_texts, known_check, known_claims, measured, published
 from core.corpus.reading import read_texts
 from core.corpus.settings import RunSettings
 from core.models.passages import Passage
+from tests.refusals import exit_status
 from tests.source_files import ROOT
 
 
@@ -113,7 +114,7 @@ def written(folder, lines):
 )
 def test_the_command_ends_with_what_it_found(lines, status, tmp_path, capsys):
     words = [*written(tmp_path, lines), "--model", "all-MiniLM-L6-v2"]
-    assert main([*words, "--json", str(tmp_path / "out.json")]) == status
+    assert exit_status(command, *words, "--json", str(tmp_path / "out.json")) == status
     told = capsys.readouterr()
     if status == 3:
         assert "claims: " in told.err
@@ -144,7 +145,7 @@ def test_two_models_stand_side_by_side(copies, tmp_path, capsys):
     words, out = written(tmp_path, lines), tmp_path / "out.json"
 
     def status(model, *more):
-        return main([*words, "--model", model, "--json", str(out), *more])
+        return exit_status(command, *words, "--model", model, "--json", str(out), *more)
 
     whole, without = copies
     alone = {}

@@ -14,7 +14,7 @@ from pandas.testing import assert_frame_equal
 from transformers import BertConfig, BertModel
 
 from core.corpus import in_process, running, running_changes
-from core.corpus.__main__ import main
+from core.corpus.__main__ import command
 from core.corpus.changes import Changes, Pair
 from core.corpus.folder import JOB, PARTS, RunFolder
 from core.corpus.in_process import InProcessRun
@@ -32,7 +32,7 @@ from core.threads import one_thread
 from tests.core.corpus.plain import job_of, passages, reader
 from tests.core.tiny_models import SMALL as SIZES
 from tests.core.tiny_models import randomised, tiny
-from tests.refusals import refused
+from tests.refusals import exit_status, refused
 
 pytestmark = pytest.mark.usefixtures("cluster")
 READS = 32  # tokens, the encoder, at most
@@ -221,7 +221,10 @@ def test_what_is_wrong_is_said_before_any_worker_starts(encoder, texts, tmp_path
 
 
 def test_the_command_says_what_is_wrong(texts, encoder, tmp_path, capsys):
-    assert main(["run", "--model", encoder, "--data", texts, "--out", str(tmp_path / "run"), "--gpus=inf"]) == 2
+    assert (
+        exit_status(command, "run", "--model", encoder, "--data", texts, "--out", str(tmp_path / "run"), "--gpus=inf")
+        == 2
+    )
     assert capsys.readouterr().err.strip().startswith("gpus: gpus is inf;")
 
 
@@ -259,7 +262,7 @@ def test_what_changed_in_a_copy_is_that_of_a_plain_loop(encoder, texts, tmp_path
     network.save_pretrained(copied)
     reader().save_pretrained(copied)
     given = ["--base", encoder, "--copy", copied, "--data", texts, "--out", str(out), "--column", "body"]
-    assert main(["changes", *given, "--tokens", str(TOKENS), "--passage-tokens", "40"]) == 0
+    assert exit_status(command, "changes", *given, "--tokens", str(TOKENS), "--passage-tokens", "40") == 0
     written = json.loads(out.read_text())
     job = job_of(encoder, texts, column="body", **SMALL | {"passage_tokens": READS})
     pair = Pair(load_model(encoder), load_model(copied))
@@ -293,7 +296,7 @@ def test_a_comparison_that_was_stopped_continues(texts, tmp_path, capsys, monkey
     whole, stopped = tmp_path / "whole.json", tmp_path / "stopped.json"
     given = ["changes", "--base", base, "--copy", copied, "--data", texts, "--column", "body", "--swap", "1.1,0.2"]
     given += ["--tokens", str(TOKENS), "--workers", "1"]
-    assert main([*given, "--out", str(whole)]) == 0
+    assert exit_status(command, *given, "--out", str(whole)) == 0
     assert "With 1.1 of the base: loss" in capsys.readouterr().out
     read = []
 

@@ -58,7 +58,7 @@ def corpus_run(folder: Path) -> Run:
 @cached(Store(4))  # each holds a few numbers per head, and the places of its passages
 def _opened(folder: Path, _facts: Facts) -> Run:
     run = open_run(folder)
-    if folder == INCLUDED:
+    if folder == INCLUDED and folder.is_relative_to(settings.ROOT):
         return made_by(run, open_run, folder.relative_to(settings.ROOT).as_posix())
     return made_by(run, open_run, f"corpora/{folder.name}") if folder.parent == corpora() else run
 
