@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, local
+from weakref import WeakKeyDictionary
 
 import psutil
 import streamlit
@@ -25,9 +26,12 @@ import streamlit as st
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
+from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.runtime import exists, get_instance
+from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
+from streamlit.runtime.scriptrunner_utils.script_requests import _has_active_trigger_value
 from streamlit.runtime.state.safe_session_state import SafeSessionState
 
 from ui import settings, state
@@ -36,6 +40,8 @@ from ui.lessons import PAGES
 _mine = local()
 _begin = SafeSessionState.on_script_will_rerun
 _look = ScriptRunner._maybe_handle_execution_control_request
+_take = AppSession.request_rerun
+_WENT: WeakKeyDictionary[AppSession, ClientState] = WeakKeyDictionary()  # where each session last went
 SCRIPTS = Path(streamlit.__file__).parent / "static" / "static" / "js"
 _OWN = b"<script>" + Path(__file__).with_suffix(".js").read_bytes() + b"</script>"
 # Only the server knows where an address of ours ends in a page, and only the browser what a proxy has put before it.
@@ -122,12 +128,26 @@ def answer_in_order() -> None:
     on the same session, which can overtake the one before. Without them one thread answers all, at its next stop point. But
     Streamlit 1.67 looks for newer messages whenever a callback reads the session's state. One that has come ends the callback,
     and is answered after the others: by then a third may have come, and Streamlit takes the second for the newer of both.
+
+    Every message names a page, and the browser names the old one until the new one has begun. What is pressed there, or a
+    component tells, would lead back to it. So such a message counts for the page that was last gone to.
     """
 
     def look(self: ScriptRunner) -> None:
         if not getattr(_mine, "is_undisturbed", False):
             _look(self)
 
+    def take(self: AppSession, client_state: ClientState | None) -> None:
+        if client_state is not None and any(map(_has_active_trigger_value, client_state.widget_states.widgets)):
+            went = _WENT.get(self, client_state)
+            if went.page_script_hash and went.page_script_hash != client_state.page_script_hash:
+                client_state.page_script_hash, client_state.query_string = went.page_script_hash, went.query_string
+                client_state.is_history_navigation = went.is_history_navigation
+        elif client_state is not None:
+            _WENT[self] = client_state
+        _take(self, client_state)
+
+    AppSession.request_rerun = take
     SafeSessionState.on_script_will_rerun = undisturbed()(_begin)
     ScriptRunner._maybe_handle_execution_control_request = look
 

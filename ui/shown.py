@@ -48,6 +48,7 @@ class Picture:
     alt      what kind of picture it is, for a person who cannot see it; the chart's description says what it shows
     numbers  the exact ones that it was drawn from; None: just what is drawn
     aside    whether it matters at a desk only
+    beside   the name of the picture that it is compared with; "": none
     """
 
     name: str
@@ -56,6 +57,7 @@ class Picture:
     alt: str
     numbers: ShownNumbers | None = None
     aside: bool = False
+    beside: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,6 +34,7 @@ RECORDED = "recorded"
 SHOWN_RECORDED = "shown_recorded"  # the uploaded pass: its file's name and bytes, on all pages
 FORGET_IMAGE = "forget_image"
 MODEL, KIND, LAYER, HEAD = in_address("model", "kind", "layer", "head", of=ANY_TEXT)
+MODEL_PLACE = "model_place"  # around the field for a model and what is said of it
 HEAD_BOX = "head_box"  # both of them, chosen as one
 APPLY = "apply"
 TAKE_OUT = "take_out"  # several: buttons that take out of a text what its tokenizer adds

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from ..figures.labels import ALL_LABELS, thinned, without_effect, without_markup
-from ..figures.palette import DIVERGING, DIVERGING_ON_DARK, set_signed_colours
+from ..figures.palette import DIVERGING, DIVERGING_ON_DARK, PIN, set_signed_colours
 from ..figures.theme import LETTER
 
 WIDTH = 900  # minimum width in pixels
@@ -62,41 +62,78 @@ def print_widths(figure: go.Figure) -> tuple[int, ...]:
 
 
 def portrait(
-    figure: go.Figure, title: str, notes: Sequence[str], ground: Ground, *, millimetres: int | None = None
+    figure: go.Figure,
+    title: str,
+    notes: Sequence[str],
+    ground: Ground,
+    *,
+    millimetres: int | None = None,
+    least: int = WIDTH,
+    marks: bool = True,
 ) -> go.Figure:
     """A copy of a figure for export, with a title and notes above it. `layout.width` and `layout.height` are its size.
 
     title, notes  any text: it is shown as it is; "" and [] leave it out
     millimetres   one of `print_widths`: the letters then have at least 6 points (labels of up to 30 tokens fewer, where all
                   of them would not fit), and the cells of a heatmap are square. None: for screens
+    least         minimum width in pixels, on screens
+    marks         whether what is chosen is marked
     """
     # Copies: the page's own figure does not change.
     drawn: Any = figure.data
     traces, all_else = [trace.to_plotly_json() for trace in drawn], figure.layout.to_plotly_json()
     set_signed_colours(traces, all_else, ground.signed)
+    if not marks:
+        _unmark(all_else)
     if millimetres is not None:
         _raise_letters([*traces, all_else])
     picture = go.Figure(traces, all_else)
     layout: Any = picture.layout
     edges = _edges(layout)
     if millimetres is None:
-        width, height = _for_screens(layout, edges)
+        width, height = _for_screens(layout, edges, least)
     else:
         width, height = _for_print(picture, edges, PRINT_PIXELS[millimetres])
-    sizes = _ON_SCREEN if millimetres is None else _IN_PRINT
-    words = _wrapped([title], width, sizes.title), _wrapped(notes, width, sizes.note)
-    header = sizes.title_line * len(words[0]) + sizes.note_line * len(words[1])
     layout.update(
         width=round(width),
-        height=round(height + header + PADDING),
+        height=round(height + PADDING),
         autosize=False,
         paper_bgcolor=ground.paper,
         plot_bgcolor=ground.paper,
         font={"color": ground.ink},
-        margin={edge: room + PADDING + (header if edge == "t" else 0) for edge, room in edges.items()},
+        margin={edge: room + PADDING for edge, room in edges.items()},
     )
-    _write_header(picture, *words, edges, sizes)
+    write_header(picture, title, notes, in_print=millimetres is not None)
     return picture
+
+
+def write_header(picture: go.Figure, title: str, notes: Sequence[str], *, in_print: bool) -> None:
+    """Write a title and notes above a picture that has its size, which grows by their lines."""
+    layout: Any = picture.layout
+    sizes, margin = _IN_PRINT if in_print else _ON_SCREEN, layout.margin
+    heading, lines = _wrapped([title], layout.width, sizes.title), _wrapped(notes, layout.width, sizes.note)
+    at = {"x": 0, "xref": "paper", "y": 1, "yref": "paper", "showarrow": False, "align": "left", "xanchor": "left"}
+    at |= {"yanchor": "bottom", "xshift": PADDING - margin.l}
+    above = margin.t - PADDING / 2
+    if heading:
+        text = "<br>".join(f"<b>{without_effect(line)}</b>" for line in heading)
+        yshift = above + sizes.note_line * len(lines) + 2
+        picture.add_annotation(text=text, font={"size": sizes.title}, yshift=yshift, **at)
+    if lines:
+        text = "<br>".join(map(without_effect, lines))
+        picture.add_annotation(text=text, font={"size": sizes.note}, yshift=above, **at)
+    header = sizes.title_line * len(heading) + sizes.note_line * len(lines)
+    layout.update(height=layout.height + header, margin_t=margin.t + header)
+
+
+def _unmark(layout: dict[str, Any]) -> None:
+    """Take the frames of what is chosen away, and the bold of its names. They stay, unseen: axes on which nothing is drawn have
+    no labels."""
+    for shape in layout.get("shapes", ()):
+        if shape.get("line", {}).get("color") == PIN:
+            shape["line"] = {"width": 0}
+    for axis in (layout[name] for name in ("xaxis", "yaxis") if layout.get(name, {}).get("ticktext")):
+        axis["ticktext"] = [text.removeprefix("<b>").removesuffix("</b>") for text in axis["ticktext"]]
 
 
 def _edges(layout: Any) -> dict[str, float]:
@@ -117,21 +154,6 @@ def _is_line(layout: Any) -> bool:
     return "subplots" in (layout.meta or ())
 
 
-def _write_header(
-    picture: go.Figure, heading: Sequence[str], lines: Sequence[str], edges: dict[str, float], sizes: _Heading
-) -> None:
-    at = {"x": 0, "xref": "paper", "y": 1, "yref": "paper", "showarrow": False, "align": "left", "xanchor": "left"}
-    at |= {"yanchor": "bottom", "xshift": -edges["l"]}
-    above = edges["t"] + PADDING / 2
-    if heading:
-        text = "<br>".join(f"<b>{without_effect(line)}</b>" for line in heading)
-        yshift = above + sizes.note_line * len(lines) + 2
-        picture.add_annotation(text=text, font={"size": sizes.title}, yshift=yshift, **at)
-    if lines:
-        text = "<br>".join(map(without_effect, lines))
-        picture.add_annotation(text=text, font={"size": sizes.note}, yshift=above, **at)
-
-
 def _wrapped(notes: Sequence[str], width: float, size: int) -> list[str]:
     """Break texts into lines of letters of this size, for a picture of this width; at most four."""
     characters = int((width - 2 * PADDING) / (size * LETTER))
@@ -142,11 +164,11 @@ def _wrapped(notes: Sequence[str], width: float, size: int) -> list[str]:
 # --- screens
 
 
-def _for_screens(layout: Any, edges: dict[str, float]) -> tuple[float, float]:
+def _for_screens(layout: Any, edges: dict[str, float], least: int) -> tuple[float, float]:
     """The width and the height in pixels, without what stands above. A heatmap grows for its labels, up to a limit."""
     if _is_line(layout):
         return EQUATION_WIDTH, layout.height
-    width, height = max(WIDTH, layout.width or 0), max(layout.height or 0, HEIGHT)
+    width, height = max(least, layout.width or 0), max(layout.height or 0, HEIGHT)
     if not _has_twins(layout):
         return width, height
     rows, columns = (min(len(axis.tickvals), MAX_LABELS) for axis in (layout.yaxis2, layout.xaxis2))

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,10 @@ class Table:
     values: NDArray
     rows: Side
     columns: Side
+
+    def numbered(self, number: int) -> Table:
+        """The table under another key, beside tables of the same one."""
+        return replace(self, key=f"{self.key}_{number}")
 
 
 def stage_table(head: Head, stage: str, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> Table:

@@ -67,6 +67,29 @@ def test_a_cell_is_read_out_and_chosen_by_keyboard(go):
     expect(said).to_be_empty()
 
 
+def test_the_buttons_of_a_page_are_one_stop_along_which_arrow_keys_move(go):
+    app = go("/heads")
+    of_page = app.page.get_by_role("toolbar", name="This page")
+    found = app.page.get_by_role("toolbar", name="Heads that stand out").get_by_role("button")
+    share, help_of_tables = (of_page.get_by_role("button", name=name) for name in ("Share", "Help for Tables"))
+    help_of_tables.focus()
+    for key, place in (
+        ("ArrowRight", "Add to talk"),
+        ("ArrowRight", "Share"),
+        ("Home", "Theme"),
+        ("ArrowLeft", "Share"),
+    ):
+        app.keys(key)
+        expect(of_page.get_by_role("button", name=place)).to_be_focused()
+    app.keys("Tab")
+    expect(app.widget(state.TEXT).locator("textarea")).to_be_focused()
+    app.keys("Shift+Tab")
+    expect(share).to_be_focused()
+    found.first.focus()
+    app.keys("End", "Enter").says_in_address(layer=3, head=11).idle()
+    expect(found.last).to_be_focused()
+
+
 def test_figures_follow_the_theme(go):
     app = go("/step_by_step?source=random")
     label = app.widget(state.picture("equation")).locator(".annotation-text").first

@@ -7,9 +7,9 @@ from playwright.sync_api import expect
 
 from core import attend, softmax
 from core.attention import masks as m
-from core.attention.sources import toy_sentence
+from core.attention.sources import random_matrices, toy_sentence
 from core.lessons.query_key_value import TOKENS
-from tests.browser.driver import App
+from tests.browser.driver import AS_IT_IS, App
 from tests.core.lessons.test_query_key_value import weights_at
 from tests.pages.lessons import parts
 from ui import state
@@ -34,6 +34,25 @@ def test_pictures_and_words_follow_a_slider_while_it_is_held_without_the_server(
     app.page.mouse.up()
     app.says_in_address(angle=angle).idle().shows({"weights": np.array(weights_at(angle))})
     expect(app.page.get_by_role("heading", name=words)).to_be_visible()
+
+
+def test_the_scale_is_followed_from_a_popover(go):
+    """Its slider stands outside of the page."""
+    app = go("/step_by_step?source=random").unfold("Scale and mask")
+    slider = app.widget(state.SCALE_TIMES)
+    box, thumb = (
+        app.settled(part.bounding_box) for part in (slider.get_by_role("group"), slider.get_by_role("slider"))
+    )
+    app.page.mouse.move(thumb["x"] + thumb["width"] / 2, box["y"] + box["height"] / 2)
+    before = len(app.idle().sent)
+    app.page.mouse.down()
+    app.page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2, steps=3)
+    times = float(app.settled(slider.get_by_role("slider").input_value))
+    numbers = random_matrices(6, 8, 4, 4, seed=0)
+    app.shows({AS_IT_IS: attend(numbers.query, numbers.key, numbers.value, scale=times / 2).weights})
+    assert len(app.sent) == before
+    app.page.mouse.up()
+    app.says_in_address(times=times)
 
 
 def test_things_in_a_picture_are_moved_by_hand_and_by_keys(go):

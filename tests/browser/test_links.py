@@ -1,12 +1,14 @@
 """An address shows the same to whoever opens it, and says what the page shows wherever one goes."""
 
+import os
+import signal
 from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import expect
 
 from core import capture
 from tests.browser.addresses import SENTENCE, drawn_by
-from tests.browser.driver import AS_IT_IS, App, troubles
+from tests.browser.driver import AS_IT_IS, GROUNDS, App, troubles
 from ui import state
 
 
@@ -100,6 +102,37 @@ def test_a_click_beside_going_back_does_not_part_page_and_address(go):
         app.page.evaluate("history.back(); document.querySelector('.st-key-tables input').click()")
         app.eventually(lambda: app.here, lambda here, other=other: here != other)
         app.idle().eventually(wrong, {})
+
+
+# An arrow key is pressed on a page that has just been left.
+LEAVE = """
+(keys) => {
+    document.querySelector("a[href$=heads]").click();
+    keys.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+}
+"""
+
+
+def test_a_press_on_a_page_that_was_left_does_not_lead_back_to_it(go):
+    app = go("/step_by_step?source=random&seed=4")
+    app.widget(state.ARROWS).locator(".keys").evaluate(LEAVE)
+    app.idle().reaches("/heads")
+    expect(app.page.get_by_role("heading", name="Heads", exact=True)).to_be_visible()
+
+
+def test_another_colour_scheme_does_not_lead_back_to_a_page_that_was_left(go, server):
+    app = go("/step_by_step?source=random&seed=4").idle()
+    os.kill(server.process_id, signal.SIGSTOP)  # it hears of both at once
+    try:
+        app.page.get_by_role("link", name="Heads", exact=True).click()
+        app.page.emulate_media(color_scheme="dark")
+        expect(app.page.locator(".stApp")).to_have_css("background-color", GROUNDS["dark"])
+        app.page.evaluate("() => new Promise(requestAnimationFrame)")  # until pictures have asked for other colours
+    finally:
+        os.kill(server.process_id, signal.SIGCONT)
+    app.idle().reaches("/heads")
+    expect(app.page.get_by_role("heading", name="Heads", exact=True)).to_be_visible()
+    app.in_scheme("light")
 
 
 def test_a_new_text_drops_a_question_and_back_leads_to_it_again(go):

@@ -16,7 +16,8 @@ from playwright.sync_api import expect
 from pypdfium2 import PdfDocument
 from pypdfium2.raw import FPDF_PAGEOBJ_IMAGE
 
-from core import capture
+from core import attend, capture
+from core.attention.sources import random_matrices
 from core.exporting.exhibit import read, write
 from core.heads.metrics import head_metrics
 from tests.browser.driver import AS_IT_IS, App, array, eventually, new_page
@@ -60,7 +61,8 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(visit,
 
     svg = ElementTree.parse(saved(app, "SVG", tmp_path)).getroot()
     words = " ".join("".join(text.itertext()) for text in svg.iter("{http://www.w3.org/2000/svg}text"))
-    for expected in ("Softmax", "all-MiniLM-L6-v2", f"layer {LAYER}, head {HEAD}", f"Text: {TEXT}", "query", *tokens):
+    of_head = "all-MiniLM-L6-v2", f"layer {LAYER}, head {HEAD}", f"Text: {TEXT}"
+    for expected in ("of its attention to", "Softmax", *of_head, "query", *tokens):
         assert expected in words
     assert minilm.revision[:24] not in words  # until somebody wants it there
     assert not [tag for tag in svg.iter() if tag.tag.endswith(("}script", "}a"))]
@@ -118,12 +120,27 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(visit,
     app.unfold("Provenance").says("no-such-model")
 
 
+def test_two_pictures_that_are_compared_are_taken_as_one(go, tmp_path):
+    """Only this test finds that one is missing in what the browser draws, or in the numbers of both."""
+    numbers = random_matrices(6, 8, 4, 4, seed=0)
+    traces = [attend(numbers.query, numbers.key, numbers.value, mask=mask) for mask in (None, np.tri(6, 8, dtype=bool))]
+    app = share(go("/step_by_step?source=random&mask=causal"))
+    svg = ElementTree.parse(saved(app, "SVG", tmp_path)).getroot()
+    words = {"".join(text.itertext()) for text in svg.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"Softmax, as it is", "Softmax, changed", "q5", "k7"} <= words
+    table = np.load(io.BytesIO(saved(app, "NPZ", tmp_path).read_bytes()))
+    for number, trace in enumerate(traces, 1):
+        expected = np.where(trace.mask, trace.weights, np.nan)
+        assert np.array_equal(table[f"weights_{number}.values"], expected, equal_nan=True)
+    app.keys("Escape")
+
+
 def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_the_same_in_every_form(visit, minilm, tmp_path):
     """Only this test finds a PDF, SVG or PNG whose size, origin or letters other programs do not see, or that another program
     draws otherwise than the browser draws the picture."""
     app = share(visit(f"/step_by_step?text={SHORT}"))
     app.press(state.SHARED_WIDTH, "85 mm")
-    for words in ("Title", "Model and text"):
+    for words in ("Sentence", "Title", "Model and text"):
         app.toggle(state.WORDS_ABOVE, words)
     asked: list[str] = []
     app.page.on("request", lambda request: asked.append(request.url))

@@ -110,6 +110,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
             const label = isChoosing() ? `${HOW} ${CHOOSE}` : HOW;
             if (chart.getAttribute("aria-label") !== label) chart.setAttribute("aria-label", label);
         }
+        markToolbars();
         comeBack();
         follow();
         tellTheme();

@@ -17,7 +17,7 @@ from ui.in_browser import clicks_seen, component_beside, new_clicks
 FARTHEST = 2**31  # no text has more positions
 
 _LISTENER = component_beside(__file__, "figure_cells", "clicks", "pin")
-_READER = component_beside(__file__, "figure_cells", FITTING.with_suffix(""), "cells")
+_READER = component_beside(__file__, "figure_cells", FITTING.with_suffix(""), "toolbars", "cells")
 
 Cell = dict[str, range]  # the name of each axis -> the positions on it that the clicked cell stands for
 
@@ -44,7 +44,8 @@ def read_cells() -> None:
     """Let pictures be read cell by cell with the keyboard: each cell is framed and read out; Enter chooses it, as a click does.
 
     Call it once, anywhere: it finds the pictures by itself. The same component makes the labels of each picture fit
-    (fitting.js), and reports a change of the theme, after which pictures need another colour for their text.
+    (fitting.js) and each line of buttons one stop of the Tab key (toolbars.js), and reports a change of the theme, after which
+    pictures need another colour for their text.
     """
     _READER(key=state.CELL_READER, data={"theme": st.context.theme.type}, on_theme_change=lambda: None)
 

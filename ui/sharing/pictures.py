@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
@@ -12,13 +13,15 @@ import streamlit as st
 
 from core.capturing.edits.lines import lines_of
 from core.exporting.documents import PACKAGES, About, now, to_html
+from core.exporting.panels import panels
 from core.exporting.pictures import COLUMN, COLUMNS, GROUNDS, portrait, print_widths
-from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, tables_of, to_csv, to_npz
+from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, Table, tables_of, to_csv, to_npz
 from core.models.adapters import AND
 from core.models.checkups import outcome
 from core.versions import versions
 from ui import state
 from ui.in_browser import component_beside
+from ui.markdown import pieces
 from ui.progress import for_its_visitor
 from ui.requests import HeadRequest, TextRequest
 from ui.sharing import served
@@ -28,7 +31,7 @@ from ui.views.sources import models, passes
 _SAVE = component_beside(__file__, "buttons", "png", "pdf", "pictures")
 GROUND_NAMES = {"light": "White", "dark": "Dark"}
 WIDTHS = {0: "Screen", COLUMN: f"{COLUMN} mm", COLUMNS: f"{COLUMNS} mm"}
-WORDS = {"title": "Title", "text": "Model and text", "hash": "Hash"}
+WORDS = {"sentence": "Sentence", "title": "Title", "text": "Model and text", "hash": "Hash", "marks": "Marks"}
 
 
 def show_pictures(shown: PageContents) -> None:
@@ -57,37 +60,59 @@ def offered(shown: PageContents) -> dict[str, Picture]:
 
 
 def _show_picture(shown: PageContents, pictures: dict[str, Picture]) -> None:
+    """A picture that is compared with another one is also offered together with that."""
+    compared = [picture for picture in pictures.values() if picture.beside in pictures]
+    choices = {f"{picture.name} beside": (pictures[picture.beside], picture) for picture in compared}
+    choices |= {name: (picture,) for name, picture in pictures.items()}
+    titles = {name: " and ".join(one.title for one in of) for name, of in choices.items()}
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        titles = {name: picture.title for name, picture in pictures.items()}
         name = st.selectbox("Picture", list(titles), key=state.SHARED_PICTURE, format_func=titles.__getitem__)
         ground = _choice("Background", GROUND_NAMES, state.GROUND)
-    picture, known = pictures[name], about(shown)
+    of, title, known = choices[name], titles[name], about(shown)
+    sentence = next(("".join(pieces(said.words)) for said in shown.said if said.told == "number"), "")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         width = _choice("Width", WIDTHS, state.SHARED_WIDTH)
-        several = {"default": ["title", "text"], "selection_mode": "multi", "format_func": WORDS.__getitem__}
-        words = st.pills("Above the picture", list(WORDS), key=state.WORDS_ABOVE, **several)
-    possible = print_widths(picture.chart.figure)
+        offered_words = [word for word in WORDS if sentence or word != "sentence"]
+        several = {"default": [word for word in offered_words if word != "hash"], "selection_mode": "multi"}
+        words = st.pills("With", offered_words, key=state.WORDS_ABOVE, format_func=WORDS.__getitem__, **several)
+    possible = print_widths(of[0].chart.figure) if len(of) == 1 else (COLUMNS,)
     if width and width not in possible:
         st.caption(f"In {WIDTHS[width]} nobody could read this picture: it is {WIDTHS[possible[0]]} wide.")
         width = possible[0]
-    numbers = picture.numbers or ShownNumbers(0, lambda: tables_of(picture.chart))
-    known = {"figure": picture.title} | known | dict(numbers.about)
-    title = picture.title if "title" in words else ""
-    notes = lines(known, with_text="text" in words, with_hash="hash" in words)
-    figure = portrait(picture.chart.figure, title, notes, GROUNDS[ground], millimetres=width or None)
+    numbers = _numbers(of)
+    known = {"figure": title} | known | dict(numbers.about)
+    above = [sentence] * ("sentence" in words) + [title] * ("title" in words)
+    notes = above[1:] * (len(of) == 1) + lines(known, with_text="text" in words, with_hash="hash" in words)
+    heading, look = "".join(above[:1]), {"millimetres": width or None, "marks": "marks" in words}
+    figures = {one.title: one.chart.figure for one in of}
+    draw = partial(portrait, *figures.values()) if len(of) == 1 else partial(panels, figures)
+    figure = draw(heading, notes, GROUNDS[ground], **look)
     with st.container(horizontal=True):
-        _SAVE(key=state.SAVE_PICTURE, data=_to_draw(figure, picture.title, known, width), width="content")
-        name = file_name(known, picture.title, ".html")
-        download("HTML", lambda: to_html(figure, picture.title, known), name, "text/html", key=state.download(name))
-        _offer_numbers(numbers, known, picture.title)
+        _SAVE(key=state.SAVE_PICTURE, data=_to_draw(figure, title, known, width), width="content")
+        file = file_name(known, title, ".html")
+        download("HTML", lambda: to_html(figure, title, known), file, "text/html", key=state.download(file))
+        _offer_numbers(numbers, known, title)
     st.caption(
         "Each file says where its numbers come from, also without words above the picture: PDF, SVG and PNG in their metadata. "
         "HTML opens without a network. CSV and NPZ hold the numbers."
     )
-    if picture.numbers is None:
-        rows, columns = picture.chart.block
+    if of[0].numbers is None:
+        rows, columns = of[0].chart.block
         pooled = f" Each is the strongest of a block of {rows} × {columns} cells." if rows * columns > 1 else ""
         st.caption(f"The numbers are those in the picture.{pooled}")
+
+
+def _numbers(pictures: Sequence[Picture]) -> ShownNumbers:
+    """Return the numbers of one picture, or of several: then their tables and the notes on them are numbered."""
+    all_of = [one.numbers or ShownNumbers(0, partial(tables_of, one.chart)) for one in pictures]
+    if len(all_of) == 1:
+        return all_of[0]
+
+    def make() -> tuple[Table, ...]:
+        return tuple(table.numbered(number) for number, of in enumerate(all_of, 1) for table in of.make())
+
+    notes = {f"{name} {number}": note for number, of in enumerate(all_of, 1) for name, note in of.about.items()}
+    return ShownNumbers(sum(of.cells for of in all_of), make, notes)
 
 
 def _choice(label: str, names: dict[Any, str], key: str) -> Any:

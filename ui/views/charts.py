@@ -35,6 +35,7 @@ def show_chart(
     tools: bool | None = None,
     fills: bool = True,
     grows: bool = False,
+    beside: str = "",
 ) -> None:
     """Draw the chart under the key `state.picture(name)`; below it, where a visitor wants tables, its strongest values.
 
@@ -46,9 +47,10 @@ def show_chart(
     tools    whether Plotly's own buttons, for zooming, appear beside it; None: beside a heatmap
     fills    whether it grows with the window while presenting
     grows    whether it grows with the window at a desk, too
+    beside   the name of the picture that it is compared with, for Share
     """
     page, title = shown.now(), title or name[:1].upper() + name[1:]
-    page.pictures[name] = shown.Picture(name, title, chart, alt, numbers, page.aside)
+    page.pictures[name] = shown.Picture(name, title, chart, alt, numbers, page.aside, beside)
     if shown.is_quiet():
         return
     words = f"{alt} {chart.description}".strip()

@@ -70,7 +70,7 @@ function watch() {
             if (name in frames.knobs) want(name, Number(target.value));
         }
     });
-    observer.observe(app, { subtree: true, attributeFilter: ["aria-valuetext"] });
+    observer.observe(document.body, { subtree: true, attributeFilter: ["aria-valuetext"] });
     resized.observe(app);
     for (const type of ["pointerover", "pointerdown", "focusin"]) document.addEventListener(type, near, true);
 }

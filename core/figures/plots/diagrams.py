@@ -15,6 +15,7 @@ from ..theme import enlarged, letters, plain_layout, template, thick
 
 QUERY, KEY, VALUE, OUTPUT = BELOW, ABOVE, ALLOWED, PIN  # colours
 ROOM = 0.2  # of the drawn width, at each side for the names
+CLEAR = 1.15  # times the query, where its name is clear of the handle at its tip
 AREA = "rgba(58, 163, 148, 0.12)"  # VALUE, see-through
 
 Points = NDArray[np.floating]
@@ -49,7 +50,9 @@ def plane(
     of_keys = zip(names, scores, strict=True)
     traces += [
         _names(keys, beside, [f"key <b>{escaped(name)}</b><br>score <b>{score:.5g}</b>" for name, score in of_keys]),
-        _names(query[None], [f"<b><i>q</i> {escaped(query_name)}</b>"], [f"query <b>{escaped(query_name)}</b>"]),
+        _names(
+            CLEAR * query[None], [f"<b><i>q</i> {escaped(query_name)}</b>"], [f"query <b>{escaped(query_name)}</b>"]
+        ),
     ]
     traces += [_output(name, point, hollow=at < len(outputs) - 1) for at, (name, point) in enumerate(outputs.items())]
     layout = plain_layout(height) | {"showlegend": True, "legend": {"itemclick": False, "itemdoubleclick": False}}

@@ -14,6 +14,7 @@ from ..chart import Chart, Layout, Values, floats, scatter
 from ..palette import SERIES
 from ..theme import enlarged, plain_layout, thick
 
+MARKED = 48  # points of a curve up to which each is marked: more lie on each other, and are slow to draw
 # A third of a power of ten apart on a logarithmic axis, from far below to far above anything drawn.
 THIRDS = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 3))
 
@@ -48,7 +49,7 @@ def lines(
         scatter(
             np.asarray(curve.x),
             np.asarray(curve.y),
-            "markers+lines" if curve.kind == "measured" else "lines",
+            "markers+lines" if curve.kind == "measured" and np.size(curve.x) <= MARKED else "lines",
             name=curve.name,
             line={"color": colour, "width": thick(2), "dash": "dash" if curve.kind == "theory" else "solid"},
             marker={"size": enlarged(8), "color": colour},

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from core.exporting.panels import panels
 from core.exporting.pictures import GROUNDS, portrait, print_widths
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from tests.core.figures.test_theme import CHARTS, letters
@@ -49,6 +50,46 @@ def test_the_words_above_can_be_left_out():
     rooms = [taken.layout.height - taken.layout.margin.t for taken in (bare, named)]
     assert rooms[0] == rooms[1]  # the cells are as large as before
     assert bare.layout.height < named.layout.height
+
+
+def test_marks_can_be_left_out_and_labels_stay():
+    figure = picture(TOKENS[:20])
+    bare = portrait(figure, "", [], GROUNDS["light"], marks=False)
+    assert [shape.line.width for shape in figure.layout.shapes] == [1, 1, 3]
+    assert [shape.line.width for shape in bare.layout.shapes] == [0, 0, 0]  # an axis without any has no labels
+    assert bare.layout.yaxis.ticktext[3] == "token 3"
+
+
+@pytest.mark.parametrize("millimetres", [None, 170])
+def test_two_panels_stand_beside_each_other_with_their_names(millimetres):
+    figures = {"As it is": picture(TOKENS[1:9]), "<b>Changed": picture(TOKENS[9:17])}
+    taken = panels(figures, "A title", ["a note"], GROUNDS["light"], millimetres=millimetres)
+    layout = taken.layout
+    assert [annotation.text for annotation in layout.annotations] == [
+        "<b>As it is</b>",
+        "<b>&lt;b&gt;Changed</b>",
+        "<b>A title</b>",
+        "a note",
+    ]
+    heatmaps = [trace for trace in taken.data if trace.type == "heatmap"]
+    for figure, drawn, (across, down) in zip(figures.values(), heatmaps, (("x2", "y2"), ("x4", "y4")), strict=True):
+        assert np.array_equal(drawn.z, figure.data[0].z)
+        assert (drawn.xaxis, drawn.yaxis) == (across, down)
+    left, right = layout.xaxis, layout.xaxis3
+    assert (left.anchor, layout.yaxis.anchor) == ("y", "x")
+    assert (right.anchor, layout.yaxis3.anchor, layout.xaxis4.overlaying) == ("y3", "x3", "x3")
+    assert right.ticktext[4] == "<b>token 13</b>"
+    # Cells, then a colour bar, then the labels of the other rows: nothing lies on anything else.
+    pixels = layout.width - layout.margin.l - layout.margin.r
+    bar = heatmaps[0].colorbar.x
+    assert left.domain[0] == 0
+    assert left.domain[1] < bar < right.domain[0] - (40 + 60) / pixels
+    assert right.domain[1] == pytest.approx(1)
+    frames = [(shape.xref, shape.yref, shape.x0) for shape in layout.shapes if shape.line.width >= 3]
+    assert frames == [("x", "y", 3.5), ("x3", "y3", 3.5)]
+    if millimetres:
+        assert layout.width == 960
+        assert min(letters(json.loads(taken.to_json()))) * 170 / 25.4 * 72 / 960 >= 6
 
 
 # --- print

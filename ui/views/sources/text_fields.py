@@ -67,7 +67,7 @@ def choose_request(
         text_place = st.container(horizontal=True, gap="xsmall")
         problem = st.container(gap="xxsmall")
     with which, st.container(horizontal=True, gap="xsmall"):
-        model_place = st.container(width="stretch", gap=None)
+        model_place = st.container(key=state.MODEL_PLACE, width="stretch", gap=None)
         head_place = st.container(width=125)
         further = st.container(width="content")
     with model_place:

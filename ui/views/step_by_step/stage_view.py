@@ -188,7 +188,8 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
             presenting.lit(chart)
             alt = f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}"
             title = stage.name if changed is None else f"{stage.name}, {name.lower()}"
-            show_chart(chart, name, alt, title=title, numbers=version.numbers([stage.key]), grows=True)
+            other = "" if version is scene else "As it is"
+            show_chart(chart, name, alt, title=title, numbers=version.numbers([stage.key]), grows=True, beside=other)
 
 
 def _show_magnified(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:

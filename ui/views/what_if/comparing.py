@@ -217,7 +217,9 @@ def _draw(two: TwoHeads, drawn: Overview, cell: tuple[int, int], limits: tuple[f
             presenting.lit(chart)
             alt, near = f"{title}: heatmap of queries by keys.", f"{where} the chosen pair" if where else ""
             numbers = None if where else of_pair(two.pair, part, title, *axes)
-            show_chart(chart, f"compared {part}{where}", alt, title=f"Weights, {title}{near}", numbers=numbers)
+            beside = f"compared first{where}" if part == "second" else ""
+            named = {"title": f"Weights, {title}{near}", "numbers": numbers, "beside": beside}
+            show_chart(chart, f"compared {part}{where}", alt, **named)
 
 
 def _side(name: str, axis: Alignment, labels: Labels, pinned: int) -> dict[str, Axis]:
