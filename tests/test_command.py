@@ -76,7 +76,8 @@ def test_what_cannot_be_done_is_refused_with_what_can(words, said, tmp_path, mon
 
 
 @pytest.mark.parametrize(
-    ("name", "module", "how"), [("open", "streamlit", "-r requirements.txt"), ("mcp", "mcp", '".[agents]"')]
+    ("name", "module", "how"),
+    [("open", "streamlit", "-r requirements.txt"), ("mcp", "mcp", "-r requirements-agents.txt")],
 )
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(name, module, how, monkeypatch, capsys) -> None:
     monkeypatch.setattr("core.__main__.find_spec", {}.get)

@@ -29,24 +29,20 @@ def places_of(name: str) -> tuple[Place, ...]:
 
     Raises InputError (field "model") with the same words for everything that is not allowed, whether or not it exists.
     """
-    places = _allowed().places_of(name)
+    places = _allowed().places_of(name) or (("folder",) if may_read(name.strip()) else ())
     if not places:
         raise InputError(f"This host does not load that. {_sentence()}", field="model")
     return places
 
 
 def may_read(path: str) -> bool:
-    """Whether models may be loaded from this folder or file."""
-    return _allowed().may_read(path)
+    """Whether models may be loaded from this folder or file, as the settings say, or the one that `headlight` was given."""
+    return path == str(given.file()) or _allowed().may_read(path)
 
 
 def _allowed() -> Allowed:
-    """What the settings allow, and the file with which `headlight` was started."""
-    of_host, file = settings.current(), given.file()
-    folders = of_host.folders
-    if file is not None and folders is not True:
-        folders = (*(folders or ()), str(file))
-    return Allowed(of_host.hub, folders, of_host.models)
+    of_host = settings.current()
+    return Allowed(of_host.hub, of_host.folders, of_host.models)
 
 
 def models_here() -> dict[str, str]:

@@ -46,7 +46,8 @@ def show_examples(of: OneClaim, network: Model) -> None:
         for number, example in enumerate(examples):
             key = state.one_of(state.SHADED, number)
             shaded_text(example.tokens, example.weights, example.query, limit=limit, key=key)
-            st.markdown(_in_words(example))
+            if example.keys.sum() > 1 or not example.keys[example.weights.argmax()]:  # else the text above says it
+                st.markdown(_in_words(example))
 
 
 def _given(of: OneClaim, network: Model) -> tuple[Any, ...]:
