@@ -21,7 +21,7 @@ MOST_BYTES = 8_000  # of an answer as JSON
 logger = logging.getLogger(__name__)
 
 
-class Call:
+class CheckedCall:
     """One call as an agent sees it."""
 
     def __init__(self, name: str, function: Callable[..., Answer]) -> None:
@@ -63,7 +63,7 @@ class Calls:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self.each = {name: Call(name, function) for name, function in CALLS.items()}
+        self.each = {name: CheckedCall(name, function) for name, function in CALLS.items()}
 
     def answer(self, name: object, arguments: object, is_wanted: Callable[[], bool] = lambda: True) -> dict[str, Any]:
         """The answer as JSON values, at most `MOST_BYTES`. Raises InputError for everything that goes wrong, and

@@ -239,7 +239,7 @@ def why(
         n_components=table.sources,
         by_query=asked.by_query,
         path=asked.path,
-        certificate=answers.Certificate(
+        certificate=answers.Agreement(
             holds=table.holds,
             compared="the sum of all contributions with the number",
             rounding=table.rounding,
@@ -288,7 +288,7 @@ def generate(
     words = {"choice": "drawn", "heat": temperature, "seed": seed} if temperature else {}
     return answers.Generated(
         text=written.text,
-        tokens=[answers.Written(token=one.token, probability=one.probability, chance=one.chance) for one in chosen],
+        tokens=[answers.NewToken(token=one.token, probability=one.probability, chance=one.chance) for one in chosen],
         n=len(chosen),
         ended=written.ended or "asked",
         certificate=_certify(written.capture_of(-1)),
@@ -399,14 +399,14 @@ def _edits(lines: Sequence[str]) -> Edits:
 
 def _certify(
     passed: Capture, kind: Kind | None = None, places: Sequence[tuple[int, int]] | None = None
-) -> answers.Certificate:
+) -> answers.Agreement:
     """The certificates of these heads as one; None: of all, or of as many at equal distances as it may look at."""
     every_head = [*product(range(passed.layers(kind)), range(passed.heads(kind)))]
     if places is None:
         queries, keys = passed.shape(kind)
         places = every_head[:: ceil(len(every_head) * queries * keys / MOST_COMPARED)]
     each = [passed.certificate(*place, kind) for place in places]
-    return answers.Certificate(
+    return answers.Agreement(
         holds=all(one.holds for one in each),
         compared=f"the outputs of {len(each)} of {len(every_head)} heads, computed from their queries, keys and values, with "
         f"those of the model's own attention: {sum(one.cells for one in each):,} numbers",

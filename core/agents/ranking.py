@@ -26,7 +26,7 @@ CHARACTERS = 50  # of all texts of a claim together, for each token that one tex
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class HeadRanking:
     """Numbers of all heads.
 
     passed   a pass over what they were measured on
@@ -44,13 +44,13 @@ class Ranking:
     highest: float = 1.0
 
 
-def by_pair(passed: Capture, query: int, key: int, kind: Kind | None) -> Ranking:
+def by_pair(passed: Capture, query: int, key: int, kind: Kind | None) -> HeadRanking:
     weights, (queries, keys) = pair_weights(passed, query, key, kind), passed.tokens(kind)
     about = f"The weight that query {query} “{queries[query]}” gives to key {key} “{keys[key]}”."
-    return Ranking(passed, about, {"value": weights.ravel()}, 1, {"metric": "pair", "query": query, "key": key})
+    return HeadRanking(passed, about, {"value": weights.ravel()}, 1, {"metric": "pair", "query": query, "key": key})
 
 
-def by_metric(host: Host, name: str, by: str, text: str | None, target: str | None, kind: Kind | None) -> Ranking:
+def by_metric(host: Host, name: str, by: str, text: str | None, target: str | None, kind: Kind | None) -> HeadRanking:
     metric = METRICS[NAMES.index(by)]
     if text is not None:
         passed = host.passed(name, text, target)
@@ -66,10 +66,10 @@ def by_metric(host: Host, name: str, by: str, text: str | None, target: str | No
     about = f"{metric.words} Measured {where}. {metric.source}."
     words = {"metric": by, "on": "random" if text is None else "text"}
     numbers = {name: table[column].to_numpy() for name, column in columns.items()}
-    return Ranking(passed, about, numbers, n, words, metric.unit or "share", metric.highest(passed.shape(kind)[1]))
+    return HeadRanking(passed, about, numbers, n, words, metric.unit or "share", metric.highest(passed.shape(kind)[1]))
 
 
-def by_claim(host: Host, name: str, line: str, text: str | None) -> Ranking:
+def by_claim(host: Host, name: str, line: str, text: str | None) -> HeadRanking:
     model = host.model(name)
     check = tested(host, model, [Claim.read(line)], [] if text is None else [text])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -78,7 +78,7 @@ def by_claim(host: Host, name: str, line: str, text: str | None) -> Ranking:
         columns = {"value": check.sums.shares.values.sum(axis=(0, 1))[0] / queries, "null": chance, "usual": usual}
     about = "What the keys of the claim get of the queries that it speaks of, in all passages."
     words = {"claims": line, "texts": text, "checked_on": "some" if text is None else "own"}
-    return Ranking(capture(model, check.passages[0].text), about, columns, check.done, words)
+    return HeadRanking(capture(model, check.passages[0].text), about, columns, check.done, words)
 
 
 def tested(host: Host, model: Model, claims: Sequence[Claim], texts: Sequence[str]) -> ClaimCheck:
