@@ -4,8 +4,6 @@ The script that names the pages is in ui/, not beside pages/: there, Streamlit w
 multipage app and break the first link opened after a start.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -54,7 +54,7 @@ from tests.hostile import MARKUP, RAN, TEXTS, VALUES, TooSlow, long_texts, proce
 from tests.parsers import EDITS, PARSERS, Parser
 from tests.source_files import text
 from ui import state
-from ui.controls.edit_list import MAX_LINES
+from ui.views.what_if.edit_list import MAX_LINES
 
 PATIENCE = 90.0
 # Of processor time. A parser has it for itself; the server's is that of a whole page, and of the bystander's meanwhile.

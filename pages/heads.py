@@ -6,9 +6,8 @@ from typing import Any
 import streamlit as st
 
 from ui import state
-from ui.controls.heads_by import PAIR
 from ui.presenting import show_heading
-from ui.views.heads.all_heads import choose_by, measure, show_findings, show_grid
+from ui.views.heads.all_heads import PAIR, choose_by, measure, show_findings, show_grid
 from ui.views.heads.one_head import show_exposed_head, show_head
 from ui.views.sources.heads import ChosenHead, choose_head
 from ui.views.sources.text_fields import choose_text

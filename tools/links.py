@@ -27,7 +27,7 @@ from ui import lessons, links, state
 from ui.cache import Store
 from ui.links import Form
 from ui.requests import ModelChoice
-from ui.views.corpus import results
+from ui.views.corpus import run as corpus
 from ui.views.lesson import results as experiments
 from ui.views.sources import models
 
@@ -102,7 +102,7 @@ def found_on_every_page() -> dict[str, Found]:
             mock.patch.object(models.loaded, "store", Store(5, waits=True)),  # pages go from one to the other and back
             mock.patch("ui.views.what_if.worked_examples.run", return_value=None),
             mock.patch("ui.views.head_card.page.fill"),
-            mock.patch.object(results, "corpora", return_value=run.parent),
+            mock.patch.object(corpus, "corpora", return_value=run.parent),
         ):
             return {title: found_on(page, typed) for title, page in pages().items()}
 

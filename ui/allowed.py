@@ -1,7 +1,5 @@
 """The models that this host loads: decided by the name alone, before a folder is looked at or a hub is asked."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from functools import lru_cache

@@ -10,8 +10,6 @@ bytes (`MEMORY`).
 Unlike Streamlit's own caches this one tells whether a result is known, so that work can show its progress (`ui.progress`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass

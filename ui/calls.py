@@ -8,8 +8,6 @@ An argument that an earlier call returned is written as that call; any other as 
 `repr`, so it cannot become code. Cached values are recorded where they are computed, and stay known for as long as they live.
 """
 
-from __future__ import annotations
-
 import ast
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -63,15 +61,15 @@ class Expression:
     name     of the variable that holds it; "": it is written where it is used
     """
 
-    parts: tuple[str | bytes | Expression, ...]
+    parts: "tuple[str | bytes | Expression, ...]"
     imports: tuple[tuple[str, str], ...] = ()
     name: str = ""
 
-    def method(self, name: str, *given: Any, **named: Any) -> Expression:
+    def method(self, name: str, *given: Any, **named: Any) -> "Expression":
         """A call of one of its methods."""
         return _call_of((self, f".{name}"), (), name, given, named)
 
-    def part(self, access: str) -> Expression:
+    def part(self, access: str) -> "Expression":
         """A part of it. access: how Python gets at it, such as ".text" or "[0]"."""
         return Expression((self, access))
 

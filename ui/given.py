@@ -1,7 +1,5 @@
 """What `headlight` tells the server that it starts: the file to open, and where. Visitors open this file and no other."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,7 +1,5 @@
 """Components: what runs in the browser, made from the files beside a module, and what it sends; and the browser's address."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from secrets import token_hex

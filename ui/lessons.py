@@ -1,7 +1,5 @@
 """The lessons, in the order of the menu: their titles, the page after each, and the files of all pages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 PAGES = Path(__file__).parent.parent / "pages"

@@ -12,11 +12,9 @@ Some fields speak of a text, as a token's position or an answer does (`state.SPE
 when they were chosen, they open anew, however that text has come there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -58,8 +56,8 @@ class Form:
         raise NotImplementedError
 
     def say(self, value: Any) -> list[str]:
-        """Return the words for this value."""
-        return [str(value)]
+        """Return the words for this value; of several, one for each."""
+        return [str(word) for word in (value if isinstance(value, list | tuple) else [value])]
 
     def holds(self, value: Any) -> bool:
         """Return whether the field can show this value."""
@@ -192,9 +190,6 @@ class SeveralForm(Form):
             raise SomeAreMissing(missing, chosen)
         return chosen
 
-    def say(self, value: Iterable[Hashable]) -> list[str]:
-        return [str(word) for word in value]
-
     def holds(self, value: Any) -> bool:
         return all(word in self.choices for word in value)
 
@@ -234,9 +229,6 @@ class LinesForm(Form):
         if len(lines) > self.most:
             raise SomeAreMissing(lines[: -self.most], lines[-self.most :])
         return lines
-
-    def say(self, value: Sequence[str]) -> list[str]:
-        return list(value)
 
     def holds(self, value: Any) -> bool:
         return isinstance(value, list) and len(value) <= self.most
@@ -467,7 +459,10 @@ def _take_in(address: Address, opening: Address) -> None:
     st.session_state[state.ASKED] = _completed(opening | own)
     st.session_state[state.ASKED_OF], st.session_state[state.IN_VAIN] = {}, {}
     st.session_state[state.ARRIVING] = True
-    _check_length()
+    context = get_script_run_ctx()
+    query = "" if context is None else context.query_string
+    if query and not sanitize_query_string(query):  # Streamlit reads nothing of a longer address, and says nothing
+        _in_vain("", f"an address that is too long ({len(query):,} characters, {query.count('&') + 1:,} names)")
     version = address.get(state.VERSION, ["0"])
     try:
         NumberForm(0, VERSION, whole=True).read(version)
@@ -476,14 +471,6 @@ def _take_in(address: Address, opening: Address) -> None:
     for name in sorted(address.keys() - foreign.keys() - state.IN_ADDRESS):
         near = get_close_matches(name[:SHOWN], state.IN_ADDRESS, 1, 0.78)
         _in_vain(name, f"unknown name “{name[:SHOWN]}”" + (f" (did you mean “{near[0]}”?)" if near else ""))
-
-
-def _check_length() -> None:
-    """Warn of an address that is too long: Streamlit reads nothing of it, and says nothing."""
-    context = get_script_run_ctx()
-    query = "" if context is None else context.query_string
-    if query and not sanitize_query_string(query):
-        _in_vain("", f"an address that is too long ({len(query):,} characters, {query.count('&') + 1:,} names)")
 
 
 def _in_vain(key: str, words: str) -> None:

@@ -1,7 +1,5 @@
 """Escape text that others wrote, for Streamlit elements that read Markdown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -61,7 +59,8 @@ def show_error(error: InputError) -> None:
 
 @contextmanager
 def errors_shown(place: DeltaGenerator | None = None) -> Iterator[None]:
-    """Run what an input may be wrong for, and show what is wrong with it: in `place`, or here."""
+    """Run what an input may be wrong for, and show what is wrong with it: in `place`, or here. A function that it decorates
+    then returns None."""
     try:
         yield
     except InputError as error:

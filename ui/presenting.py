@@ -4,8 +4,6 @@ Controls stay in the script, and so keep their state and their place in the addr
 what a view puts into `told`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -18,7 +16,6 @@ from core.figures.chart import Chart
 from core.figures.heatmaps.frames import Spot, with_spotlight
 from core.figures.theme import smallest_letters
 from ui import links, shown, state
-from ui.links import ChoiceForm, SwitchForm
 from ui.shown import Told
 
 WINDOW = (1280, 720)  # pixels, until the browser sends its size
@@ -56,7 +53,7 @@ _CURRENT: ContextVar[Presentation | None] = ContextVar("presentation", default=N
 
 def begin() -> Presentation | None:
     """Begin a run of a page, in a context of its own, and return its presentation; None while nobody presents."""
-    presents = links.field(state.PRESENT, SwitchForm(), False, "Presenting")
+    presents = links.field(state.PRESENT, links.SwitchForm(), False, "Presenting")
     presentation = Presentation(st.session_state.get(state.WINDOW, WINDOW)) if presents else None
     _CURRENT.set(presentation)
     smallest_letters.set(0)
@@ -66,11 +63,6 @@ def begin() -> Presentation | None:
         smallest_letters.set(letters)
         st.html(f"<style>:root {{ --letters: {letters}px; }} {STYLE}</style>")
     return presentation
-
-
-def enter() -> None:
-    """Start presenting in the next run."""
-    st.session_state[state.PRESENT] = True
 
 
 def leave() -> None:
@@ -165,7 +157,7 @@ def walk_through(place: tuple[int, int], shape: tuple[int, ...], on_step: Callab
 
 def spot() -> Spot:
     """Return which part of the large picture is lit."""
-    return links.field(state.SPOT, ChoiceForm(SPOTS), "none", "Spotlight")
+    return links.field(state.SPOT, links.ChoiceForm(SPOTS), "none", "Spotlight")
 
 
 def lit(chart: Chart) -> None:

@@ -10,8 +10,6 @@ Work takes its turn (`ui.turns`) as soon as it turns out to be heavy. `fill` tak
 how many are before, and can give up with Stop.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Hashable, Iterator

@@ -1,7 +1,5 @@
 """Requests: frozen dataclasses that say what is computed. With other plain values they are the keys of every cache."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

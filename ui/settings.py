@@ -6,8 +6,6 @@ Without any setting, Headlight is a program on a person's own computer and allow
 a public address needs.
 """
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Callable, Mapping

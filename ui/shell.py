@@ -16,8 +16,7 @@ from ui.components.keys import await_keys, listen  # noqa: E402
 from ui.components.pin import read_cells  # noqa: E402
 from ui.gallery.views import opening_of  # noqa: E402
 from ui.serving import admit  # noqa: E402
-from ui.sharing import page as saved_page  # noqa: E402
-from ui.sharing.dialog import open_dialog  # noqa: E402
+from ui.sharing.dialog import keep, open_dialog  # noqa: E402
 from ui.turns import TURNS  # noqa: E402
 from ui.views import talking  # noqa: E402
 from ui.views.sources import text_fields  # noqa: E402
@@ -85,7 +84,7 @@ with TURNS.page(), progress.watched():
 if presentation is not None:
     index = talking.begin()
     if talking.is_rehearsing() and index is not None:
-        saved_page.keep(on_page, held().views[index])
+        keep(on_page, held().views[index])
     with keys:
         listen(presentation, page.url_path, held(), index, rehearsing=talking.is_rehearsing())
 links.write(page.url_path, notes, opening, is_whole=bool(on_page.pictures or on_page.lists))

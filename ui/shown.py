@@ -4,8 +4,6 @@ A run can also be quiet: it draws nothing, and only fills its record. So it tell
 another value; see `ui.views.frames`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context

@@ -4,8 +4,6 @@ Some keys are also names in a page's address (docs/links.md). These are short wo
 kept use them. They are made by `in_address`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 IN_ADDRESS: set[str] = set()  # every name that an address may use

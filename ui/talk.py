@@ -3,8 +3,6 @@
 Whatever can be put into a talk can be read again from its file: one function checks both.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -58,15 +56,15 @@ class Talk:
 
     views: tuple[TalkView, ...] = ()
 
-    def with_view(self, view: TalkView) -> Talk:
+    def with_view(self, view: TalkView) -> "Talk":
         """Return the talk with a view added at its end. Raises InputError if it has too many or is too large."""
         return _checked(Talk((*self.views, view)))
 
-    def without(self, index: int) -> Talk:
+    def without(self, index: int) -> "Talk":
         """Return the talk without one view."""
         return Talk((*self.views[:index], *self.views[index + 1 :]))
 
-    def ordered(self, marks: Sequence[object]) -> Talk:
+    def ordered(self, marks: Sequence[object]) -> "Talk":
         """Return the talk with its views in the order of these marks; those that are not named come last."""
         place = [marks.index(view.mark) if view.mark in marks else len(marks) for view in self.views]
         return Talk(tuple(self.views[at] for at in sorted(range(len(place)), key=place.__getitem__)))
@@ -75,14 +73,14 @@ class Talk:
         """Return the index of the view with this mark; None if it is gone."""
         return next((index for index, view in enumerate(self.views) if view.mark == mark), None)
 
-    def changed(self, index: int, *, title: str | None = None, notes: str | None = None) -> Talk:
+    def changed(self, index: int, *, title: str | None = None, notes: str | None = None) -> "Talk":
         """Return the talk with another title or other notes of one view. Raises InputError if it is then too large."""
         view = self.views[index]
         title, notes = view.title if title is None else title, view.notes if notes is None else notes
         view = replace(view, title=title[:MAX_TITLE], notes=notes[:MAX_NOTES])
         return _checked(Talk((*self.views[:index], view, *self.views[index + 1 :])))
 
-    def merged(self, other: Talk, base: Talk) -> Talk:
+    def merged(self, other: "Talk", base: "Talk") -> "Talk":
         """Return the changes that this talk and another one made to `base`, together.
 
         It is the other talk, without the views that were removed here and with those that are new here, each after the view

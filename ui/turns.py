@@ -4,8 +4,6 @@ A page says that its work waits, and gives up its place when the page's run ends
 Nobody asks for a turn while holding a lock of a cache, so that no two can wait for each other.
 """
 
-from __future__ import annotations
-
 import gc
 import time
 from collections import deque

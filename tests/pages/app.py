@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from streamlit.testing.v1 import AppTest
 
 from tests.browser.driver import Picture
+from tests.core.tiny_models import number_words
 from tests.source_files import ROOT
 from ui import state
 
@@ -40,6 +42,13 @@ def part(script: Callable, *given: object, **said: object) -> AppTest:
     app = AppTest.from_function(script, args=given)
     app.query_params.update(said)
     return ran(app)
+
+
+def saved(folder: Path, network: Any, tokenizer: Any = None) -> str:
+    """The folder of this network, with a tokenizer of numbers unless there is another one."""
+    for part in (network, tokenizer or number_words()):
+        part.save_pretrained(folder)
+    return str(folder)
 
 
 def ran(app: AppTest) -> AppTest:

@@ -1,7 +1,5 @@
 """The page "Claims": its verdicts, its examples and what a head does are what core gives for the same model and texts."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 
@@ -19,11 +17,9 @@ from core.claims.verdicts import sentence
 from core.models.passages import passages_of
 from tests.browser.driver import array
 from tests.pages.app import MINILM, SMOLLM, choose, figure, opened, press, words
-from tests.ui.sharing.test_as_python import View
-from tests.ui.sharing.test_as_python import run as run_lines
+from tests.ui.sharing.test_as_python import View, run_lines
 from ui import state
-from ui.views.claims.one_claim import EFFECTS, SHOWN
-from ui.views.claims.page import OF_ANY_MODEL, OPENINGS, PICTURE
+from ui.views.claims.page import EFFECTS, OF_ANY_MODEL, OPENINGS, PICTURE, SHOWN
 from ui.views.claims.results import SOME
 
 LINES = """\

@@ -17,12 +17,11 @@ from core.claims.known import included_texts
 from core.corpus.opened import open_run
 from tests.core.corpus.damages import damages
 from tests.core.corpus.made_runs import CLAIMS, CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
-from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
-from tests.pages.app import address, choose, fields, figure, go, links, opened, press, ran, texts, words
-from tests.ui.sharing.test_as_python import View
-from tests.ui.sharing.test_as_python import run as run_lines
+from tests.core.tiny_models import CAUSAL_WEIGHTS, randomised
+from tests.pages.app import address, choose, fields, figure, go, links, opened, press, ran, saved, texts, words
+from tests.ui.sharing.test_as_python import View, run_lines
 from ui import state
-from ui.views.corpus import results
+from ui.views.corpus import run as corpus
 
 HERE = {state.LAYER: "2", state.HEAD: "9", state.METRIC: "previous"}
 
@@ -38,7 +37,7 @@ def folder(minilm, tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _runs(folder):
-    with mock.patch.object(results, "corpora", return_value=folder):
+    with mock.patch.object(corpus, "corpora", return_value=folder):
         yield
 
 
@@ -127,7 +126,7 @@ def test_the_claims_of_a_run_stand_at_their_heads(minilm, tmp_path):
     found = open_run(tmp_path / "claimed").claims_by_head
     row = found[(found["head"] == "0.2") & (found["verdict"] == "holds")].iloc[0]
     words_of = f"the previous token {row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
-    with mock.patch.object(results, "corpora", return_value=tmp_path):
+    with mock.patch.object(corpus, "corpora", return_value=tmp_path):
         app = opened("corpus", layer="0", head="2", run="claimed", heads_as="map")
         assert f"holds: {words_of}" in words(app)
         said = {}
@@ -151,10 +150,10 @@ def test_heads_that_were_not_looked_at_are_said():
 
 @pytest.mark.parametrize("place", [None, Path("nowhere")])
 def test_without_runs_it_opens_on_the_included_one_and_says_what_stands_out(place):
-    with mock.patch.object(results, "corpora", return_value=place):
+    with mock.patch.object(corpus, "corpora", return_value=place):
         app = opened("corpus")
     means = (
-        pd.read_parquet(results.INCLUDED / "metrics.parquet").set_index(["metric", "layer", "head"])["mean"].to_dict()
+        pd.read_parquet(corpus.INCLUDED / "metrics.parquet").set_index(["metric", "layer", "head"])["mean"].to_dict()
     )
     name, chosen = app.session_state[state.METRIC], app.session_state[state.HEAD_BOX]
     mean = means[(name, *map(int, chosen.split(".")))]
@@ -214,7 +213,7 @@ def test_a_file_that_is_no_longer_on_the_server_is_said_to_be_gone():
     [(" \n", "There is no text in it."), (40 * "word ", "more than 20 tokens for all-MiniLM-L6-v2. Shorten it")],
 )
 def test_a_text_that_cannot_be_run_is_said_to_be_so_and_stays(text, said):
-    with mock.patch.object(results, "MOST_TOKENS", 20):
+    with mock.patch.object(corpus, "MOST_TOKENS", 20):
         app = asked(page(), text)
     assert said in words(app)
     assert app.text_area(key=state.OWN_TEXT).value == text
@@ -225,16 +224,6 @@ def test_of_all_runs_over_texts_of_their_own_visitors_see_only_theirs():
     app = page(run=state.RUN_OWN)
     assert "pasted.txt" not in words(app)
     assert "was given in an earlier visit" in words(app)
-
-
-def test_broken_runs_are_named_beside_the_others(folder, tmp_path):
-    (tmp_path / "whole").symlink_to(folder / "sentences")
-    (tmp_path / "half").mkdir()
-    (tmp_path / "half" / "metrics.parquet").write_bytes(b"PAR1")
-    with mock.patch.object(results, "corpora", return_value=tmp_path):
-        app = opened("corpus")
-    assert "“half” is not complete" in words(app).replace("'half'", "“half”")
-    assert "has read" in words(app)
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +245,7 @@ def test_a_run_that_cannot_be_read_is_said_to_be_so(every, folder, tmp_path, nam
     for one in ("bad", "good"):
         shutil.copytree(folder / "sentences", tmp_path / one)
     every[name](tmp_path / "bad")
-    with mock.patch.object(results, "corpora", return_value=tmp_path):
+    with mock.patch.object(corpus, "corpora", return_value=tmp_path):
         app = page(run="bad", layer="5", head="11", **said)
         assert "“bad” cannot be read: " in words(app).replace("'bad'", "“bad”")
         assert "Run it again, into another folder." in words(app)
@@ -265,21 +254,23 @@ def test_a_run_that_cannot_be_read_is_said_to_be_so(every, folder, tmp_path, nam
         assert len(live(app)) == 10
 
 
-def test_one_bad_folder_leaves_the_page_to_the_others(every, folder, tmp_path):
+def test_broken_runs_are_named_beside_the_others(every, folder, tmp_path):
     for one in ("bad", "good"):
         shutil.copytree(folder / "sentences", tmp_path / one)
     every["metadata: brackets without an end"](tmp_path / "bad")
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "metrics.parquet").write_bytes(b"PAR1")
     os.mkdir(os.fsencode(tmp_path) + b"/caf\xe9")
-    with mock.patch.object(results, "corpora", return_value=tmp_path):
+    with mock.patch.object(corpus, "corpora", return_value=tmp_path):
         app = opened("corpus")
-    assert next(one.label for one in app.expander) == "2 folders beside the runs cannot be opened"
-    assert "“bad” cannot be read: its files do not say what was run" in words(app).replace("'bad'", "“bad”")
-    assert "has read" in words(app)
+    assert next(one.label for one in app.expander) == "3 folders beside the runs cannot be opened"
+    for said in ("“bad” cannot be read: its files do not say what was run", "“half” is not complete", "has read"):
+        assert said in re.sub("'(bad|half)'", r"“\1”", words(app))
 
 
 def test_a_run_whose_files_change_is_opened_anew(every, folder, tmp_path):
     shutil.copytree(folder / "sentences", tmp_path / "run")
-    with mock.patch.object(results, "corpora", return_value=tmp_path):
+    with mock.patch.object(corpus, "corpora", return_value=tmp_path):
         app = page(run="run")
         assert not app.error
         every["passages: one row missing"](tmp_path / "run")
@@ -289,12 +280,9 @@ def test_a_run_whose_files_change_is_opened_anew(every, folder, tmp_path):
 
 
 def test_a_model_that_exposes_weights_only_has_no_chance(tmp_path):
-    randomised(CAUSAL_WEIGHTS["GPT-J"]()).save_pretrained(tmp_path / "model")
-    number_words().save_pretrained(tmp_path / "model")
-    made_run(
-        tmp_path / "corpora" / "weights", load_model(str(tmp_path / "model")), sentences=("1 2 3 4 1 2 3", "5 6 7 5 6")
-    )
-    with mock.patch.object(results, "corpora", return_value=tmp_path / "corpora"):
+    model = load_model(saved(tmp_path / "model", randomised(CAUSAL_WEIGHTS["GPT-J"]())))
+    made_run(tmp_path / "corpora" / "weights", model, sentences=("1 2 3 4 1 2 3", "5 6 7 5 6"))
+    with mock.patch.object(corpus, "corpora", return_value=tmp_path / "corpora"):
         app = opened("corpus")
         assert "exposes its weights only" in words(app)
         assert len(live(app)) == 10

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from core import capture, load_model
 from tests.core.tiny_models import eager, number_words, tiny
 from tests.pages import app as pages
-from tests.pages.app import MINILM, choose, drawn, figure, go, has, new, part, ran, texts, words
+from tests.pages.app import MINILM, choose, drawn, figure, go, has, new, part, ran, saved, texts, words
 from tests.source_files import ROOT
 from ui import state
 
@@ -23,14 +23,10 @@ PAGES = {"step_by_step": "As it is", "heads": "head"}
 
 @pytest.fixture(scope="module")
 def t5(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("t5")
-    network = tiny("T5")
+    network, tokenizer = tiny("T5"), number_words()
     network.generation_config.eos_token_id = END
-    network.save_pretrained(folder)
-    tokenizer = number_words()
     tokenizer.unk_token = "0"
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+    return saved(tmp_path_factory.mktemp("t5"), network, tokenizer)
 
 
 def opened(page: str, model: str, **said: object) -> AppTest:

@@ -7,12 +7,12 @@ from streamlit.testing.v1 import AppTest
 from core import generate, load_model
 from core.capturing.sampling import Sampling
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
-from tests.pages.app import choose, go, new, opened, words
+from tests.pages.app import choose, go, new, opened, saved, words
 from tests.written_numbers import number
 from ui import state
 from ui.requests import ModelChoice, TextRequest, WritingRequest
 from ui.views.generation import page as generation
-from ui.views.generation.results import FirstTokens, written_after
+from ui.views.generation.page import FirstTokens, written_after
 
 DATES, DATE = "written-dates", "the 3rd of march 1987"
 
@@ -96,19 +96,15 @@ def test_what_cannot_be_written_is_said_beside_its_field(tmp_path):
     assert "The text is blank" in words(page(text="  "))
     assert "at most 64 can be read" in words(page(text="5" * 80))
     assert "predicts no next token" in words(page(model="all-MiniLM-L6-v2", text="a cat"))
-    for name, network in (("gptj", CAUSAL_WEIGHTS["GPT-J"]()), ("bert", tiny("BERT"))):
-        randomised(network).save_pretrained(tmp_path / name)
-        number_words().save_pretrained(tmp_path / name)
-    assert "keeps its queries, keys and values to itself" in words(page(model=str(tmp_path / "gptj"), text="5 6"))
-    assert "writes nothing" in words(page(model=str(tmp_path / "bert"), text="5 6"))
+    gptj, bert = saved(tmp_path / "gptj", randomised(CAUSAL_WEIGHTS["GPT-J"]())), saved(tmp_path / "bert", tiny("BERT"))
+    assert "keeps its queries, keys and values to itself" in words(page(model=gptj, text="5 6"))
+    assert "writes nothing" in words(page(model=bert, text="5 6"))
 
 
 def test_a_chat_template_that_fails_is_said_and_the_text_can_be_continued(tmp_path):
     tokenizer = number_words()
     tokenizer.chat_template = "{{ range(10**9) }}"
-    for part in (randomised(tiny("GPT-2")), tokenizer):
-        part.save_pretrained(tmp_path)
-    said = {"model": str(tmp_path), "text": "5 6", "new": "2"}
+    said = {"model": saved(tmp_path, tiny("GPT-2"), tokenizer), "text": "5 6", "new": "2"}
     app = page(**said, chat="true")
     assert f"The chat template of {tmp_path.name} fails: " in words(app)
     assert (app.get_by_key(state.TEXT).value, app.get_by_key(state.CHAT).value) == ("5 6", True)

@@ -1,7 +1,5 @@
 """The page Head: every number of the card is what core gives for the same head, text and passages."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -18,11 +16,10 @@ from core.heads.likeness import heads_like, random_pairs_divergence
 from tests.core.corpus.made_runs import made_run
 from tests.core.tiny_models import tiny
 from tests.pages.app import FRANCE, MINILM, SMOLLM, drawn, links, opened, press, words
-from tests.ui.sharing.test_as_python import View
-from tests.ui.sharing.test_as_python import run as run_lines
+from tests.ui.sharing.test_as_python import View, run_lines
 from ui import progress, state
 from ui.views.claims import results as claims_results
-from ui.views.head_card import results
+from ui.views.head_card import page as card
 from ui.views.sources.text_fields import SENTENCE
 
 
@@ -120,7 +117,7 @@ def test_what_was_measured_before_stands_there_at_once(minilm, monkeypatch):
 def test_a_corpus_run_with_claims_says_which_hold_and_of_which_texts(minilm, tmp_path, monkeypatch):
     texts = [passage.text for passage in known.included_texts() if not isinstance(passage, str)]
     run = open_run(made_run(tmp_path / "sentences", minilm, sentences=tuple(texts[:60])))
-    monkeypatch.setattr(results, "corpora", lambda: tmp_path)
+    monkeypatch.setattr(card, "corpora", lambda: tmp_path)
     row = run.claims.iloc[0]
     assert (row["head"], row["verdict"]) == ("0.2", "holds")
     said = said_of(layer=0, head=2)

@@ -27,9 +27,7 @@ from tests.core.tiny_models import (
     randomised,
 )
 from tests.core.tiny_seeing import save_seeing
-from tests.pages.app import drawn as values
-from tests.pages.app import go, new, ran, words
-from tests.pages.app import texts as read
+from tests.pages.app import drawn, go, new, ran, texts, words
 from ui import state
 from ui.cache import MEMORY
 from ui.requests import ModelChoice, TextRequest
@@ -99,7 +97,7 @@ def test_a_model_that_needs_more_than_a_text_is_refused_by_name(tmp_path):
     network.save_pretrained(tmp_path)
     app = opened("step_by_step", str(tmp_path))
     (error,) = app.error
-    assert "is a ViltModel, which cannot read a text alone" in read([error])
+    assert "is a ViltModel, which cannot read a text alone" in texts([error])
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -121,12 +119,12 @@ def test_what_a_model_hands_out_is_shown(saved, name, page):
     app = opened(page, folder, layer=1, head=2, query=6, key=2)
     assert not app.error
     (info,) = app.info
-    assert read([info]) == "This model exposes only its attention weights. The stages before them cannot be shown."
+    assert texts([info]) == "This model exposes only its attention weights. The stages before them cannot be shown."
     taken = attention_weights(load_model(folder), TEXT)
     expected = taken.weights(1, 2)
     assert taken.nbytes == 2 * 4 * 10 * 10 * 4  # layers, heads, queries, keys, bytes
     assert len(app.get_by_key(state.HEAD_BOX).options) == 2 * 4
-    np.testing.assert_allclose(values(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(drawn(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
     assert f"“9” gives **{expected[6, 2]:.1%}** of its attention to “8”." in words(app)
     assert "No certificate: there is nothing to compare with." in words(app)
     assert "Agrees" not in words(app)
@@ -139,7 +137,7 @@ def test_heads_of_which_only_weights_are_known_stand_in_the_grid_too(saved, name
     folder = saved(name, WEIGHTS_ONLY[name])
     table = head_metrics(attention_weights(load_model(folder), TEXT))
     app = opened("heads", folder, metric="duplicate")
-    np.testing.assert_allclose(values(app, "atlas"), table["duplicate"].to_numpy().reshape(2, 4), rtol=1e-5)
+    np.testing.assert_allclose(drawn(app, "atlas"), table["duplicate"].to_numpy().reshape(2, 4), rtol=1e-5)
     boxes = {box.key: box for box in app.selectbox}
     # What depends on the mask is not offered: matches, and of the metrics two.
     every = [f"{one.group}: {one.label}" for one in METRICS if one.name not in ("entropy_share", "elsewhere")]
@@ -148,10 +146,10 @@ def test_heads_of_which_only_weights_are_known_stand_in_the_grid_too(saved, name
     strongest = app.dataframe[0].value.iloc[0]
     assert strongest["Duplicate token"] == pytest.approx(table["duplicate"].max())
     pictures = opened("heads", folder, metric="sink", by="pictures")
-    assert values(pictures, "atlas").shape == (2 * 11, 4 * 11)
+    assert drawn(pictures, "atlas").shape == (2 * 11, 4 * 11)
     name = most_telling(table)
     opening = opened("heads", folder)
-    np.testing.assert_allclose(values(opening, "atlas"), table[name].to_numpy().reshape(2, 4), rtol=1e-5)
+    np.testing.assert_allclose(drawn(opening, "atlas"), table[name].to_numpy().reshape(2, 4), rtol=1e-5)
 
 
 def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
@@ -179,7 +177,7 @@ def test_a_text_that_is_too_long_can_be_cut(saved):
     assert not app.get("plotly_chart")
     app = opened("step_by_step", folder, text=text, **{state.TRUNCATE: "true"})
     expected = attention_weights(load_model(folder), text, max_tokens=64, truncate=True).weights(0, 0)
-    np.testing.assert_allclose(values(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(drawn(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
 
 
 def test_no_second_text_is_asked_for_where_it_would_not_be_read(saved):
@@ -228,7 +226,7 @@ def test_a_layer_is_found_again_in_the_model(hybrid):
     listed = app.dataframe[0].value
     in_model = dict(zip(listed["layer"], listed["layer of the model"], strict=True))
     assert in_model == {0: 1, 1: 4}
-    said = read(opened("step_by_step", hybrid, layer=1).caption)
+    said = texts(opened("step_by_step", hybrid, layer=1).caption)
     assert "Layer 1 of those with softmax attention is layer 4 of the model." in said
 
 
@@ -263,7 +261,7 @@ def test_patches_are_tokens(vit, page):
 
 def test_an_image_of_an_earlier_visit_is_asked_for_again(vit):
     app = opened("heads", vit, **{state.UPLOADED: "cat.png"})
-    assert "cat.png was uploaded in an earlier visit. Upload it again." in read(app.info)
+    assert "cat.png was uploaded in an earlier visit. Upload it again." in texts(app.info)
     assert not opened("heads", vit, image=png(), **{state.UPLOADED: "cat.png"}).info
 
 
@@ -273,7 +271,7 @@ def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(vit):
     weights = capture(load_model(vit), image=read_image(png())).trace(1, 0).weights
     for page, picture in (("heads", "head"), ("step_by_step", "As it is"), ("heads", "head")):
         app = ran(app) if page == "heads" and not app.get("plotly_chart") else go(app, page)
-        np.testing.assert_allclose(values(app, picture), weights, rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(drawn(app, picture), weights, rtol=1e-4, atol=1e-7)
     assert "house.png is still shown" in words(app)
     app.file_uploader(state.IMAGE).set_value(("house.png", png(), "image/png"))
     ran(app).file_uploader(state.IMAGE).set_value(None)
@@ -284,7 +282,7 @@ def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(vit):
 def test_the_first_token_is_no_patch(vit):
     app = opened("heads", vit, image=png(), query=0, **{state.SHOWN_AS: "On the picture"})
     weights = capture(load_model(vit), image=read_image(png())).trace(0, 0).weights[0]
-    np.testing.assert_allclose(values(app, "patches"), weights[1:].reshape(3, 5), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(drawn(app, "patches"), weights[1:].reshape(3, 5), rtol=1e-4, atol=1e-7)
     assert (
         f"How much the token “[CLS]” attends to each patch. Click a patch to choose it. {weights[0]:.1%} goes to [CLS]."
         in words(app)
@@ -316,7 +314,7 @@ def test_a_head_of_an_image_is_changed_and_compared_with_heads_alone(vit):
     assert ways.options == ["Another head"]
     for view in ("matter", "patch"):
         app = opened("what_if", vit, image=png(), view=view)
-        assert read(app.info) == f"{load_model(vit).name} reads images, not texts. Choose another model."
+        assert texts(app.info) == f"{load_model(vit).name} reads images, not texts. Choose another model."
         assert not app.get("plotly_chart")
 
 
@@ -348,7 +346,7 @@ def test_an_image_with_a_text(tmp_path, monkeypatch):
     row = taken.trace(1, 3).weights[query]
     for page, more in (("heads", {state.SHOWN_AS: "picture"}), ("step_by_step", {state.STAGE: "weights"})):
         app = opened(page, str(tmp_path), "5 17 8", image, **chosen, **more)
-        np.testing.assert_allclose(np.nan_to_num(values(app, "patches")), row[grid.tokens], rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(np.nan_to_num(drawn(app, "patches")), row[grid.tokens], rtol=1e-4, atol=1e-7)
         assert f"{row[grid.tokens].sum():.1%} lies on what is shown of the image" in words(app)
     app = opened("what_if", str(tmp_path), "5 17 8", image, edit="mute 1.3")
     # What reading takes is known before it is read, and refused where the host has no room for it.
@@ -373,7 +371,7 @@ def test_an_image_with_a_text(tmp_path, monkeypatch):
     assert list(lines_of(edits)) == lines
     after = capture(model, "5 17 8", image=read_image(image), edits=edits).next_tokens(1)[0][1]
     assert f"{after:.1%}" in words(app)
-    assert np.isnan(values(app, "patches")[2:4, 4:6]).all()
+    assert np.isnan(drawn(app, "patches")[2:4, 4:6]).all()
     assert not any("patch" in word for word in app.pills[0].options)
     # What it writes about the image: where the query of each step looks, and what it writes without the region.
     plain, without = (generate(model, "5 17 8", 20, image=read_image(image), edits=edits) for edits in (None, edits))
@@ -381,7 +379,7 @@ def test_an_image_with_a_text(tmp_path, monkeypatch):
     app = opened("generation", str(tmp_path), "5 17 8", image, **chosen, new="3", step="2", beside="cache")
     assert not app.error
     weights = plain.capture_of(1).trace(1, 3).weights[-1]
-    np.testing.assert_allclose(values(app, "patches"), weights[grid.tokens], rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(drawn(app, "patches"), weights[grid.tokens], rtol=1e-4, atol=1e-7)
     assert f"gives **{weights[chosen[state.KEY]]:.1%}** of its attention to “patch 1,1”" in words(app)
     assert "Multiplications are counted for texts alone." in words(app)
     assert "no weight of the 3 steps differs by more than" in words(app)
@@ -399,5 +397,5 @@ def test_long_weights_are_pooled_and_exact_near_the_chosen_pair(tmp_path):
     np.savez(file, attentions=weights)
     app = opened("heads", str(file), head=1, query=200, key=10)
     blocks = weights[0, 1].reshape(150, 2, 150, 2).max(axis=(1, 3))
-    np.testing.assert_array_equal(values(app, SHOWN), blocks)
-    np.testing.assert_array_equal(values(app, "loupe"), weights[0, 1, 184:216, 0:32])
+    np.testing.assert_array_equal(drawn(app, SHOWN), blocks)
+    np.testing.assert_array_equal(drawn(app, "loupe"), weights[0, 1, 184:216, 0:32])

@@ -7,9 +7,8 @@ from tokenizers.normalizers import Replace
 from core import capture, load_model, rounded_copy, what_changed
 from core.corpus.changes import swapped_back
 from tests.core.tiny_models import number_words, tiny
-from tests.pages.app import choose, drawn, figure, has, opened, words
-from tests.ui.sharing.test_as_python import View
-from tests.ui.sharing.test_as_python import run as run_lines
+from tests.pages.app import choose, drawn, figure, has, opened, saved, words
+from tests.ui.sharing.test_as_python import View, run_lines
 from ui import state
 from ui.views.what_changed import PICTURE, _nats
 
@@ -23,13 +22,6 @@ def table(minilm):
 
 def page(**said: str):
     return opened("what_changed", **{state.TEXTS: TWO} | said)
-
-
-def saved(folder, tokenizer) -> str:
-    """The folder of a tiny model that predicts tokens."""
-    for part in (tiny("Llama"), tokenizer):
-        part.save_pretrained(folder)
-    return str(folder)
 
 
 def test_all_heads_the_largest_and_a_passage_have_the_numbers_of_core(minilm, table):
@@ -62,7 +54,7 @@ def test_other_texts_open_their_first_passage():
 
 def test_a_copy_that_predicts_is_measured_with_single_heads_swapped_back(tmp_path):
     """Of the five heads that changed most, with the losses of core."""
-    folder, passages = saved(tmp_path / "one", number_words()), ["5 9 7 9 21 33 40", "8 21 6 50 8 21"]
+    folder, passages = saved(tmp_path, tiny("Llama")), ["5 9 7 9 21 33 40", "8 21 6 50 8 21"]
     base = load_model(folder)
     copy = rounded_copy(base, "Q4_0")
     largest = what_changed(base, copy, passages).nlargest(5, "divergence")[["layer", "head"]].to_numpy()
@@ -91,7 +83,7 @@ def test_a_copy_of_another_name(copied, words_of):
 def test_passages_with_other_tokens_are_said(tmp_path):
     other = number_words()
     other.backend_tokenizer.normalizer = Replace("21", "22")
-    one, two = (saved(tmp_path / name, words) for name, words in (("one", number_words()), ("two", other)))
+    one, two = saved(tmp_path / "one", tiny("Llama")), saved(tmp_path / "two", tiny("Llama"), other)
     here = {"model": one, "copy": "model", "copy_name": two}
     three = "5 9 7 9\n\n8 21 6\n\n21"
     said = words(page(**here, texts=three, passage="3"))

@@ -15,7 +15,7 @@ from core.capturing.edits.kinds import EDIT_KINDS
 from core.capturing.edits.lines import edits_of
 from core.capturing.generation.generating import generate
 from core.figures.labels import escaped
-from tests.core.tiny_models import SEQ2SEQ, number_words, randomised, tiny
+from tests.core.tiny_models import SEQ2SEQ, randomised, tiny
 from tests.pages.app import (
     FRANCE,
     MINILM,
@@ -29,13 +29,14 @@ from tests.pages.app import (
     opened,
     press,
     ran,
+    saved,
     words,
 )
 from tests.written_numbers import WRITTEN, number
 from ui import state
-from ui.controls.edit_list import HIDDEN
 from ui.controls.masks import CHOICES, Change
 from ui.views.sources import models
+from ui.views.what_if.edit_list import HIDDEN
 
 
 def listed(app: AppTest) -> list[str]:
@@ -263,14 +264,13 @@ def test_the_views_are_reached_by_menu_and_by_link_and_the_list_stays() -> None:
 
 
 def test_the_turned_vectors_of_an_encoder_decoder_are_those_that_it_has_written(tmp_path) -> None:
-    randomised(t.BartModel(t.BartConfig(**SEQ2SEQ))).save_pretrained(tmp_path)
-    number_words().save_pretrained(tmp_path)
-    said = {state.MODEL: str(tmp_path), state.TEXT: "5 6 7 8 9 10", state.TARGET: "3 4", state.KIND: "cross"}
+    folder = saved(tmp_path, randomised(t.BartModel(t.BartConfig(**SEQ2SEQ))))
+    said = {state.MODEL: folder, state.TEXT: "5 6 7 8 9 10", state.TARGET: "3 4", state.KIND: "cross"}
     app = opened(**said, **{state.EDITS: ["mute cross 1.2"]})
     (turned,) = figure(app, "outcome").data
     assert turned["customdata"] == ["1", "3", "4"]  # after its start token
     before, after = (
-        capture(models.load(str(tmp_path)), "5 6 7 8 9 10", target="3 4", edits=edits)
+        capture(models.load(folder), "5 6 7 8 9 10", target="3 4", edits=edits)
         for edits in (None, Edits(mute_heads={Place(1, 2, "cross")}))
     )
     cosine = torch.nn.functional.cosine_similarity(*(torch.tensor(one.vectors).double() for one in (before, after)))
@@ -279,12 +279,11 @@ def test_the_turned_vectors_of_an_encoder_decoder_are_those_that_it_has_written(
 
 def test_what_the_model_writes_on(tmp_path) -> None:
     """With and without the changes; of a head that is muted, the picture is one of both: only its output is replaced."""
-    tiny("Llama").save_pretrained(tmp_path)
-    number_words().save_pretrained(tmp_path)
-    said = {state.MODEL: str(tmp_path), state.TEXT: "5 17 8", state.LAYER: "0", state.HEAD: "1"}
+    folder = saved(tmp_path, tiny("Llama"))
+    said = {state.MODEL: folder, state.TEXT: "5 17 8", state.LAYER: "0", state.HEAD: "1"}
     app = opened(**said, **{state.EDITS: ["mute 0.1"], state.WRITES_ON: "true"})
     edits = (None, Edits(mute_heads={(0, 1)}))
-    written = [generate(models.load(str(tmp_path)), "5 17 8", edits=one).text for one in edits]
+    written = [generate(models.load(folder), "5 17 8", edits=one).text for one in edits]
     assert written[0] != written[1]
     assert [part.value for part in app.code] == written
     assert "it still looks there, but nothing of it arrives" in words(app)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from streamlit.testing.v1 import AppTest
 
 from core.models import on_disk
 from core.models.loading import load_model
 from tests.core.models.test_on_disk import HOSTILE, fill
+from tests.pages.app import go, new
 from tests.refusals import refused
 from tests.source_files import ROOT
 from ui import allowed, settings, state
@@ -126,10 +126,7 @@ def test_the_page_says_so_beside_the_field(host) -> None:
     host(hub=False, folders=False)
     said = []
     for name in (str(ROOT), "/nowhere"):
-        app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"))
-        app.query_params[state.MODEL] = name
-        app.run()
-        assert not app.exception
+        app = go(new(), "step_by_step", **{state.MODEL: name})
         said.append([error.value for error in app.error])
     assert said[0] == said[1]
     assert len(said[0]) == 1
@@ -164,8 +161,7 @@ def test_a_file_that_cannot_be_listed_does_not_take_the_page_down(host, home: Pa
         make, _ = HOSTILE[case]
         make(home)
     host()
-    app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"), default_timeout=60).run()
-    assert not app.exception
+    app = go(new(), "step_by_step")
     said = [caption.value for caption in app.caption if caption.value.startswith("Not in the list of models")]
     assert said == [
         plain(r"Not in the list of models, because they cannot be opened: deep:1b, org/deep, org/half and 1 more.")

@@ -11,8 +11,8 @@ from tests.conftest import PATIENCE
 from tests.refusals import refused
 from ui import settings
 from ui.cache import MEMORY, Cached, Memory, Store, cached
-from ui.views.generation import results as writing
-from ui.views.heads import results as results_of_heads
+from ui.views.generation import page as writing
+from ui.views.heads import all_heads
 from ui.views.sources import passes
 from ui.views.what_if import results
 
@@ -123,7 +123,7 @@ def test_work_that_failed_leaves_nothing_behind(store: Store | Memory) -> None:
 def test_all_that_is_large_shares_the_memory_of_the_settings() -> None:
     functions = [
         function
-        for module in (passes, writing, results_of_heads, results)
+        for module in (passes, writing, all_heads, results)
         for function in vars(module).values()
         if isinstance(function, Cached) and function.__module__ == module.__name__
     ]

@@ -15,7 +15,7 @@ from core.exporting.exhibit import Exhibit, write
 from core.exporting.kept_heads import KeptHead
 from core.models.model import Model
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
-from tests.source_files import ROOT
+from tests.pages.app import go, new
 from ui import settings, state
 from ui.cache import Store
 from ui.requests import (
@@ -27,8 +27,8 @@ from ui.requests import (
     TextRequest,
     WritingRequest,
 )
-from ui.views.corpus.results import own_run
-from ui.views.generation import results as writing
+from ui.views.corpus.run import own_run
+from ui.views.generation import page as writing
 from ui.views.sources import models, passes
 from ui.views.what_if import results
 from ui.views.why.results import answer
@@ -104,10 +104,6 @@ def test_what_is_written_grows_no_longer() -> None:
     assert len(passes.generated(TextRequest(BOTH, SHORT, target=GeneratedTarget())).ids) < MOST
 
 
-def page(name: str) -> AppTest:
-    return AppTest.from_file(str(ROOT / "pages" / f"{name}.py"), default_timeout=60)
-
-
 def refused(app: AppTest) -> str:
     assert not app.run().exception, app.exception
     (error,) = app.error
@@ -117,16 +113,14 @@ def refused(app: AppTest) -> str:
 def test_an_exhibit_is_refused_beside_its_field() -> None:
     head = KeptHead.of(capture(model("reads"), LONG), 0, 0, "self")
     exhibit = Exhibit(page="heads", title="Heads", address={}, about={}, heads={"a head": head})
-    app = page("exhibit").run()
+    app = go(new(), "exhibit")
     app.file_uploader(state.EXHIBIT_FILE).set_value(("a.headlight", write(exhibit), "application/octet-stream"))
     assert f"8 queries and 8 keys; this host takes at most {MOST} of each" in refused(app)
 
 
 @pytest.mark.parametrize("name", ["query", "key"])
 def test_matrices_are_refused_however_few_their_scores_are(name: str) -> None:
-    app = page("step_by_step")
-    app.query_params[state.SOURCE] = "own"
-    app.run()
+    app = go(new(), "step_by_step", source="own")
     for field in ("key", "value") if name == "key" else ("query",):
         app.text_area(state.OWN[field]).set_value("1,2\n" * (MOST + 1))
     assert f"this host takes at most {MOST} of each. Leave some out" in refused(app)

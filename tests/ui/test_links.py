@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.app import go, new
+from tests.pages.app import go, new, texts
 from ui import links, state
 from ui.requests import HeadRequest, ModelChoice, TextRequest
 from ui.sharing.dialog import LONGEST, cannot_hold, link_to
@@ -16,11 +16,6 @@ from ui.views.sources.text_fields import SENTENCE
 
 def opened(page: str, **said: str) -> AppTest:
     return go(new(), page, **said)
-
-
-def complaint(app: AppTest) -> str:
-    """What the page says of its link, without the escapes of Markdown; "" where it says nothing."""
-    return " ".join(warning.value for warning in app.warning).replace("\\", "")
 
 
 RANDOM = {state.SOURCE: "random"}
@@ -46,9 +41,9 @@ RANDOM = {state.SOURCE: "random"}
 )
 def test_what_is_asked_for_in_vain_is_named(page, said, named):
     app = opened(page, **said)
-    assert named in complaint(app)
+    assert named in texts(app.warning)
     assert "<b>" not in app.warning[0].value  # it is escaped
-    assert len(complaint(app)) < 400
+    assert len(texts(app.warning)) < 400
     assert app.get("plotly_chart")
 
 
@@ -59,17 +54,15 @@ def test_what_is_asked_for_in_vain_is_named(page, said, named):
         ("step_by_step", RANDOM | {"utm_source": "talk", "fbclid": "1", "__theme": "dark", state.VERSION: "2"}),
         ("step_by_step", RANDOM | {state.STAGE: "raw", state.QUERY: "2", state.KEY: "1", state.TABLES: "true"}),
         ("learn/softmax", {state.TEMPERATURE: "0.2", state.SCORES: "1, 2, 3", state.SHIFT: "-0.5"}),
-        ("learn/word_order", {state.PART: "sinusoids", state.PE_WIDTH: "64"}),
-        ("learn/scaling", {state.PART: "saturation", state.KEY_COUNT: "256", state.DIVISOR: "3.5"}),
         ("learn/many_heads", {state.PART: "sum", state.HEAD_COUNT: "8", state.WORD: "2"}),
     ],
 )
 def test_what_fields_take_is_not_named(page, said):
-    assert complaint(opened(page, **said)) == ""
+    assert texts(opened(page, **said).warning) == ""
 
 
 def test_a_link_full_of_unknown_names_is_not_read_out_to_the_end():
-    said = complaint(opened("step_by_step", **RANDOM, **{f"strange{number}": "<b>" for number in range(50)}))
+    said = texts(opened("step_by_step", **RANDOM, **{f"strange{number}": "<b>" for number in range(50)}).warning)
     assert "44 more" in said
     assert len(said) < 500
 
@@ -111,7 +104,7 @@ def test_the_link_to_copy_says_what_the_page_shows_and_opens_it_again():
         state.VERSION: str(links.VERSION),
     }
     again = opened("step_by_step", **said)
-    assert complaint(again) == ""
+    assert texts(again.warning) == ""
     assert picture(again) == picture(app)
 
 

@@ -1,7 +1,5 @@
 """The part of the app that lives in the browser: the theme, the talk and small pictures of its views, and going to a view."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

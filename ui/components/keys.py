@@ -5,8 +5,6 @@ after Present or Start, but before the page is there, are kept and handled as so
 size of the window.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import streamlit as st

@@ -4,8 +4,6 @@ Streamlit sends no event for a click on a heatmap, so a small invisible componen
 of the clicked cell. The `meta` of each figure names its rows and columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import streamlit as st

@@ -5,8 +5,6 @@ chosen one; the address leaves it out. A page shows labels; the address holds sh
 arguments are those of the widget.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -19,7 +17,6 @@ from core.figures.labels import all_placed
 from ui import links, shown, state
 from ui.links import ChoiceForm, IndexForm, NumberForm, NumbersForm, SeveralForm, SwitchForm, TextForm, Word
 from ui.markdown import plain
-from ui.shown import Knob
 
 # With this, Streamlit sends a field's value to a browser that has not drawn the field yet, as in a closed popover.
 KEPT: dict[str, Any] = {"persist_state": "session"}
@@ -106,7 +103,7 @@ def slider(label: str, key: str, opening: Size, low: Size, high: Size, step: Siz
     """A slider of numbers: of whole ones if `opening` is one."""
     count = round((high - low) / step) + 1
     values = (round(low + place * step, 9) for place in range(count))
-    shown.now().knobs[key] = Knob({value: {key: value} for value in values}, label)
+    shown.now().knobs[key] = shown.Knob({value: {key: value} for value in values}, label)
     links.field(key, NumberForm(low, high, whole=isinstance(opening, int)), opening, label)
     return st.slider(label, low, high, opening, step, key=key, **KEPT)
 
@@ -187,7 +184,7 @@ def menu(
     elif look == "buttons":
         st.segmented_control(label, list(choices), required=True, **KEPT, **widget)
     else:
-        shown.now().knobs[key] = Knob(
+        shown.now().knobs[key] = shown.Knob(
             {place: {key: word} for place, word in enumerate(choices)}, label, dict(enumerate(choices.values()))
         )
         st.session_state[key] = value  # a line with other choices is a new widget, which would forget the chosen one

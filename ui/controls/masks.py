@@ -1,8 +1,6 @@
 """The choice of a mask: by name, as rows of 0 and 1, or by clicks on a picture; and the two switches that change a head, its
 scaling and its mask. Widgets hold them, and so the address."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

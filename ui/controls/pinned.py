@@ -1,7 +1,5 @@
 """The chosen cell: two select boxes, and so the address, which a click on a picture fills in."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +10,6 @@ from numpy.typing import NDArray
 from core.attention.rowwise import Numbers, Whole, largest_in, strongest_cell
 from ui import links, state
 from ui.controls.fields import token_picker
-from ui.links import IndexForm
 
 SUGGESTED = (
     "Suggested is the largest weight between two different tokens, without the first and the last token, at which many "
@@ -57,7 +54,7 @@ def from_to(tokens: Tokens, suggested: tuple[int, int], exact: Numbers) -> tuple
     """
     fields = zip(("Query", "Key"), (state.QUERY, state.KEY), tokens, suggested, strict=True)
     for label, box, names, place in fields:
-        if links.field(box, IndexForm(len(names)), None, label) is None:
+        if links.field(box, links.IndexForm(len(names)), None, label) is None:
             links.put(box, place)
     _settle((len(tokens[0]), len(tokens[1])), suggested, exact, (state.QUERY, state.KEY))
     look: dict[str, Any] = {"label_visibility": "collapsed", "width": 140}

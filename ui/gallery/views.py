@@ -1,8 +1,6 @@
 """The cards of the gallery: their words, and the address of each view; and the start page, which shows them. The tests measure
 their numbers again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,10 +1,9 @@
-"""The dialog "Share": a section for each form in which a page can be shared; here, as a link, as an exhibit and as Python."""
+"""The dialog "Share": a section for each form in which a page can be shared; here, as a page, a link, an exhibit and Python."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -15,17 +14,18 @@ from core.exporting.documents import to_notebook, without_folder
 from core.exporting.exhibit import ENDING, Drawing, Exhibit, Upload, write
 from core.exporting.head_card import to_markdown
 from core.exporting.kept_heads import KeptHead
-from core.exporting.page import to_page
+from core.exporting.page import PageKnob, PageView, to_page
 from ui import links, state
 from ui.calls import Expression
 from ui.controls.fields import uploaded_file
 from ui.in_browser import component_beside
+from ui.markdown import pieces, runs
 from ui.requests import HeadRequest
-from ui.sharing.page import view_of_page
 from ui.sharing.pictures import about, download, file_name, offered, show_pictures
-from ui.shown import PageContents
+from ui.shown import Knob, PageContents
+from ui.talk import TalkView
+from ui.views.head_links import address_of
 from ui.views.sources import passes
-from ui.views.sources.text_fields import target_in_address
 
 LONG = 2_000  # characters: some programs cut longer addresses
 LONGEST = 8_000  # characters: some servers refuse longer addresses
@@ -71,6 +71,48 @@ def show_card(shown: PageContents) -> None:
     name, title = file_name(facts, "Card", ".md"), f"Head {facts['layer.head']} of {facts['model']}"
     look = {"key": state.download(name), "icon": ":material/description:"}
     download("Markdown", lambda: to_markdown(title, shown.card, facts), name, "text/markdown", **look)
+
+
+def view_of_page(page: PageContents, title: str) -> PageView:
+    """Return what an audience sees of a page: what it tells, its pictures, and the frames of its knobs."""
+    if page.make_frames is not None:
+        page.make_frames()  # on a light ground, whatever the page has
+    told = [said.words for said in page.said if said.told and not said.words.startswith("|")]
+    pictures = [picture for picture in page.pictures.values() if not picture.aside]
+    knobs = [
+        _knob(name, knob, page, [picture.name for picture in pictures], [pieces(words) for words in told])
+        for name, knob in page.knobs.items()
+        if page.frames.get(name)
+    ]
+    drawings = [Drawing(picture.title, picture.alt, picture.chart) for picture in pictures]
+    return PageView(title, [runs(words) for words in told], drawings, knobs, about=about(page))
+
+
+def _knob(name: str, knob: Knob, page: PageContents, pictures: list[str], told: list[list[str]]) -> PageKnob:
+    """Return a knob whose frames name pictures and texts by their numbers in the saved view."""
+    now = knob.now(page.fields)
+    held: Any = page.fields.get(name)
+    near = min(knob.points, key=lambda place: math.dist(knob.points[place], knob.at), default=held)
+    stands = near if now is None else now  # between two places near that of its handle, or at a number of its own
+    frames = sorted((page.frames[name] | {stands: {"charts": {}, "said": {}}}).items())
+    numbers = {state.picture(picture): number for number, picture in enumerate(pictures)}
+    lines = {said: told.index(words) for said, words in enumerate(page.frames_of) if words in told}
+
+    def moved(frame: Mapping[str, Any]) -> dict[str, Any]:
+        charts = {numbers[key]: change for key, change in frame["charts"].items() if key in numbers}
+        return {"charts": charts, "said": {lines[at]: words for at, words in frame["said"].items() if at in lines}}
+
+    is_exact = now is not None or not knob.points
+    names = {place: knob.names.get(place, f"{place:g}") for place, _ in frames} | ({} if is_exact else {stands: "…"})
+    return PageKnob(
+        knob.label, list(names.values()), [moved(frame) for _, frame in frames], list(names).index(stands), knob.rest
+    )
+
+
+def keep(page: PageContents, view: TalkView) -> None:
+    """Keep a view of the talk that was just opened, for `ui.views.talking`."""
+    st.session_state.setdefault(state.TALK_PAGES, {})[view.mark] = view_of_page(page, view.title)
+    st.session_state.pop(state.TALK_PAGE, None)
 
 
 # --- a link
@@ -154,12 +196,8 @@ def full_address(shown: PageContents) -> dict[str, tuple[str, ...]]:
     """Return the whole address, with the opening values that an address leaves out, because these may change; files and folders
     of this machine by their names alone."""
     address = {name: tuple(words) for name, words in links.here().items()}
-    if (of := shown.of) is not None:
-        text = of.text
-        address |= {state.TEXT: (text.text,), state.MODEL: (text.model.name,), state.KIND: (of.kind,)}
-        address |= {state.DTYPE: (text.model.dtype,), state.DEVICE: (text.model.device,)}
-        address |= {state.LAYER: (str(of.layer),), state.HEAD: (str(of.head),)}
-        address |= {name: (words,) for name, words in target_in_address(text.target).items()}
+    if shown.of is not None:
+        address |= {name: (words,) for name, words in address_of(shown.of).items()}
     places = {name: tuple(map(without_folder, address[name])) for name in NAMES_OF_FILES if name in address}
     return address | places
 
@@ -170,7 +208,7 @@ def _requests(shown: PageContents) -> dict[str, HeadRequest]:
         return {}
 
     def fits(of: HeadRequest) -> bool:
-        return passes.captured.is_known(of.text) and prod(passes.captured(of.text).shape(of.kind)) <= MAX_SCORES
+        return passes.captured.is_known(of.text) and math.prod(passes.captured(of.text).shape(of.kind)) <= MAX_SCORES
 
     heads = {f"head {shown.of.layer}.{shown.of.head}": shown.of} | shown.beside
     return {name: of for name, of in heads.items() if fits(of)}

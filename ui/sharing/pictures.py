@@ -1,7 +1,5 @@
 """Sharing one picture of a page as PDF, SVG, PNG or HTML, and its numbers as CSV or NPZ; and where they come from, in words."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Files that a browser fetches to save a picture: plotly.js, which components cannot reach elsewhere, and what PDF needs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import plotly

@@ -1,7 +1,5 @@
 """Certificates: whether the numbers of a head agree with the model, and what was compared."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from core.capturing.certifying import CHECKED, NOT_CHECKED, Certificate

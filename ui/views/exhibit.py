@@ -1,7 +1,5 @@
 """A file that somebody opens: an exhibit, with ways to compare it with the model. Others open on the page Heads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
@@ -117,12 +115,10 @@ def _show_ways_on(exhibit: Exhibit) -> None:
         _compare(exhibit, kept, origin)
 
 
+@errors_shown()
 def _compare(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> None:
     """Run the model again, and say whether it still gives the numbers of the file."""
-    live = None
-    with errors_shown():
-        live = _live(exhibit, kept, origin)
-    if live is None:
+    if (live := _live(exhibit, kept, origin)) is None:
         return
     if live.same_as(kept):
         st.success("The model gives the same numbers, to the last bit.", icon=":material/verified:")

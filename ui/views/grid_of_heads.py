@@ -1,6 +1,4 @@
-"""A grid of all heads, a number each: a head is chosen by a click, with the arrow keys, or in the list below."""
-
-from __future__ import annotations
+"""A grid of all heads, a number each: a head is chosen by a click, with the arrow keys, or in the list below; and by which."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import MappingProxyType
@@ -14,9 +12,11 @@ from numpy.typing import NDArray
 from core import Capture, InputError
 from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.heatmaps.heatmap import WIDTH
+from core.heads.metrics import GROUPS, Metric
 from ui import presenting, state
 from ui.components import pin
 from ui.components.keys import arrow_keys
+from ui.controls.fields import menu
 from ui.markdown import plain
 from ui.progress import Growing, fill, run
 from ui.requests import KindRequest
@@ -109,6 +109,25 @@ def show_list_of_heads(
 
     dataframe |= {"column_config": {name: st.column_config.NumberColumn(format=form) for name in numbers}}
     st.dataframe(listed, key=key, hide_index=True, on_select=choose_row, selection_mode="single-row", **dataframe)
+
+
+def metric_menu(
+    label: str,
+    offered: Mapping[str, Metric],
+    opening: str,
+    own: Mapping[str, str] = MappingProxyType({}),
+    **widget: Any,
+) -> str:
+    """Show the menu of metrics, in groups; return the name of the chosen one.
+
+    offered  by name, `opening` the one that the page opens with
+    own      further choices: word in the address -> group and label
+    """
+    grouped = sorted(offered.values(), key=lambda metric: GROUPS.index(metric.group))
+    choices = {metric.name: f"{metric.group}: {metric.label}" for metric in grouped}
+    choices |= own
+    formerly = {words.partition(": ")[2]: word for word, words in choices.items()}
+    return menu(label, state.METRIC, choices, opening=opening, formerly=formerly, **widget)
 
 
 # --- numbers that come a few heads at a time

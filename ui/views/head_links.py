@@ -1,7 +1,5 @@
 """Links from one page to the same head on another, with its text and its chosen pair."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -75,7 +73,7 @@ def link_to_effects(text: TextRequest) -> None:
         link_to("what_if", "Which heads matter", ":material/tune:", _reading(text) | {state.VIEW: "matter"})
 
 
-def _reading(text: TextRequest) -> dict[str, Any]:
+def _reading(text: TextRequest) -> dict[str, str]:
     """The part of an address that names a text and the model that reads it."""
     model = text.model
     return {state.TEXT: text.text, state.MODEL: model.name, state.DTYPE: model.dtype, state.DEVICE: model.device}
@@ -92,9 +90,12 @@ def _link(page: str, label: str, icon: str, head: HeadRequest, cell: Cell, **mor
 
     An empty word stands for a field's opening value. An image is in no address; the session holds it for all pages.
     """
-    text = head.text
-    query, key = ("", "") if cell is None else map(str, cell)
-    address = _reading(text) | {state.PAIR: text.pair or "", state.KIND: head.kind}
-    address |= {state.LAYER: str(head.layer), state.HEAD: str(head.head), **target_in_address(text.target)}
-    address |= {state.TRUNCATE: "" if text.keep is None else "true", state.QUERY: query, state.KEY: key}
-    link_to(page, label, icon, address | more)
+    text, (query, key) = head.text, ("", "") if cell is None else map(str, cell)
+    address = address_of(head) | {state.PAIR: text.pair or "", state.TRUNCATE: "" if text.keep is None else "true"}
+    link_to(page, label, icon, address | {state.QUERY: query, state.KEY: key} | more)
+
+
+def address_of(head: HeadRequest) -> dict[str, str]:
+    """The part of an address that names a head, the text, the model that reads it, and what its decoder has written."""
+    of_head = {state.KIND: head.kind, state.LAYER: str(head.layer), state.HEAD: str(head.head)}
+    return _reading(head.text) | of_head | target_in_address(head.text.target)

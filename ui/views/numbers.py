@@ -1,7 +1,5 @@
 """The exact numbers behind the pictures of a page, made only when somebody saves them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The attention of one token, laid over the image that the model read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The talk of a session: adding, presenting and preparing its views, and the page that edits it; the buttons of every page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +14,6 @@ from ui import given, links, presenting, state
 from ui.components.browser import browser, held, hold, is_read, say_of_talk, view_order
 from ui.controls.fields import switch, upload, uploaded_file
 from ui.gallery.views import CARDS, PICTURES, Card
-from ui.links import NumberForm, go_to
 from ui.markdown import plain
 from ui.shown import PageContents
 from ui.talk import Talk, TalkView, from_file, to_file, view_at, view_of
@@ -42,7 +39,7 @@ def begin() -> int | None:
     count = len(held().views)
     if count == 0:
         return None  # the browser may still have the talk: the address keeps the number of the view
-    number = links.field(state.TALK_AT, NumberForm(0, count, whole=True), 0, "View of the talk")
+    number = links.field(state.TALK_AT, links.NumberForm(0, count, whole=True), 0, "View of the talk")
     return number - 1 if number else None
 
 
@@ -68,12 +65,6 @@ def add_to_talk() -> None:
         st.toast(plain(str(error)), icon=":material/error:")
         return
     st.session_state[state.ADDED_VIEW] = held().views[-1].link
-
-
-def _say_added() -> None:
-    # Before the browser has answered nobody knows how many come before it.
-    what = f"View {len(held().views)} of the talk" if is_read() else "Added to the talk"
-    st.toast(f"{what}. Edit its title and notes on the page Talk.", icon=":material/check:")
 
 
 # --- the page
@@ -261,7 +252,7 @@ def _add_link() -> None:
 
 def _go(rehearsing: bool) -> None:
     st.session_state[state.REHEARSING] = rehearsing
-    go_to(held().views[0].presented(0))
+    links.go_to(held().views[0].presented(0))
 
 
 def _show_prepared(talk: Talk, troubled: list[int]) -> None:
@@ -281,7 +272,7 @@ def _lead_back() -> None:
     views, left = held().views, st.session_state.get(state.TALK_LEFT, 0)
     if 0 < left <= len(views) and not presenting.is_on():
         words = f"Back to the talk, {left} of {len(views)}"
-        back = {"key": state.BACK_TO_TALK, "on_click": go_to, "args": (views[left - 1].presented(left - 1),)}
+        back = {"key": state.BACK_TO_TALK, "on_click": links.go_to, "args": (views[left - 1].presented(left - 1),)}
         st.button(words, icon=":material/keyboard_return:", type="tertiary", **back)
 
 
@@ -295,12 +286,15 @@ def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pict
         is_added = state.ADDED_VIEW in st.session_state
         browser(page, paths, asks=page == "talk")
         if is_added:  # said once the browser has got the talk to keep: whoever reads it may leave at once
-            _say_added()
+            # Before the browser has answered nobody knows how many come before it.
+            what = f"View {len(held().views)} of the talk" if is_read() else "Added to the talk"
+            st.toast(f"{what}. Edit its title and notes on the page Talk.", icon=":material/check:")
         _lead_back()
         if can_present:
             words = "Shows the page without controls, in large letters. Press Esc to leave, ? for the keys."
-            pressed = {"key": state.PRESENT_PAGE, "help": words, "on_click": presenting.enter}
-            st.button("Present", icon=":material/slideshow:", type="tertiary", **pressed)
+            enters = {"on_click": st.session_state.update, "args": ({state.PRESENT: True},)}
+            look = {"key": state.PRESENT_PAGE, "icon": ":material/slideshow:", "help": words}
+            st.button("Present", type="tertiary", **look, **enters)
         if has_pictures:
             switch("Tables", state.TABLES, help="Shows a table of the strongest values below each picture.")
             adding = {"key": state.ADD_TO_TALK, "on_click": add_to_talk, "help": "Adds this view to the talk."}

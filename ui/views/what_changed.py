@@ -1,7 +1,5 @@
 """What changed in a copy of a model: all heads, one of them in a passage, and what single heads of the base give back."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +10,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core import Capture, InputError, Model, what_changed
+from core import Capture, InputError, what_changed
 from core.capturing.costs import kept_bytes
 from core.corpus.changes import Comparing, swapped_back
 from core.figures.plots.bars import bars
@@ -25,7 +23,7 @@ from ui.allowed import model_help, offered
 from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import call, result_of
 from ui.components import pin
-from ui.controls.fields import head_picker, menu, suggested, text_area, whole_number
+from ui.controls.fields import head_picker, menu, suggested, whole_number
 from ui.markdown import errors_shown, plain
 from ui.progress import fill, run
 from ui.requests import ModelChoice, TextRequest
@@ -34,9 +32,8 @@ from ui.views.grid_of_heads import choose_clicked, show_grid_of_heads, show_list
 from ui.views.numbers import of_heads
 from ui.views.sources import models
 from ui.views.sources.heads import ChosenHead, RealHead
-from ui.views.sources.models import QUERIES_AND_KEYS, TEXTS, missing
 from ui.views.sources.reading import run_pass
-from ui.views.sources.text_fields import choose_model, read_model
+from ui.views.sources.text_fields import choose_model, read_model, typed_passages
 from ui.views.what_if.comparing import TwoHeads, show_pictures
 
 OTHER = "model"  # the word for a copy that has a name of its own
@@ -46,24 +43,6 @@ SWAPPED = 5  # heads with the largest changes
 LISTED = 5  # metrics of the chosen head
 PASSAGE_TOKENS = 256
 MOST_CHARACTERS = 100_000  # of all texts: minutes for a small model. The command reads any number
-PASSAGES = """\
-The old bridge was closed in March, so they took the long way home. In April the old bridge was open again, and they were glad.
-
-Every winter the lake freezes and children skate on it. Every spring the ice breaks with a loud crack, and the boats come back.
-
-Ann gave Tom the red book, and Tom gave Ann the blue one. Later, Ann said that she liked the red book better.
-
-To bake bread you need flour, water, salt and yeast. Mix the flour with the water, add the salt and the yeast, and wait.
-
-The capital of France is Paris, the capital of Italy is Rome, and the capital of Japan is Tokyo.
-
-def area(width, height):
-    return width * height
-
-When the rain stopped, the street was empty. A dog crossed the street slowly, looked back once, and was gone.
-
-Light travels about 300,000 kilometres in a second. Light from the sun needs eight minutes, and light from the moon one second.
-"""
 DIVERGENCE = (
     "The Jensen-Shannon divergence of each row of weights and the same row in the copy, on average over all queries, "
 )
@@ -119,9 +98,8 @@ def show_changes() -> None:
         head_place = st.container(width=125)
         texts = _choose_texts()
     with errors_shown(problem):
-        network = _read(base, place, problem)
-        other = None if network is None else _read(copy, place, problem)
-        if network is None or other is None:
+        reading = place, problem, problem, models.QUERIES_AND_KEYS, models.TEXTS
+        if (network := read_model(base, *reading)) is None or (other := read_model(copy, *reading)) is None:
             return
         compared = comparing(base, copy, texts)
         MEMORY.check(2 * kept_bytes(network, PASSAGE_TOKENS))
@@ -158,31 +136,18 @@ def _choose_copy(base: ModelChoice) -> ModelChoice:
 
 def _choose_texts() -> tuple[str, ...]:
     with st.popover("Passages", icon=":material/notes:"):
-        text = text_area("Texts, with an empty line between two", state.TEXTS, PASSAGES, height=400)
+        texts = typed_passages(height=400)
         st.button("Apply", key=state.APPLY_TEXTS)
         st.caption("For a whole corpus: `python -m core.corpus changes`.")
-    return tuple(part.strip("\n") for part in text.replace("\r\n", "\n").split("\n\n") if part.strip())
-
-
-def _read(choice: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
-    """The model, loaded; None after saying what is wrong. Raises InputError for one whose heads cannot be compared."""
-    model = read_model(choice, place, problem, problem)
-    if model is not None and (lacking := missing(model, QUERIES_AND_KEYS, TEXTS)) is not None:
-        raise InputError(lacking, field="model")
-    return model
-
-
-def _grid(compared: Comparing) -> tuple[int, int]:
-    """(layers, heads of the widest layer)"""
-    layer, head = compared.changes.heads.max(axis=0).tolist()
-    return layer + 1, head + 1
+    return texts
 
 
 def _show_all(
     compared: Comparing, job: tuple, head_place: DeltaGenerator, answer: DeltaGenerator
 ) -> tuple[int, int] | None:
     """Compare, and draw all heads as they come. Return the chosen one; None while nothing is compared."""
-    shape, chosen = _grid(compared), None
+    last_layer, last_head = compared.changes.heads.max(axis=0).tolist()
+    shape, chosen = (last_layer + 1, last_head + 1), None
     pin.listen(lambda cell: choose_clicked(cell, shape) or pin.pin(cell))
 
     def draw(last: bool) -> None:
@@ -227,7 +192,7 @@ def _say_finding(table: pd.DataFrame, copied: Copied, compared: Comparing) -> No
     else:
         words = f"its attention moved by **{_nats(row['divergence'])} nats** of at most 0.693"
         presenting.finding(f"{head} changed most: {words}.")
-        if (metric := _most_changed(row)) is not None:
+        for metric in _habits(row)[:1]:
             before, after = row[metric.name], row[metric.name] + row[f"{metric.name}_change"]
             said.append(f"Its attention to {metric.keys} goes from {before:.1%} to {after:.1%}.")
     if changes.loss is not None:
@@ -246,14 +211,10 @@ def _nats(number: float) -> str:
     return f"{number:.3f}" if number >= 0.001 else small_number(number)
 
 
-def _most_changed(row: Mapping[Any, float]) -> Metric | None:
-    """The habit of a head that changed most."""
-    return max(_habits(row), key=lambda metric: abs(row[f"{metric.name}_change"]), default=None)
-
-
 def _habits(row: Mapping[Any, float]) -> list[Metric]:
-    """The habits of a head that are measured."""
-    return [metric for metric in METRICS if metric.keys and not math.isnan(row[f"{metric.name}_change"])]
+    """The habits of a head that are measured, first those that changed most."""
+    measured = [metric for metric in METRICS if metric.keys and not math.isnan(row[f"{metric.name}_change"])]
+    return sorted(measured, key=lambda metric: -abs(row[f"{metric.name}_change"]))
 
 
 def _show_listed(table: pd.DataFrame) -> None:
@@ -299,7 +260,7 @@ def _show_one(table: pd.DataFrame, chosen: tuple[int, int]) -> None:
         noise = "" if math.isnan(row["noise"]) else f" (noise {_nats(row['noise'])})"
         moved = f"Moved {_nats(row['divergence'])} nats{noise}, output {row['output_change']:.1%}"
         st.caption(moved, width="stretch", help=f"{DIVERGENCE} Noise: {NOISE}")
-    habits = sorted(_habits(row), key=lambda metric: -abs(row[f"{metric.name}_change"]))[:LISTED]
+    habits = _habits(row)[:LISTED]
     both = {
         "Base": [row[metric.name] for metric in habits],
         "Copy": [row[metric.name] + row[f"{metric.name}_change"] for metric in habits],

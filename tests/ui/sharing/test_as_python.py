@@ -56,8 +56,7 @@ class View:
 
     def drawn(self, name: str) -> NDArray:
         """The numbers of a heatmap, NaN where masked."""
-        (chart,) = (chart for key, chart in self.charts.items() if key.endswith(f"-{state.picture(name)}"))
-        return Picture(chart["data"], chart["layout"]).values
+        return pages.drawn(self.app, name)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,7 +68,7 @@ def installed() -> Iterator[None]:
         del sys.modules[alias]
 
 
-def run(lines: str, folder: Path) -> dict[str, Any]:
+def run_lines(lines: str, folder: Path) -> dict[str, Any]:
     """Everything that the lines name; what the lines without a name give as "results", and the last of them as "result"."""
     sys.modules |= {
         f"headlight{name.removeprefix('core')}": module
@@ -117,7 +116,7 @@ def same(found: NDArray, drawn: NDArray) -> None:
 )
 def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Path) -> None:
     view = View("step_by_step", **address)
-    found = run(view.lines, tmp_path)
+    found = run_lines(view.lines, tmp_path)
     same(heatmap(found["result"]), view.drawn(picture))
     last = ast.parse(view.lines).body[-1]
     assert isinstance(last, ast.Expr)
@@ -142,7 +141,7 @@ def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Pa
 )
 def test_all_heads_and_one_of_them(number: str, address: dict[str, str], tmp_path: Path) -> None:
     view = View("heads", **address)
-    found = run(view.lines.replace("\nstage_figure(", "\nlarge = stage_figure("), tmp_path)
+    found = run_lines(view.lines.replace("\nstage_figure(", "\nlarge = stage_figure("), tmp_path)
     same(heatmap(found["large"]), view.drawn("head"))
     same(heatmap(found["result"]), view.drawn("atlas"))
     assert repr(number) in view.lines
@@ -151,7 +150,7 @@ def test_all_heads_and_one_of_them(number: str, address: dict[str, str], tmp_pat
 def test_another_view_of_several_heads(tmp_path: Path) -> None:
     address = {"what": "value-weighted", "without": "first", "renormalise": "true", "mean_of": ["0.1", "2.3"]}
     view = View("heads", **address)
-    same(run(view.lines.replace("\nViewMatrix(", "\nlarge = ViewMatrix("), tmp_path)["large"], view.drawn("head"))
+    same(run_lines(view.lines.replace("\nViewMatrix(", "\nlarge = ViewMatrix("), tmp_path)["large"], view.drawn("head"))
 
 
 # --- What if
@@ -167,7 +166,7 @@ def test_another_view_of_several_heads(tmp_path: Path) -> None:
 )
 def test_two_heads_compared(address: dict[str, str], tmp_path: Path) -> None:
     view = View("what_if", **address)
-    same(run(view.lines, tmp_path)["result"].difference, view.drawn("compared difference"))
+    same(run_lines(view.lines, tmp_path)["result"].difference, view.drawn("compared difference"))
 
 
 @pytest.mark.parametrize(
@@ -176,13 +175,13 @@ def test_two_heads_compared(address: dict[str, str], tmp_path: Path) -> None:
 )
 def test_what_each_head_does(address: dict[str, str], tmp_path: Path) -> None:
     view = View("what_if", **address)
-    same(heatmap(run(view.lines, tmp_path)["result"]), view.drawn("atlas"))
+    same(heatmap(run_lines(view.lines, tmp_path)["result"]), view.drawn("atlas"))
 
 
 @pytest.mark.parametrize("taken", ["layers", "tokens"])
 def test_what_layers_and_tokens_do(taken: str, tmp_path: Path) -> None:
     view = View("what_if", view="matter", taken=taken, text="a black cat sat")
-    found = run(view.lines, tmp_path)["result"]
+    found = run_lines(view.lines, tmp_path)["result"]
     (bars,) = (chart for chart in view.charts.values())
     same(np.array([found[place] for place in range(len(found))]), array(bars["data"][0]["y"]))
 
@@ -203,7 +202,7 @@ def test_every_experiment_of_the_lessons(lesson: str, part: str, tmp_path: Path)
     assert not view.app.error
     assert view.charts
     assert view.app.session_state[state.PART] == part
-    computed = arrays(run(view.lines, tmp_path)["results"])
+    computed = arrays(run_lines(view.lines, tmp_path)["results"])
     assert computed or (lesson, part) == ("softmax", "model")
     if (lesson, part) not in DRAWN_OTHERWISE:
         traces = [trace for chart in view.charts.values() for trace in chart["data"]]

@@ -1,7 +1,5 @@
 """The page Claims: sentences about heads and their verdicts, as the passages come; one of them is looked at closely."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,30 +7,32 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core import InputError, Model, check_claims
+from core import Model, check_claims
 from core.capturing.costs import kept_bytes
 from core.claims.checking import ClaimCheck
 from core.claims.claim import ANY, EXAMPLE, MOST_CLAIMS, Claim, read_claims
+from core.claims.consequences import MUTED, PATCHED, muting, patching, says_what
+from core.claims.examples import MOST_PASSAGES, ClaimExample, claim_examples, for_testing
 from core.claims.terms import CONDITIONS, KEYS
 from core.claims.verdicts import RULE, sentence
 from core.figures.plots.intervals import intervals
 from core.heads.examples import LANGUAGE_MODEL
-from core.units import counted
+from core.models.passages import passages_of
+from core.units import counted, listed
 from ui import links, presenting, shown, state
 from ui.cache import MEMORY
-from ui.calls import result_of
+from ui.calls import expression, result_of
+from ui.components.token_view import shade_legend, shaded_text
 from ui.controls.fields import menu, text_area
-from ui.markdown import errors_shown, plain
-from ui.progress import fill
+from ui.markdown import errors_shown, plain, quoted
+from ui.progress import fill, run
 from ui.requests import ModelChoice
 from ui.views.charts import show_chart, table
 from ui.views.claims import results
-from ui.views.claims.one_claim import show_effects, show_examples
 from ui.views.claims.results import OneClaim, Texts
 from ui.views.numbers import of_table
-from ui.views.sources.models import QUERIES_AND_KEYS, TEXTS, missing
-from ui.views.sources.text_fields import choose_model, read_model
-from ui.views.what_changed import PASSAGES
+from ui.views.sources.models import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
+from ui.views.sources.text_fields import choose_model, read_model, typed_passages
 
 OF_ANY_MODEL = f"""\
 {ANY}: when not the token is the first, looks at the previous token, at least 0.4
@@ -49,6 +49,9 @@ OPENINGS = {
 READ = {"some": "Some prose", "included": "All that come along, with annotated sentences", "own": "Your own"}
 SAID = ("holds", "does not hold", "cannot be said")
 PICTURE = "claims"
+EXAMPLES = {"clearest": "Clearest examples", "counter": "Counter-examples"}
+SHOWN, NAMED = 3, 3  # examples; keys of each that are named
+EFFECTS = "what it does"
 SHARES = ("share", "low", "high", "recall", "precision", "chance", "base_rate", "null", "looking")
 COUNTS = ("queries", "passages", "rank", "heads")
 
@@ -60,22 +63,16 @@ def show_claims() -> None:
         with st.container(width=250):
             choice = ModelChoice(choose_model(problem))
         texts = _choose_texts()
-        st.button("Known claims", key=state.KNOWN_CLAIMS, on_click=_put_known)
+        st.button("Known claims", key=state.KNOWN_CLAIMS, on_click=lambda: links.put_all(results.known_address()))
         _show_words()
     with written:
         lines = _field(choice.name)
     with errors_shown(problem):
         claims = read_claims(lines)
-        network = read_model(choice, place, problem, problem)
+        network = read_model(choice, place, problem, problem, QUERIES_AND_KEYS, TEXTS)
         if network is not None:
-            if (lacking := missing(network, QUERIES_AND_KEYS, TEXTS)) is not None:
-                raise InputError(lacking, field="model")
             MEMORY.check(2 * kept_bytes(network, results.most_tokens()))
             _show(choice, network, claims, texts, answer)
-
-
-def _put_known() -> None:
-    links.put_all(results.known_address())
 
 
 def _field(model: str) -> str:
@@ -90,15 +87,9 @@ def _field(model: str) -> str:
 def _choose_texts() -> Texts:
     with st.popover("Texts", icon=":material/notes:"):
         read = menu("Tested on", state.CHECKED_ON, READ)
-        text = (
-            text_area("Texts, with an empty line between two", state.TEXTS, PASSAGES, height=300)
-            if read == "own"
-            else ""
-        )
+        texts = Texts(0, typed_passages(300)) if read == "own" else Texts(results.SOME if read == "some" else None)
         st.caption("For a whole corpus: `python -m core.claims check`.")
-    if read != "own":
-        return Texts(results.SOME if read == "some" else None)
-    return Texts(0, tuple(part.strip("\n") for part in text.replace("\r\n", "\n").split("\n\n") if part.strip()))
+    return texts
 
 
 def _show_words() -> None:
@@ -139,9 +130,9 @@ def _show(choice: ModelChoice, network: Model, claims: tuple[Claim, ...], texts:
         of = OneClaim(choice, texts, claims[chosen], (layer, head))
         interval = "{share:.1%} ({low:.1%} to {high:.1%}), rank {rank:.0f} of {heads}".format(**row)
         st.caption(plain(f"{row['verdict'].capitalize()}: {interval}"), help=RULE)
-        show_examples(of, network)
+        _show_examples(of, network)
     with every, presenting.aside():
-        show_effects(of, network)
+        _show_effects(of, network)
 
 
 def _test(check: ClaimCheck, claims: tuple[Claim, ...], job: tuple, answer: DeltaGenerator) -> pd.DataFrame | None:
@@ -209,3 +200,73 @@ def _list(found: pd.DataFrame) -> None:
     numbers = [*COUNTS, *SHARES]
     values = found[numbers].to_numpy(np.float64)
     shown.now().lists["Verdicts"] = of_table("verdicts", "Verdicts", values, ("claim", names), ("number", numbers))
+
+
+# --- one claim
+
+
+def _show_examples(of: OneClaim, network: Model) -> None:
+    """Show the queries with the largest or the smallest shares as shaded text."""
+    result_of(claim_examples, *_given(of, network))
+    count = len(for_testing(results.passages(of.model, of.texts), MOST_PASSAGES))
+    if not count or (found := run(results.examples.task(of), "Looking for examples", count, unit="passage")) is None:
+        return
+    which = menu("Examples", state.CLAIM_EXAMPLES, EXAMPLES, look="buttons", label_visibility="collapsed")
+    examples = found[which == "counter"][:SHOWN]
+    if not examples:
+        st.info("No passage has a query that the claim speaks of.")
+        return
+    limit = max(float(example.weights.max()) for example in examples)
+    with presenting.aside():
+        shade_legend(limit, key=state.SHADES)
+        for number, example in enumerate(examples):
+            key = state.one_of(state.SHADED, number)
+            shaded_text(example.tokens, example.weights, example.query, limit=limit, key=key)
+            if example.keys.sum() > 1 or not example.keys[example.weights.argmax()]:  # else the text above says it
+                st.markdown(_in_words(example))
+
+
+def _given(of: OneClaim, network: Model) -> tuple[Any, ...]:
+    """What the functions of core are given, for "As Python"."""
+    return network, of.claim, of.place, expression(passages_of, [network], of.texts.written(), results.most_tokens())
+
+
+def _in_words(example: ClaimExample) -> str:
+    at = np.flatnonzero(example.keys)
+    strongest = at[np.argsort(-example.weights[at], kind="stable")]
+    names = list(dict.fromkeys(quoted(example.tokens[key]) for key in strongest))
+    return f"{quoted(example.tokens[example.query])} gives **{example.share:.0%}** to {listed(names, NAMED)}"
+
+
+def _show_effects(of: OneClaim, network: Model) -> None:
+    """Show what muting and patching the head change, with their errors."""
+    st.markdown("**What the head does where the claim speaks**")
+    if (lacking := missing(network, NEXT_TOKENS)) is not None:
+        st.caption(f"Its losses are not known: {plain(lacking)}")
+        return
+    passages = results.passages(of.model, of.texts)
+    tasks = (results.muted.task(of), "Muting the head", MUTED), (results.patched.task(of), "Patching it", 4 * PATCHED)
+    tables = []
+    for task, what, most in tasks:
+        if (found := run(task, what, max(1, len(for_testing(passages, most))), unit="passage")) is None:
+            return
+        tables.append(found)
+    muted, patched = tables
+    result_of(muting, *_given(of, network))
+    result_of(patching, *_given(of, network))
+    st.markdown(says_what(muted, patched))
+    names = [f"Muted: {where}" for where in muted["where"]]
+    names += [f"Patched: {changed} changed" for changed in patched["changed"]]
+    values = np.concatenate([one[["change", "error"]].to_numpy(np.float64) for one in tables])
+    change, error = values.T
+    ends, groups = (change - 2 * error, change, change + 2 * error), {"Muted": [0, 1], "Patched": [2, 3]}
+    chart = intervals(names, groups, ends, x="Change of the loss (nats a token)", form=".3f")
+    layer, head = of.place
+    title = f"What head {layer}.{head} does where the claim speaks"
+    numbers = of_table("effects", title, values, ("change", names), ("number", ["change", "error"]))
+    show_chart(chart, EFFECTS, f"{title}, with two standard errors to each side.", title=title, numbers=numbers)
+    st.caption(
+        f"{muted['tokens'].sum():,} tokens of {muted['passages'].max()} passages are read with and without the head. "
+        f"Patched: its output comes from a copy with other tokens, for {patched['queries'].max()} queries. "
+        "Lines reach two standard errors to each side."
+    )

@@ -1,11 +1,11 @@
-"""What the page Claims computes: the test of claims, examples of one, and what its head does."""
+"""What is found out about claims: their test on texts, examples, what a head does, and what is known of all heads."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from core import InputError, Model
 from core.claims import known
@@ -13,15 +13,17 @@ from core.claims.checking import MAX_TOKENS, ClaimCheck
 from core.claims.claim import Claim
 from core.claims.consequences import muting, patching
 from core.claims.examples import ClaimExample, claim_examples
-from core.claims.known import included_texts, known_claims
+from core.claims.known import included_texts, known_claims, measured
 from core.models.passages import Passage, passages_of
 from ui import state
 from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import Expression, call, expression
 from ui.requests import ModelChoice
 from ui.views.sources import models
+from ui.views.sources.heads import AnyHead
 
 SOME = 24  # of the included texts
+INCLUDED = "included passages"
 MOST_CHARACTERS = 100_000  # of one's own texts: minutes for a small model. The command reads any number
 
 
@@ -31,9 +33,6 @@ class Texts:
 
     count: int | None = None
     own: tuple[str, ...] = ()
-
-    def read(self) -> Sequence[str | Passage]:
-        return self.own or included_texts()[: self.count]
 
     def written(self) -> Expression | list[str]:
         """These texts in Python."""
@@ -69,13 +68,8 @@ def passages(model: ModelChoice, texts: Texts) -> list[Passage]:
     if (characters := sum(map(len, texts.own))) > MOST_CHARACTERS:
         why = f"The texts have {characters:,} characters; this page reads at most {MOST_CHARACTERS:,}."
         raise InputError(f"{why} Shorten them, or use the command “python -m core.claims check”.", field="text")
-    network, most = models.load(model), most_tokens()
-    return passages_of([network], texts.read(), most)
-
-
-def passages_written(network: Model, texts: Texts) -> Expression:
-    """The passages in Python."""
-    return expression(passages_of, [network], texts.written(), most_tokens())
+    read = texts.own or included_texts()[: texts.count]
+    return passages_of([models.load(model)], read, most_tokens())
 
 
 @cached(MEMORY)
@@ -92,18 +86,71 @@ def by_head(model: ModelChoice, _done: int) -> pd.DataFrame:
 
 @cached(Store(16))
 def examples(of: OneClaim, *, on_progress: OnProgress | None = None) -> tuple[list[ClaimExample], list[ClaimExample]]:
-    given = of.claim, of.place, passages(of.model, of.texts)
-    return call(claim_examples, models.load(of.model), *given, on_progress=on_progress)
+    return call(claim_examples, *_given(of), on_progress=on_progress)
 
 
 @cached(Store(16))
 def muted(of: OneClaim, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
-    return call(
-        muting, models.load(of.model), of.claim, of.place, passages(of.model, of.texts), on_progress=on_progress
-    )
+    return call(muting, *_given(of), on_progress=on_progress)
 
 
 @cached(Store(16))
 def patched(of: OneClaim, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
-    given = of.claim, of.place, passages(of.model, of.texts)
-    return call(patching, models.load(of.model), *given, on_progress=on_progress)
+    return call(patching, *_given(of), on_progress=on_progress)
+
+
+def _given(of: OneClaim) -> tuple[Model, Claim, tuple[int, int], list[Passage]]:
+    return models.load(of.model), of.claim, of.place, passages(of.model, of.texts)
+
+
+# --- what is known of all heads
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What heads do, as `core.claims.known.by_head` gives it.
+
+    texts     the passages on which it was tested, in words
+    is_whole  whether that test has come to its end
+    """
+
+    table: pd.DataFrame
+    texts: str
+    is_whole: bool = True
+
+    @property
+    def holding(self) -> list[dict[Any, Any]]:
+        """The rows that hold."""
+        return [row for row in self.table.to_dict("records") if row["verdict"] == "holds"]
+
+    def holding_for(self, head: str) -> list[dict[Any, Any]]:
+        """The rows that hold for a head, "17.3", the clearest first."""
+        return [row for row in self.holding if row["head"] == head]
+
+    def in_words(self, layers: int, heads: int) -> NDArray[np.object_]:
+        """[layers, heads] the claims that hold for each head, with their shares and intervals; "" where none does."""
+        words = np.full((layers, heads), "", object)
+        for row in self.holding:
+            place = tuple(map(int, row["head"].split(".")))
+            words[place] += f"{'; ' if words[place] else ''}{row['name']} {share_of(row)}"
+        return words
+
+
+def share_of(row: dict[Any, Any]) -> str:
+    """The share of a claim with its interval."""
+    return f"{row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
+
+
+def known_of(head: AnyHead) -> Known | None:
+    """What is known of all heads of this kind: kept for the included models, of others as far as somebody has tested the known
+    claims on the texts that come along. None for what has not been tested."""
+    choice, claims = head.request.model, known_claims()
+    if head.kind != head.capture.kinds[0]:
+        return None
+    if (table := measured(head.capture.model.revision)) is not None:
+        return Known(table, INCLUDED)
+    if not checking.is_known(choice, claims, Texts()):
+        return None
+    check = checking(choice, claims, Texts())
+    part = "" if (is_whole := check.done == check.total) else f" (the first {check.done} of {check.total})"
+    return Known(by_head(choice, check.done), f"{INCLUDED}{part}", is_whole) if check.done else None

@@ -1,7 +1,5 @@
 """The folder in which a server keeps texts that visitors run: it goes with the server, or else when the next one starts."""
 
-from __future__ import annotations
-
 import atexit
 import tempfile
 from contextlib import suppress

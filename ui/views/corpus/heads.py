@@ -29,11 +29,11 @@ from ui.allowed import places_of
 from ui.calls import call, result, result_of
 from ui.components.token_view import shade_legend, shaded_text
 from ui.controls.fields import menu, page_of, part_of
-from ui.controls.heads_by import metric_menu
 from ui.markdown import plain, show_error
 from ui.requests import HeadRequest, ModelChoice, TextRequest
+from ui.views import grid_of_heads
 from ui.views.charts import show_chart
-from ui.views.claims.known import Known
+from ui.views.claims.results import Known
 from ui.views.grid_of_heads import HEIGHT, choose, listen_for_heads, show_grid_of_heads, walk_through_heads
 from ui.views.head_links import link_to_heads
 from ui.views.numbers import of_heads, of_table
@@ -55,7 +55,7 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
     """Show all heads; return the chosen metric of those that are offered by name."""
     look = "grid"
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        metric = offered[metric_menu("All heads by", offered, opening, width=280)]
+        metric = offered[grid_of_heads.metric_menu("All heads by", offered, opening, width=280)]
         if run.map is not None:
             look = menu("Drawn as", state.HEADS_AS, DRAWN_AS, look="buttons", label_visibility="collapsed")
     values, chosen = result(call(run.means, metric.name)), (layer, head)

@@ -1,37 +1,106 @@
 """A run over a corpus: which one, what it read, its heads and examples; and a run over a text of one's own."""
 
-from __future__ import annotations
-
+import os
 import re
+from contextlib import ExitStack, suppress
 from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
+from weakref import finalize
 
 import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.corpus.opened import ListedRun, Run
+from core import InputError
+from core.corpus.in_process import InProcessRun
+from core.corpus.opened import ListedRun, Run, open_run, runs_in
 from core.exporting.documents import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.units import counted
 from core.versions import versions
-from ui import links, presenting, progress, shown, state
+from ui import links, presenting, progress, settings, shown, state
+from ui.cache import MEMORY, OnProgress, Store, cached
+from ui.calls import made_by
 from ui.controls.fields import KEPT, choose, head_picker, upload, uploaded_file
 from ui.markdown import errors_shown, plain
 from ui.requests import ModelChoice, RunRequest
-from ui.views.corpus import results
+from ui.views.corpus.folders import folder_of_texts
 from ui.views.corpus.heads import show_corpus_head, show_corpus_heads, show_examples, with_unit
 from ui.views.sources import models
 from ui.views.sources.text_fields import choose_model, read_model, say_checked
 
+INCLUDED = Path(__file__).parent / "documentation"  # docs/corpus.md says how it was made
+MOST_TOKENS = 200_000  # of a text of one's own: a few minutes for a small model
+Facts = tuple[tuple[str, int, int], ...]
 PASTED = "pasted.txt"
 ENDINGS = ["txt", "md", "text"]
 
 
+# --- runs: each opened once for all sessions for as long as its files stay the same, or as far as it has come
+
+
+def corpora() -> Path | None:
+    """The folder of finished runs; None where this host has none."""
+    named = settings.current().corpora
+    return settings.ROOT / named if named else None  # a whole path stays as it is
+
+
+def _facts(folder: Path) -> Facts | None:
+    """For each file in a folder what changes with its contents: name, time, size; None for a folder that cannot be read."""
+    with suppress(OSError):
+        return tuple(sorted((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in os.scandir(folder)))
+    return None
+
+
+def listed_runs(folder: Path) -> list[ListedRun]:
+    """The runs in a folder, as its files are now. Raises InputError for a folder that cannot be read."""
+    facts = _facts(folder)
+    return runs_in(folder) if facts is None else _listed(str(folder), facts)
+
+
+@cached(Store(2))
+def _listed(folder: str, _facts: Facts) -> list[ListedRun]:
+    return runs_in(folder)
+
+
+def corpus_run(folder: Path) -> Run:
+    """The run in a folder, as its files are now. Raises InputError as `open_run` does."""
+    facts = _facts(folder)
+    return open_run(folder) if facts is None else _opened(folder, facts)
+
+
+@cached(Store(4))  # each holds a few numbers per head, and the places of its passages
+def _opened(folder: Path, _facts: Facts) -> Run:
+    run = open_run(folder)
+    if folder == INCLUDED and folder.is_relative_to(settings.ROOT):
+        return made_by(run, open_run, folder.relative_to(settings.ROOT).as_posix())
+    return made_by(run, open_run, f"corpora/{folder.name}") if folder.parent == corpora() else run
+
+
+@cached(MEMORY)
+def own_run(request: RunRequest, *, on_progress: OnProgress | None = None) -> InProcessRun:
+    """The run over a text of one's own, as far as it has come. Whoever gives the same text finds it there, and nobody else.
+
+    Its folder is a temporary one of this host, and goes with it. Raises InputError as `InProcessRun` does.
+    """
+    with ExitStack() as stack:
+        try:
+            place = Path(stack.enter_context(TemporaryDirectory(dir=folder_of_texts())))
+            file = place / request.name
+            file.write_bytes(request.contents)
+        except OSError as error:
+            raise InputError(f"The text cannot be kept on this host: {error.strerror}.", field="data") from error
+        most = models.longest_text(MOST_TOKENS) or MOST_TOKENS
+        run = InProcessRun(models.load(request.model), file, place / "run", most, on_progress)
+        finalize(run, stack.pop_all().close)
+    return run
+
+
 def show_corpus() -> None:
-    folder = results.corpora()
+    folder = corpora()
     listed: list[ListedRun] = []
     with errors_shown():
-        listed = [] if folder is None else results.listed_runs(folder)
+        listed = [] if folder is None else listed_runs(folder)
     answer = st.container(gap=None)
     with st.container(horizontal=True, vertical_alignment="center"):
         chosen = _choose_run(listed)
@@ -47,7 +116,7 @@ def show_corpus() -> None:
         st.info(words, icon=":material/upload_file:")
         return
     with errors_shown():  # rows that are read on demand are checked only then
-        run = run_own_text(chosen) if isinstance(chosen, RunRequest) else results.corpus_run(chosen)
+        run = run_own_text(chosen) if isinstance(chosen, RunRequest) else corpus_run(chosen)
         if run is not None:
             _show_reading(run, said_place)
             _show(run, head_place, answer)
@@ -56,12 +125,12 @@ def show_corpus() -> None:
 def _choose_run(listed: list[ListedRun]) -> Path | RunRequest | None:
     """Show the menu of all runs. Returns the folder of the chosen one, or what was asked for with a text of one's own; None if
     that text was given in an earlier visit."""
-    folder = results.corpora() or Path()
+    folder = corpora() or Path()
     request: RunRequest | None = st.session_state.get(state.OWN_RUN)  # the last one of this session
     there: dict[str, tuple[str, Path | RunRequest | None]] = {
         run.name: (run.name, folder / run.name) for run in listed if run.about is not None
     }
-    there.setdefault(state.RUN_INCLUDED, ("Headlight’s documentation", results.INCLUDED))
+    there.setdefault(state.RUN_INCLUDED, ("Headlight’s documentation", INCLUDED))
     if request is not None or links.asks(state.RUN, state.RUN_OWN):
         there[state.RUN_OWN] = "Your own text" if request is None else f"{request.name}, {request.model}", request
     return choose("Run", state.RUN, there, width=270, label_visibility="collapsed")
@@ -146,7 +215,7 @@ def offer_own_text(*, opened: bool) -> None:
     opened  whether it opens by itself
     """
     st.session_state.setdefault(state.OWN_FIELDS, opened)
-    most = models.longest_text(results.MOST_TOKENS)
+    most = models.longest_text(MOST_TOKENS)
     with st.popover("Your own text", icon=":material/upload_file:", key=state.OWN_FIELDS, on_change="rerun"):
         has_file = uploaded_file(state.OWN_FILE) is not None
         label = "Text (file in use)" if has_file else "Text"
@@ -180,11 +249,11 @@ def run_own_text(request: RunRequest) -> Run | None:
     if (model := read_model(request.model, place, problem, problem)) is None:
         return None
     say_checked(request.model, model, f"{plain(model.name)}.", problem)
-    counting = results.own_run.task(request)
+    counting = own_run.task(request)
     run = progress.run(counting, "Counting the tokens", len(request.contents), unit="character")
     if run is None:
         return None
     name = plain(request.name)
     done = f"passages of {name} read"
     progress.fill(run, request, f"Reading {name}", lambda _last: None, unit="passage", done=done)
-    return None if run.about is None else results.corpus_run(run.folder)
+    return None if run.about is None else corpus_run(run.folder)

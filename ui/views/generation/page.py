@@ -1,9 +1,8 @@
 """The page Generation: where each new token's query looks, what else could be written, and what the cache saves."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,10 @@ import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
-from core import Generation, Model, generate
+from core import Generation, InputError, Model, generate
 from core.attention.trace import Array
+from core.capturing.costs import image_bytes, kept_bytes
+from core.capturing.generation.generating import Generating
 from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side
@@ -21,14 +22,17 @@ from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import escaped, visible
 from core.figures.plots.bars import share_bars
 from core.figures.plots.lines import Series, lines
+from core.heads.likeness import weight_differences
 from core.heads.metrics import one_query
 from core.models.images import read_image
-from core.models.inputs import image_token
+from core.models.inputs import all_inputs, chat_ids, image_token
 from core.models.modules import Kind
 from core.models.words import special_ids
 from core.notebook.figures import stage_figure
+from core.progress import held
 from core.units import small_number
 from ui import presenting, shown, state
+from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.keys import arrow_keys
@@ -39,16 +43,17 @@ from ui.progress import fill, run
 from ui.requests import TextRequest, WritingRequest
 from ui.views.certificates import show_certificate
 from ui.views.charts import show_chart
-from ui.views.generation import results
 from ui.views.grid_of_heads import choose_clicked, show_grid_of_heads
 from ui.views.head_links import link_to_why_word
 from ui.views.numbers import of_tokens, of_weights
 from ui.views.patches import choose_clicked_patch, show_patches
 from ui.views.sources import models
 from ui.views.sources.heads import RealHead, choose_head
+from ui.views.sources.models import MAX_TOKENS, longest_text
+from ui.views.sources.passes import all_inputs_of, limits_of
 from ui.views.sources.reading import InputFields, read_or_say
 
-OPENING_TOKENS = 20
+OPENING_TOKENS, MAX_NEW_TOKENS = 20, 200
 CHOICES = {"greedy": "Most probable", "drawn": "Drawn"}
 HEIGHT, LEAST_HEIGHT, PER_ROW, AXIS = 520, 280, 22, 90  # of the large picture in pixels
 ENDED = {
@@ -60,19 +65,137 @@ CURVES = 5  # candidates whose probability is drawn over the temperature
 TEMPERATURES = tuple(np.round(np.linspace(0.1, 3.0, 30), 2).tolist())
 
 
+# --- texts that a model writes, each kept as far as it is written for all sessions
+
+
+@dataclass(frozen=True, eq=False)
+class Writing:
+    """A text that a model writes. It is kept as far as it is written; whoever wants more tokens continues from there.
+
+    nbytes    bytes of the longest text that it may become
+    problems  why it goes no further, if a token cannot be written
+    """
+
+    generating: Generating
+    nbytes: int
+    lock: Lock = field(default_factory=Lock)
+    problems: list[InputError] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstTokens:
+    """The first `most` tokens that a model writes, one a piece; fewer if it ends its text before."""
+
+    writing: Writing
+    most: int
+
+    @property
+    def done(self) -> int:
+        return min(self.writing.generating.done, self.most)
+
+    @property
+    def total(self) -> int:
+        return self.most if self.writing.generating.ended is None and not self.writing.problems else self.done
+
+    @property
+    def share(self) -> float:
+        return self.done / self.most
+
+    @property
+    def may_pause(self) -> bool:
+        return True
+
+    def go_on(self) -> bool:
+        """Have one more token written; False if there is none left. Sessions that want the same text take turns."""
+        with held(self.writing.lock):
+            try:
+                return self.done < self.total and self.writing.generating.go_on()
+            except InputError as error:
+                self.writing.problems.append(error)
+                return False
+
+    def so_far(self) -> Generation:
+        return self.writing.generating.so_far(self.most)
+
+
+@cached(MEMORY)
+def written_after(request: WritingRequest) -> Writing:
+    """The text that answers a request; no token of it is written yet when it is new.
+
+    Raises InputError for a model that writes nothing, for texts as `captured` does, and if the memory is too small.
+    """
+    network, text, tiles = models.load(request.text.model), request.text, None
+    if request.chat:  # what is cut off its end would be where the answer begins
+        limits: dict[str, Any] = limits_of(text) | {"truncate": False}
+        inputs = all_inputs(network, input_ids=chat_ids(network, text.text), **limits)
+    else:
+        inputs, tiles = all_inputs_of(text)
+    generating = Generating(network, inputs, request.sampling, max_tokens=longest_text(MAX_TOKENS), tiles=tiles)
+    read = inputs["input_ids"].shape[1]
+    tokens, target = (read, MAX_NEW_TOKENS) if network.is_encoder_decoder else (read + MAX_NEW_TOKENS, 1)
+    logits = 4 * MAX_NEW_TOKENS * network.network.config.get_text_config().vocab_size
+    nbytes = 2 * kept_bytes(network, tokens, target_tokens=target) + logits
+    if tiles is not None:
+        nbytes += sum(image_bytes(network, inputs))
+    MEMORY.check(nbytes)
+    return Writing(generating, nbytes)
+
+
+@cached(Store(32))
+def full_pass_difference(
+    _request: WritingRequest, _steps: int, *, generation: Generation, on_progress: OnProgress | None = None
+) -> float:
+    """The largest difference of a weight, in any head, between the rows of all steps and one pass over the whole text.
+
+    generation  the first steps of the request's text
+    """
+    whole, steps = generation.full_pass(on_progress), generation.capture_of(-1)
+    return max(float(weight_differences(steps, whole, kind).max()) for kind in steps.kinds)
+
+
+@dataclass(frozen=True, eq=False)
+class ShownStep:
+    """A step of a text that a model writes, in one of its heads.
+
+    number   from 0
+    whole    the head in the passes of all steps
+    head     the same in those up to this step, whose last query chooses the token that is written
+    weights  [layers, heads, keys] of this query in every head
+    key      the chosen one
+    """
+
+    generation: Generation
+    number: int
+    whole: RealHead
+    head: RealHead
+    weights: NDArray[np.float32]
+    key: int
+
+    @property
+    def query(self) -> int:
+        return self.head.shape[0] - 1
+
+    def go_to(self, step: int) -> None:
+        """Choose a step of the text, from 0, or the nearest one, before the page runs."""
+        st.session_state[state.STEP] = str(max(0, min(step, len(self.generation.steps) - 1)) + 1)
+
+
+# --- the page
+
+
 def show_generation(fields: InputFields) -> None:
     answer = st.container(gap=None)
     line = st.container(horizontal=True, vertical_alignment="bottom")
     with line, st.popover("How it writes", icon=":material/tune:"):
-        most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, results.MAX_NEW_TOKENS)
+        most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, MAX_NEW_TOKENS)
         sampling = choose_sampling()
         answers = "The model answers it, in the chat template that it was trained with."
         may_chat = fields.model.chats and fields.request.image is None  # a text beside an image is a message anyway
         chat = may_chat and switch("The text is a message", state.CHAT, help=answers)
 
-    def begin(text: TextRequest) -> tuple[WritingRequest, results.FirstTokens]:
+    def begin(text: TextRequest) -> tuple[WritingRequest, FirstTokens]:
         request = WritingRequest(text, chat, sampling)
-        return request, results.FirstTokens(results.written_after(request), most)
+        return request, FirstTokens(written_after(request), most)
 
     begun = read_or_say(fields, begin, lambda begun: begun[1].so_far().notes)
     if begun is None:
@@ -157,7 +280,7 @@ def _say_where_it_looks(step: ShownStep) -> None:
 def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> None:
     """Say how far the rows of all steps are from those of one pass over the whole text."""
     count, calls = len(generation.steps), models.load(request.text.model).attention_calls or 1
-    task = results.full_pass_difference.task(request, count, generation=generation)
+    task = full_pass_difference.task(request, count, generation=generation)
     if (difference := run(task, "Comparing with one full pass", calls)) is not None:
         compared = "Compared with one pass over the whole text without a cache"
         differs = f"no weight of the {count} steps differs by more than {small_number(difference)} in any head"
@@ -178,33 +301,6 @@ def _clicked(step: ShownStep, cell: pin.Cell) -> None:
 
 
 # --- a step
-
-
-@dataclass(frozen=True, eq=False)
-class ShownStep:
-    """A step of a text that a model writes, in one of its heads.
-
-    number   from 0
-    whole    the head in the passes of all steps
-    head     the same in those up to this step, whose last query chooses the token that is written
-    weights  [layers, heads, keys] of this query in every head
-    key      the chosen one
-    """
-
-    generation: Generation
-    number: int
-    whole: RealHead
-    head: RealHead
-    weights: NDArray[np.float32]
-    key: int
-
-    @property
-    def query(self) -> int:
-        return self.head.shape[0] - 1
-
-    def go_to(self, step: int) -> None:
-        """Choose a step of the text, from 0, or the nearest one, before the page runs."""
-        st.session_state[state.STEP] = str(max(0, min(step, len(self.generation.steps) - 1)) + 1)
 
 
 def choose_step(

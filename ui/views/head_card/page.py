@@ -3,10 +3,9 @@
 Each is a line with its number, what it was measured on, and a link to its view. What takes long comes last, with its progress.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 
 import streamlit as st
 
@@ -21,28 +20,27 @@ from core.exporting.head_card import CardLine
 from core.figures.heatmaps.views import view_heatmap
 from core.figures.labels import visible
 from core.heads.attribution import Attribution, main_reason
-from core.heads.effects import probability_after
+from core.heads.effects import Effects, probability_after
 from core.heads.likeness import PAIRS
 from core.heads.views import HeadView, ViewMatrix
 from core.notebook.figures import stage_figure
 from core.units import counted, distance_in_words, in_rounding_errors
 from ui import presenting, shown
+from ui.cache import Store, cached
 from ui.calls import call, expression, result_of
 from ui.components import pin
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain
 from ui.progress import fill, run
-from ui.requests import AnswerRequest
+from ui.requests import AnswerRequest, HeadRequest
 from ui.views import head_links
 from ui.views.charts import show_chart
-from ui.views.claims.known import Known, known_of, share_of
-from ui.views.claims.results import Texts, checking
+from ui.views.claims.results import Known, Texts, checking, known_of, share_of
+from ui.views.corpus.run import corpora, corpus_run, listed_runs
 from ui.views.grid_of_heads import HELD
-from ui.views.head_card import results
 from ui.views.numbers import of_view
-from ui.views.sources import passes
+from ui.views.sources import models, passes
 from ui.views.sources.heads import RealHead
-from ui.views.sources.models import NEXT_TOKENS, needed_bytes
 from ui.views.what_if import results as what_if
 from ui.views.why import results as why
 from ui.views.why.page import in_words, signed
@@ -50,6 +48,27 @@ from ui.views.why.page import in_words, signed
 HEIGHT = 280  # pixels of the picture
 LIKE = 3  # heads that are named as being like it
 Cell = tuple[int, int]
+
+
+@cached(Store(64))
+def effect_of_muting(of: HeadRequest) -> float:
+    """What muting this head alone does to the answer, as `head_effects` measures it."""
+    effects = Effects(models.load(of.text.model), passes.inputs_of(of.text), kind=of.kind)
+    return effects.muted([[(of.layer, of.head)]])[0]
+
+
+def run_with_claims(real: RealHead) -> Known | None:
+    """Which claims a run over a corpus has found to hold: of all runs here with claims and the same weights, the one that read
+    most. None where there is no such run."""
+    revision, runs = real.capture.model.revision, []
+    with suppress(InputError):  # what cannot be opened is said on the page Corpus
+        runs = [] if (folder := corpora()) is None else [(one.about, folder / one.name) for one in listed_runs(folder)]
+    for about, place in sorted(runs, key=lambda run: -run[0].tokens if run[0] else 0):
+        if about is not None and (about.revision, about.kind) == (revision, real.kind):
+            with suppress(InputError):
+                if (table := corpus_run(place).claims_by_head) is not None:
+                    return Known(table, f"of {about.passages:,} passages of the run {place.name}")
+    return None
 
 
 def show_card(real: RealHead) -> None:
@@ -67,9 +86,9 @@ def show_card(real: RealHead) -> None:
         presenting.finding(f"Head {real} gives **{here.number}** {plain(here.says)}.")
     lines = [here]
     below = [beside] * 2 if presenting.is_on() else st.columns(2, gap="medium")
-    for place, section in zip(below * 2, SECTIONS, strict=True):
+    for place, about in zip(below * 2, SECTIONS, strict=True):
         with place:
-            lines += _show_section(section, real, cell)
+            lines += _show_section(about, real, cell)
     with of_claims:  # what may take long comes last
         shown.now().card = _show_claims(real) + lines
 
@@ -98,16 +117,17 @@ def _show_look(real: RealHead) -> tuple[Cell, CardLine] | None:
     return cell, CardLine("Here", f"{weight:.1%}", says, on)
 
 
-def _show_section(section: Section, real: RealHead, cell: Cell) -> list[CardLine]:
+def _show_section(about: str, real: RealHead, cell: Cell) -> list[CardLine]:
     """Show a line, or why it cannot be measured, and return it; none where that was stopped, which is said."""
+    measure, link = SECTIONS[about]
     with st.container():
         try:
-            line = section.measure(real, cell)
+            line = measure(real, cell)
         except InputError as error:
-            line = CardLine(section.about, "", f"Not known. {error}")
+            line = CardLine(about, "", f"Not known. {error}")
         if line is None:
             return []
-        _show(line, lambda: section.link(real, cell))
+        _show(line, lambda: link(real, cell))
         return [line]
 
 
@@ -126,7 +146,7 @@ def _show(line: CardLine, link: Callable[[], None]) -> None:
 def _reads(real: RealHead, cell: Cell) -> CardLine | None:
     """Which components made the query look at the key."""
     tokens, written = len(real.capture.input_ids), max(1, len(real.capture.target_ids))
-    needs = needed_bytes(real.request.model, tokens, written, components=True)
+    needs = models.needed_bytes(real.request.model, tokens, written, components=True)
     calls = real.capture.model.attention_calls or 1
     if run(passes.with_components.task(real.request), "Keeping what was read", calls, needs=needs) is None:
         return None
@@ -159,17 +179,17 @@ def _writes(real: RealHead, _cell: Cell) -> CardLine | None:
         return None
     number = table.set_index(["layer", "head"])["contribution"].loc[real.place]
     of = "to the cosine of the sentence vector with itself, which is 1"
-    if NEXT_TOKENS.is_met(real.capture.model):
+    if models.NEXT_TOKENS.is_met(real.capture.model):
         of = f"to the logit of {_next_token(real)[0]}, less the mean of all"
     return CardLine("Writes", signed(number), of, "one text; what later layers make of it is not in it")
 
 
 def _muted(real: RealHead, _cell: Cell) -> CardLine | None:
     """What the answer is without it."""
-    effect = run(results.muted.task(real.of), "Muting the head", 1, needs=2 * real.capture.nbytes)
+    effect = run(effect_of_muting.task(real.of), "Muting the head", 1, needs=2 * real.capture.nbytes)
     if effect is None:
         return None
-    if not NEXT_TOKENS.is_met(real.capture.model):
+    if not models.NEXT_TOKENS.is_met(real.capture.model):
         return CardLine("Muted", distance_in_words(effect), "turn of the sentence vector (1 − cosine)", "one text")
     token, before = _next_token(real)
     number = f"{before:.1%} → {probability_after(before, effect):.1%}"
@@ -197,25 +217,17 @@ def _like(real: RealHead, _cell: Cell) -> CardLine | None:
     return CardLine("Like it", f"{number} nats", says, on)
 
 
-@dataclass(frozen=True)
-class Section:
-    """A line about the head on this text. measure: None where that was stopped; link: shows the link to its view"""
-
-    about: str
-    measure: Callable[[RealHead, Cell], CardLine | None]
-    link: Callable[[RealHead, Cell], None]
-
-
 def _link_to_muting(real: RealHead, _cell: Cell) -> None:
     head_links.link_to_what_if(real.of, lines_of(Edits(mute_heads={Place(*real.place, real.named_kind)})), "Mute it")
 
 
-SECTIONS = (
-    Section("Reads", _reads, lambda real, cell: head_links.link_to_why(real.of, cell)),
-    Section("Writes", _writes, lambda real, _: head_links.link_to_effects(real.request)),
-    Section("Muted", _muted, _link_to_muting),
-    Section("Like it", _like, lambda real, _: head_links.link_to_comparison(real.of)),
-)
+# Lines about the head on this text: what measures each, and shows the link to its view.
+SECTIONS: dict[str, tuple[Callable[[RealHead, Cell], CardLine | None], Callable[[RealHead, Cell], None]]] = {
+    "Reads": (_reads, lambda real, cell: head_links.link_to_why(real.of, cell)),
+    "Writes": (_writes, lambda real, _: head_links.link_to_effects(real.request)),
+    "Muted": (_muted, _link_to_muting),
+    "Like it": (_like, lambda real, _: head_links.link_to_comparison(real.of)),
+}
 
 
 # --- over many passages
@@ -237,7 +249,7 @@ def _show_claims(real: RealHead) -> list[CardLine]:
             show(_on_known(known, real, is_there=bool(lines)))
 
     try:
-        if (run := results.run_with_claims(real)) is not None:
+        if (run := run_with_claims(real)) is not None:
             show(_holding(run, real))
         if real.kind != (first := real.capture.kinds[0]):
             raise InputError(f"They are about {first} attention.", field="kind")

@@ -1,11 +1,9 @@
 """Every head of a pass in a grid, by a number or as small pictures, with a list; both can be filtered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -15,32 +13,35 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture
 from core.attention.masks import Predicate
+from core.attention.rowwise import Pooled
 from core.capturing.layer_labels import layer_labels
 from core.claims.known import followed_most
 from core.claims.verdicts import RULE
 from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import all_placed, visible
-from core.heads import patterns
-from core.heads.metrics import METRICS, Metric, largest, most_telling, standing_out
+from core.heads import patterns, views
+from core.heads.metrics import METRICS, Metric, head_metrics, largest, most_telling, pair_weights, standing_out
 from core.heads.probing import SCORES
 from core.heads.quantities import text_of
 from core.notebook.figures import heads_figure
 from ui import links, presenting, shown, state
+from ui.cache import OnProgress, Store, cached
 from ui.calls import call, result, result_of
-from ui.controls.fields import menu, text_line, whole_number
-from ui.controls.heads_by import CONTRIBUTION, PAIR, PATTERN, Bounds, choose_bounds, metric_menu
+from ui.controls.fields import menu, number, text_line, whole_number
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
+from ui.requests import KindRequest
 from ui.views import grid_of_heads
 from ui.views.charts import show_chart
-from ui.views.claims.known import Known, known_of
-from ui.views.claims.results import known_address
-from ui.views.heads import results
+from ui.views.claims.results import Known, known_address, known_of
 from ui.views.numbers import of_heads
 from ui.views.sources import passes
 from ui.views.sources.heads import AnyHead
 from ui.views.sources.models import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
 
+PAIR: Final = "pair"  # the chosen one
+PATTERN: Final = "pattern"
+CONTRIBUTION: Final = "contribution"  # to the logit of the most probable next token
 FINDINGS = 3  # heads that are named above the grid
 ON = {"text": "This text", "random": "Random tokens, twice"}
 DRAWN_AS = {"colours": "Colours", "pictures": "Small pictures"}
@@ -53,6 +54,42 @@ PATTERNS = {
 }
 OF_TWO_TEXTS = {name: words for name, words in PATTERNS.items() if name != "blocks"}  # which are parts of one text
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds on the heads that are shown; None: no bound."""
+
+    at_least: float | None
+    from_layer: int | None
+    to_layer: int | None
+
+    def left_out(self, values: NDArray[np.floating]) -> NDArray[np.bool_] | None:
+        """[layers, heads] of True where a head does not pass; None if there is no bound."""
+        if self == Bounds(None, None, None):
+            return None
+        layers = np.arange(len(values))[:, None]
+        last = len(values) if self.to_layer is None else self.to_layer
+        least = -np.inf if self.at_least is None else self.at_least
+        is_strong = np.nan_to_num(values, nan=-np.inf) >= least
+        return ~(is_strong & (layers >= (self.from_layer or 0)) & (layers <= last))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        named = {"at least": self.at_least, "from layer": self.from_layer, "to layer": self.to_layer}
+        return tuple(f"{name} {bound:g}" for name, bound in named.items() if bound is not None)
+
+
+def choose_bounds(deepest: int) -> Bounds:
+    """Show the fields for bounds. deepest: the last layer"""
+    least, first, last = st.columns(3)
+    with least:
+        at_least = number("At least", state.AT_LEAST, None, step=0.1, placeholder="any")
+    with first:
+        from_layer = whole_number("From layer", state.FROM_LAYER, None, 0, 999, placeholder="0")
+    with last:
+        to_layer = whole_number("To layer", state.TO_LAYER, None, 0, 999, placeholder=str(deepest))
+    return Bounds(at_least, from_layer, to_layer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +127,38 @@ class HeadsBy:
     remarks: Remarks
 
 
+# --- results, each computed once for all sessions
+
+
+@cached(Store(16))
+def metrics(request: KindRequest, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
+    return call(head_metrics, passes.captured_or_weights(request.text), request.kind, on_progress=on_progress)
+
+
+@cached(Store(4))
+def thumbnails(request: KindRequest, *, on_progress: OnProgress | None = None) -> Pooled:
+    """The weights of every head, small enough to draw all of them."""
+    return call(views.thumbnails, passes.captured_or_weights(request.text), request.kind, on_progress=on_progress)
+
+
+@cached(Store(16))
+def of_pair(request: KindRequest, query: int, key: int) -> NDArray[np.floating]:
+    """[layers, heads] the weight that a query gives to a key, NaN where the pair is masked."""
+    return call(pair_weights, passes.captured_or_weights(request.text), query, key, request.kind)
+
+
+@cached(Store(16))
+def matches(
+    of: KindRequest, _pattern: str, _details: str, *, predicate: Predicate, on_progress: OnProgress | None = None
+) -> NDArray[np.floating]:
+    """[layers, heads] how well every head matches a pattern: `predicate`, which the pattern's name and details describe."""
+    return call(patterns.match_heads, passes.captured(of.text), predicate, of.kind, on_progress=on_progress)
+
+
 def measure(head: AnyHead) -> pd.DataFrame | None:
     """Return the metrics of every head on this text; None where the computation was stopped."""
     with st.container():  # keeps its place when there is nothing to show in it
-        return run(results.metrics.task(head.of_kind), "Measuring every head", head.grid[0])
+        return run(metrics.task(head.of_kind), "Measuring every head", head.grid[0])
 
 
 def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
@@ -109,7 +174,7 @@ def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
         with st.container(horizontal=True):  # as the heading beside it, at one height
             st.subheader("All heads by", anchor=False, width="content")
         with st.container(horizontal=True, gap="xsmall"):
-            name = metric_menu("Heads by", offered, opening, own, label_visibility="collapsed")
+            name = grid_of_heads.metric_menu("Heads by", offered, opening, own, label_visibility="collapsed")
             popover = st.popover("Options")
         in_sight = st.container()
     with popover:  # its fields are there whether it is open or not, and keep their places in the address
@@ -171,7 +236,7 @@ def show_findings(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: 
     cell  the chosen (query, key) of tokens, if there is one; ranked by it, the head that gives most to the key is named
     """
     if wanted.by == PAIR:
-        weights = None if cell is None else results.of_pair(head.of_kind, *cell)
+        weights = None if cell is None else of_pair(head.of_kind, *cell)
         if cell is not None and weights is not None and (place := largest(weights)) is not None:
             label = f"**{place[0]}.{place[1]}** gives most {plain(_from_to(head, cell))} ({weights[place]:.1%})"
             _offer(0, label, place[0], place[1], PAIR)
@@ -273,7 +338,7 @@ def _by_pair(head: AnyHead, cell: tuple[int, int] | None) -> Ranking | None:
         if st.session_state.get(state.BY_WORD):
             st.info("All heads are ranked by a pair of tokens. Switch off “Words instead of tokens”.")
         return None
-    values = results.of_pair(head.of_kind, *cell)
+    values = of_pair(head.of_kind, *cell)
     query, key = (f"“{plain(all_placed(tokens)[at])}”" for tokens, at in zip(head.tokens, cell, strict=True))
     if (masked := int(np.isnan(values).sum())) == values.size:
         later = " A query of this model does not look at later tokens." if cell[1] > cell[0] else ""
@@ -292,8 +357,10 @@ def _on_text(head: AnyHead, metric: Metric, measured: pd.DataFrame) -> Ranking:
     return Ranking(metric.label, _grid(head, measured, metric.name), caption, notes, (measured, metric.name))
 
 
+@errors_shown()
 def _on_random_tokens(head: AnyHead, metric: Metric) -> Ranking | None:
-    if (probed := _probe(head)) is None:
+    task = passes.probe.task(head.request.model)
+    if (probed := run(task, "Reading random tokens", 2 * len(passes.PROBE_SEEDS), unit="text")) is None:
         return None
     notes = {"±": _grid(head, probed, f"{metric.name}_error")}
     count, seeds = passes.probe_length(head.request.model), ", ".join(map(str, passes.PROBE_SEEDS))
@@ -326,20 +393,12 @@ def _grid(head: AnyHead, table: pd.DataFrame, column: str) -> NDArray:
     return table[column].to_numpy().reshape(head.grid)
 
 
-def _probe(head: AnyHead) -> pd.DataFrame | None:
-    task = passes.probe.task(head.request.model)
-    with errors_shown():
-        return run(task, "Reading random tokens", 2 * len(passes.PROBE_SEEDS), unit="text")
-    return None
-
-
+@errors_shown()
 def _by_pattern(head: AnyHead, name: str, typed: str) -> Ranking | None:
     """typed: the detail of the pattern, which may be wrong"""
-    values = None
-    with errors_shown():
-        details, pattern = _read_pattern(name, typed)
-        matches = results.matches.task(head.of_kind, name, details, predicate=pattern)
-        values = run(matches, "Comparing every head", head.grid[0])
+    details, pattern = _read_pattern(name, typed)
+    task = matches.task(head.of_kind, name, details, predicate=pattern)
+    values = run(task, "Comparing every head", head.grid[0])
     caption = "Match: the share of each query's attention that lies in the pattern, corrected for chance. "
     caption += "1: all of it; 0: as much as even attention would put there."
     return None if values is None else Ranking("Match", values, caption, {}, (values, "Match"), signed=True)
@@ -362,7 +421,7 @@ def _read_pattern(name: str, typed: str) -> tuple[str, Predicate]:
 
 
 def _show_pictures(head: AnyHead, left_out: NDArray[np.bool_] | None) -> None:
-    if (small := run(results.small_pictures.task(head.of_kind), "Drawing every head", head.grid[0])) is None:
+    if (small := run(thumbnails.task(head.of_kind), "Drawing every head", head.grid[0])) is None:
         return
     result(small)
     height = max(grid_of_heads.HEIGHT, min(30 * len(small.values), 1000))

@@ -1,7 +1,5 @@
 """One head of the grid in detail: its heatmap, its text, its lines; weighted, cleared of tokens, word by word, averaged."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
@@ -27,17 +25,16 @@ from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.token_view import IN_TEXT, part_in_text, token_view
 from ui.controls.fields import choose, label_again, menu, menu_of_several, numbered, switch
-from ui.controls.heads_by import PATTERN
 from ui.controls.pinned import Tokens, from_to, pinned_among
-from ui.links import ChoiceForm
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
 from ui.requests import HeadRequest
 from ui.views.certificates import check_head
 from ui.views.charts import show_chart, show_magnified
-from ui.views.claims.known import known_of, share_of
+from ui.views.claims.results import known_of, share_of
 from ui.views.grid_of_heads import choose_clicked
 from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
+from ui.views.heads.all_heads import PATTERN
 from ui.views.numbers import of_view
 from ui.views.patches import choose_clicked_patch, noun, show_patches
 from ui.views.sources import passes
@@ -115,7 +112,10 @@ def _show_view(real: RealHead, shown_as: str, view: HeadView, boxes: DeltaGenera
     whole = None
     with errors_shown():
         matrix = call(ViewMatrix, real.capture, real.kind, view)
-        whole = _overview(real, matrix)
+        what = f"Taking the mean of {len(view.heads)} heads" if len(view.heads) > 1 else "Drawing the head"
+        task = passes.overview.task(real.of_kind, matrix.view, matrix=matrix)
+        with st.container():  # keeps its place when there is nothing to show in it
+            whole = run(task, what, matrix.shape[0], unit=matrix.labels.unit)
     if whole is None:
         return None
     labels, size, exact = matrix.labels, matrix.shape, matrix.exact
@@ -170,15 +170,6 @@ def _record(real: RealHead, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
         result(expression(matrix.overview).part(".matrices['view'].values"))
 
 
-def _overview(real: RealHead, matrix: ViewMatrix) -> Overview | None:
-    """The whole view; None where its computation was stopped, as of the mean of very many heads."""
-    heads = len(matrix.view.heads)
-    task = passes.overview.task(real.of_kind, matrix.view, matrix=matrix)
-    what = f"Taking the mean of {heads} heads" if heads > 1 else "Drawing the head"
-    with st.container():  # keeps its place when there is nothing to show in it
-        return run(task, what, matrix.shape[0], unit=matrix.labels.unit)
-
-
 def _title(head: AnyHead) -> DeltaGenerator:
     """Show the name of the head and the known claims that hold for it; return the place for a link beside it."""
     layer = head.layer
@@ -210,7 +201,7 @@ def _choose_view(real: RealHead) -> tuple[str, HeadView]:
     if pair_ranges(real.capture) is not None:
         part = menu("Of the pair", state.PART_OF_PAIR, names, look="buttons", label_visibility="collapsed")
     else:
-        part = links.field(state.PART_OF_PAIR, ChoiceForm({"both": names["both"]}), "both", "Of the pair")
+        part = links.field(state.PART_OF_PAIR, links.ChoiceForm({"both": names["both"]}), "both", "Of the pair")
     with row, st.popover("Numbers"):
         view = _choose_numbers(real)
     return shown_as, replace(view, part=PARTS[part][0])

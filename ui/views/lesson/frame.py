@@ -1,7 +1,5 @@
 """The frame of a lesson: its heading, its experiments, a place for controls, real heads, and Next, which leads through all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -21,8 +19,6 @@ from ui.calls import call
 from ui.controls.fields import menu, text_line
 from ui.lessons import after
 from ui.markdown import errors_shown
-from ui.presenting import show_heading
-from ui.shown import columns, say
 from ui.views.charts import show_chart
 from ui.views.frames import follow
 from ui.views.lesson import results
@@ -39,7 +35,7 @@ class Experiment:
 
     name: str
     words: str
-    show: Callable[[Experiment], None]
+    show: Callable[["Experiment"], None]
 
 
 Free = Callable[[Experiment], None]
@@ -107,7 +103,7 @@ class Lesson:
 
     def show(self) -> None:
         """Show the heading, the menu of the experiments with Next beside it, and the chosen one."""
-        show_heading(self._title, self._sentence)
+        presenting.show_heading(self._title, self._sentence)
         names = {word: experiment.name for word, experiment in self._experiments.items()}
         line: dict[str, Any] = {"vertical_alignment": "center", "horizontal_alignment": "distribute"}
         with st.container(horizontal=True, key=state.WAY_ON, **line):
@@ -168,9 +164,9 @@ def walk_through_knob() -> None:
 
 def show_beside(*pictures: tuple[str, Chart, str, str], **look: Any) -> None:
     """Show pictures side by side: of each its heading, and what `show_chart` takes; `look` is that of all."""
-    for column, (heading, chart, name, alt) in zip(columns(len(pictures)), pictures, strict=True):
+    for column, (heading, chart, name, alt) in zip(shown.columns(len(pictures)), pictures, strict=True):
         with column:
-            say(f"**{heading}**")
+            shown.say(f"**{heading}**")
             show_chart(chart, name, alt, **look)
 
 

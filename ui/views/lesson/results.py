@@ -1,7 +1,5 @@
 """Experiments of the lessons, each computed once for all sessions."""
 
-from __future__ import annotations
-
 from core import AttentionTrace
 from core.attention.rowwise import Pooled
 from core.attention.trace import Array

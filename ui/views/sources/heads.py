@@ -1,7 +1,5 @@
 """The choice of a head of a pass, the key/value head that it reads, and a head of which only the weights are known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +21,6 @@ from ui.calls import call, result
 from ui.components import pin
 from ui.controls.fields import head_picker, menu
 from ui.controls.pinned import Tokens, pinned
-from ui.links import ChoiceForm
 from ui.markdown import plain, quoted
 from ui.requests import HeadRequest, KindRequest, TextRequest
 from ui.views.charts import show_chart, show_magnified
@@ -103,7 +100,7 @@ def choose_head(
     if len(offered) > 1:
         kind = menu("Attention", state.KIND, offered, look="buttons")
     else:
-        kind = links.field(state.KIND, ChoiceForm(offered), next(iter(offered)), "Attention")
+        kind = links.field(state.KIND, links.ChoiceForm(offered), next(iter(offered)), "Attention")
     shape = capture.layers(kind), capture.heads(kind)
     with place:
         layer, head = head_picker(state.HEAD_BOX, (state.LAYER, state.HEAD), shape, opening_head(request.model.name))

@@ -1,7 +1,5 @@
 """The models that are loaded, how long their texts may be, how much memory reading takes, and what a view needs of a model."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace

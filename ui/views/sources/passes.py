@@ -1,7 +1,5 @@
 """Passes of a model over a text, and the heads of a pass: each computed once for all sessions, as a request asks for it."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any

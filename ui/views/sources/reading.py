@@ -1,7 +1,5 @@
 """Reading what the fields of a page hold: the pass of the chosen model over it, and what is said beside the text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace

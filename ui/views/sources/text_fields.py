@@ -1,7 +1,5 @@
 """The fields for a text or an image and for the model that reads it: its precision, its device, and loading it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -34,17 +32,33 @@ from ui.controls.fields import (
     upload,
     uploaded_file,
 )
-from ui.links import ChoiceForm
 from ui.markdown import errors_shown, plain, quoted, show_error
 from ui.progress import following, run
 from ui.requests import GeneratedTarget, ModelChoice, Target, TextRequest
 from ui.views.sources import models, passes
 from ui.views.sources.heads import ExposedHead, choose_head, show_one_head
-from ui.views.sources.models import QUERIES_AND_KEYS
 from ui.views.sources.reading import WRITTEN, InputFields, read_or_say, run_pass
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
+PASSAGES = """\
+The old bridge was closed in March, so they took the long way home. In April the old bridge was open again, and they were glad.
+
+Every winter the lake freezes and children skate on it. Every spring the ice breaks with a loud crack, and the boats come back.
+
+Ann gave Tom the red book, and Tom gave Ann the blue one. Later, Ann said that she liked the red book better.
+
+To bake bread you need flour, water, salt and yeast. Mix the flour with the water, add the salt and the yeast, and wait.
+
+The capital of France is Paris, the capital of Italy is Rome, and the capital of Japan is Tokyo.
+
+def area(width, height):
+    return width * height
+
+When the rain stopped, the street was empty. A dog crossed the street slowly, looked back once, and was gone.
+
+Light travels about 300,000 kilometres in a second. Light from the sun needs eight minutes, and light from the moon one second.
+"""
 RECORDED_ONLY = (
     "is not here: this file holds one pass of it, which Step by step and Heads can show. Choose a model for this page."
 )
@@ -73,8 +87,7 @@ def choose_request(
     with model_place:
         name = choose_model(problem, writes=writes)
     with further:
-        dtype, device, further = popover_with_precision()
-    chosen = choice_of(name, dtype, device)
+        chosen, further = choose_precision(name)
     model = read_model(chosen, progress, model_place, problem)
     # A file that is needed again has its field in sight.
     with model_place if model is None and chosen.is_recorded else further:
@@ -111,7 +124,7 @@ def choose_request(
         with problem:
             kept = st.session_state.get(state.SHOWN_IMAGE)
             name_uploads([] if kept is None else [kept[0]])
-    reads_more = not (chosen.is_recorded or model.reads_images) and QUERIES_AND_KEYS.is_met(model)
+    reads_more = not (chosen.is_recorded or model.reads_images) and models.QUERIES_AND_KEYS.is_met(model)
     if more and request is not None and reads_more:
         with second_place:
             request = _with_second_text(request, model, problem)
@@ -140,7 +153,7 @@ def choose_text(
     if (fields := choose_request(more=more, images=True, recorded=recorded)) is None:
         return None
     model = fields.model
-    if not QUERIES_AND_KEYS.is_met(model):
+    if not models.QUERIES_AND_KEYS.is_met(model):
         exposed = read_or_say(fields, _exposed, lambda read: read[1].notes)
         if exposed is not None:
             on_weights(choose_head(*exposed, fields.head_place))
@@ -188,12 +201,17 @@ def _text_field(model: str) -> str:
     return text_area("Text", state.TEXT, opening, height=68, label_visibility="collapsed", placeholder="Text")
 
 
+def typed_passages(height: int) -> tuple[str, ...]:
+    """Show the field for several texts, with an empty line between two, and return them."""
+    text = text_area("Texts, with an empty line between two", state.TEXTS, PASSAGES, height=height)
+    return tuple(part.strip("\n") for part in text.replace("\r\n", "\n").split("\n\n") if part.strip())
+
+
 def _name_missing(chosen: ModelChoice) -> None:
-    missing = models.missing_layers(chosen)
-    if missing:
-        further = f", and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        count = "1 layer has" if len(missing) == 1 else f"{len(missing)} layers have"
-        named = "; ".join(missing[:NAMED])
+    if layers := models.missing_layers(chosen):
+        further = f", and {len(layers) - NAMED} more" if len(layers) > NAMED else ""
+        count = "1 layer has" if len(layers) == 1 else f"{len(layers)} layers have"
+        named = "; ".join(layers[:NAMED])
         st.caption(plain(f"{count} no softmax attention and cannot be shown: {named}{further}."))
 
 
@@ -272,13 +290,6 @@ def open_with_a_writer() -> None:
             chosen.pop(key, None)
 
 
-def choice_of(name: str, dtype: str, device: str) -> ModelChoice:
-    """The model of this name: of the uploaded pass, if that is what it names."""
-    recorded = st.session_state.get(state.SHOWN_RECORDED)
-    contents = uploaded(*recorded) if recorded is not None and recorded[0] == name else None
-    return ModelChoice(name, dtype, device, contents)
-
-
 def _keep_recorded() -> None:
     if (file := uploaded_file(state.RECORDED)) is not None:
         keep_recorded(file)
@@ -308,14 +319,16 @@ def choose_model(beside: DeltaGenerator, *, writes: bool = False) -> str:
 
 
 def read_model(
-    chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator, beside: DeltaGenerator
+    chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator, beside: DeltaGenerator, *needs: models.Need
 ) -> Model | None:
     """Load the model. `place` says what takes time, and `beside` what is to be known of the model, where a line has room. None
-    after saying in `problem` what is wrong."""
+    after saying in `problem` what is wrong, or what the page needs and the model lacks."""
     with errors_shown(problem):
         model = _read(chosen, place)
         if model is not None and model.notes:
             beside.caption(f":material/info: {plain(' '.join(model.notes))}")
+        if model is not None and (lacking := models.missing(model, *needs)) is not None:
+            raise InputError(lacking, field="model")
         return model
     return None
 
@@ -385,20 +398,23 @@ def _list_checks(checkup: Checkup) -> None:
 # --- its precision and device
 
 
-def popover_with_precision() -> tuple[str, str, DeltaGenerator]:
-    """Show the popover "More", whose label names another precision or device than usual. Returns (dtype, device, popover)."""
+def choose_precision(name: str) -> tuple[ModelChoice, DeltaGenerator]:
+    """Show the popover "More", whose label names another precision or device than usual. Returns the model of this name, that
+    of the uploaded pass if the name is that of its file, and the popover."""
     names = {device: DEVICES.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
     dtypes = {dtype: dtype for dtype in settings.current().dtypes}
     usual = next(iter(dtypes))
-    dtype = links.field(state.DTYPE, ChoiceForm(dtypes), usual, PRECISION)
-    device = links.field(state.DEVICE, ChoiceForm(names), "cpu", DEVICE)
+    dtype = links.field(state.DTYPE, links.ChoiceForm(dtypes), usual, PRECISION)
+    device = links.field(state.DEVICE, links.ChoiceForm(names), "cpu", DEVICE)
     unusual = [dtype] * (dtype != usual) + [names[device]] * (device != "cpu")
     popover = st.popover(f"More: {', '.join(unusual)}" if unusual else "More")
     with popover:  # the menus are there, open or not
         menu(PRECISION, state.DTYPE, dtypes, look="buttons")
         if len(names) > 1:
             menu(DEVICE, state.DEVICE, names, look="buttons")
-    return dtype, device, popover
+    recorded = st.session_state.get(state.SHOWN_RECORDED)
+    contents = uploaded(*recorded) if recorded is not None and recorded[0] == name else None
+    return ModelChoice(name, dtype, device, contents), popover
 
 
 def say_size(model: Model) -> None:

@@ -1,7 +1,5 @@
 """The changes of a What if: their list, one head before and after them, and their effect on the model's answer."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -22,7 +20,6 @@ from core.units import distance_in_words
 from ui import links, presenting, shown, state
 from ui.calls import result, result_of
 from ui.components import pin
-from ui.controls import edit_list
 from ui.controls.fields import label_again, switch
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
@@ -35,9 +32,8 @@ from ui.views.sources import passes
 from ui.views.sources.heads import RealHead
 from ui.views.sources.models import NEXT_TOKENS
 from ui.views.sources.reading import run_pass
-from ui.views.what_if import results
+from ui.views.what_if import edit_list, results
 from ui.views.what_if.comparing import DIVERGENCE, TwoHeads, show_pictures
-from ui.views.what_if.new_edit import choose_drawn_region, choose_new_edit, choose_region
 
 NAMES = ("As it is", "Changed")
 NOTHING_YET = "Nothing is changed yet. Mute a head, replace a token or choose another change, and see what comes of it."
@@ -60,10 +56,10 @@ def show_changing(real: RealHead) -> None:
         controls = st.container(gap="xsmall")
     head = f"Layer {real.layer}, head {real.head} of {real.request.model}"
     with answer:
-        presenting.title(plain(f"{head}: {', '.join(edit_list.switched_on())}" if edits else head))
+        switched_on = ", ".join(line.words for line in edit_list.lines() if line.is_on)
+        presenting.title(plain(f"{head}: {switched_on}" if edits else head))
         changed = _changed(real, edits) if edits else real
-    cell = (0, 0)
-    predicts = NEXT_TOKENS.is_met(real.capture.model)
+    cell, predicts = (0, 0), NEXT_TOKENS.is_met(real.capture.model)
     if changed is not None:
         with answer:
             _answer(real, changed, predicts=predicts)
@@ -72,11 +68,11 @@ def show_changing(real: RealHead) -> None:
         with outcome if changed is real and not predicts else pictures:
             cell = _show_before_and_after(real, changed)
     with controls:
-        choose_new_edit(real, cell)
+        edit_list.choose_new_edit(real, cell)
         _show_tokens(real)
     with region:
         writes_next = predicts and real.kind == real.capture.kinds[0]
-        choose_region(changed or real, real.shape[0] - 1 if writes_next else cell[0])
+        edit_list.choose_region(changed or real, real.shape[0] - 1 if writes_next else cell[0])
     presenting.walk_through(real.place, real.grid, choose)
     if changed is None or presenting.is_on():
         return
@@ -103,15 +99,15 @@ def _answer(real: RealHead, changed: RealHead, *, predicts: bool) -> None:
             result(capture.vectors)
 
 
+@errors_shown()
 def _changed(real: RealHead, edits: Edits) -> RealHead | None:
     """Return the same head in the edited pass; None where the computation was stopped."""
     request = replace(real.request, edits=edits)
-    with errors_shown():
-        capture = run_pass(request, real.capture.model, near=st.session_state.get(state.CHANGED_BEFORE))
-        if capture is not None:
-            st.session_state[state.CHANGED_BEFORE] = request
-            return replace(real, request=request, capture=capture)
-    return None
+    capture = run_pass(request, real.capture.model, near=st.session_state.get(state.CHANGED_BEFORE))
+    if capture is None:
+        return None
+    st.session_state[state.CHANGED_BEFORE] = request
+    return replace(real, request=request, capture=capture)
 
 
 def _suggest(real: RealHead, *, predicts: bool) -> None:
@@ -146,7 +142,7 @@ def _in_short(real: RealHead, muted: RealHead, *, predicts: bool) -> str:
 
 def _clicked(real: RealHead, cell: pin.Cell) -> None:
     """A click on the grid of changed heads chooses one; on a cell it chooses the pair, or paints it; on an image a region."""
-    if choose_clicked(cell, real.grid) or choose_drawn_region(real, cell):
+    if choose_clicked(cell, real.grid) or edit_list.choose_drawn_region(real, cell):
         return
     pin.pin(cell)
     pair = pin.place_in(cell, "query", "key", real.shape)
@@ -247,18 +243,14 @@ def _next_token(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
     """Say how the probability of the next token has changed, and by how much the distribution has."""
     moved = _moved(real, changed)
     token = int(moved.before.argmax())
-    words = f"{quoted(_best(real)[0])} comes next: **{moved.before[token]:.1%}**"
+    words = f"{quoted(real.capture.next_tokens(1)[0][0])} comes next: **{moved.before[token]:.1%}**"
     if changed is real:
         return words, None
     words += f" → **{moved.after[token]:.1%}**"
-    best, share = _best(changed)
+    best, share = changed.capture.next_tokens(1)[0]
     if int(moved.after.argmax()) != token:
         words += f"; now {quoted(best)} is first with {share:.1%}"
     return words, f"Kullback-Leibler divergence of all next tokens: {distance_in_words(moved.divergence)} nats."
-
-
-def _best(head: RealHead) -> tuple[str, float]:
-    return head.capture.next_tokens(1)[0]
 
 
 def _turned(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
@@ -298,7 +290,7 @@ def _show_next_tokens(real: RealHead, changed: RealHead) -> None:
         groups = {"probability": table["before"].to_numpy()}
         alt = "Bars: the most probable next tokens."
     show_chart(share_bars(table["token"].tolist(), groups), "outcome", alt, title="What comes of it")
-    link_to_why_word(real.request, real.request.text, _best(real)[0])
+    link_to_why_word(real.request, real.request.text, real.capture.next_tokens(1)[0][0])
 
 
 def _show_turns(real: RealHead, changed: RealHead) -> None:

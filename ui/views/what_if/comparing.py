@@ -1,7 +1,5 @@
 """A head compared with another head, with itself on another text, or with a head of another model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -116,10 +114,6 @@ def show_comparison(real: RealHead) -> None:
 # --- what the head is compared with
 
 
-def _other_head(real: RealHead, _: DeltaGenerator) -> RealHead | None:
-    return _pick_head(real, (real.layer, (real.head + 1) % real.grid[1]))
-
-
 def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     text = text_area("Other text", state.OTHER_TEXT, OTHER_SENTENCE, height=68)
     request = replace(real.request, text=text)
@@ -133,10 +127,8 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     others = [name for name in offered() if name != real.request.model.name]
     name = suggested("Other model", state.OTHER_MODEL, others, others[0], width=240, help=model_help())
     chosen = replace(real.request.model, name=name)
-    if (model := read_model(chosen, problem.empty(), problem, problem)) is None:
+    if (model := read_model(chosen, problem.empty(), problem, problem, QUERIES_AND_KEYS, TEXTS)) is None:
         return None
-    if (words := missing(model, QUERIES_AND_KEYS, TEXTS)) is not None:
-        raise InputError(words, field="model")
     say_checked(chosen, model, f"{plain(model.name)}.", problem)
     pair, target = real.request.pair if model.takes_pairs else None, _target_for(model, real.request.target)
     request = replace(real.request, model=chosen, pair=pair, target=target)
@@ -149,7 +141,7 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
 
 
 WAYS = {
-    "head": ("Another head", _other_head, ()),
+    "head": ("Another head", lambda real, _: _pick_head(real, (real.layer, (real.head + 1) % real.grid[1])), ()),
     "text": ("Another text", _other_text, (TEXTS,)),
     "model": ("Another model", _other_model, (TEXTS,)),
 }

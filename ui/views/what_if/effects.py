@@ -1,7 +1,5 @@
 """What matters for one answer: heads and layers are muted, tokens hidden, or heads get their outputs from another text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -23,7 +21,6 @@ from core.notebook.figures import heads_figure
 from core.units import distance_in_words, small_number
 from ui import links, presenting, state
 from ui.calls import result, result_of
-from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu, switch, text_line
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import Growing, fill, run
@@ -32,6 +29,7 @@ from ui.views.grid_of_heads import Grid, contributions_of, fill_grid, show_stron
 from ui.views.sources.heads import RealHead
 from ui.views.sources.models import NEXT_TOKENS
 from ui.views.what_if import results
+from ui.views.what_if.edit_list import HIDDEN
 
 TAKEN_AWAY: dict[Literal["heads", "layers", "tokens"], str] = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}
 OFFERED = 20  # next tokens

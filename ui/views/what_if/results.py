@@ -1,7 +1,5 @@
 """Results of the page What if, each computed once for all sessions: comparisons, effects, patching, and worked examples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Literal

@@ -1,10 +1,7 @@
 """Three worked examples of what heads do, each with the numbers that this machine has just measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import streamlit as st
 
@@ -15,7 +12,7 @@ from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, LENGTH, PRO
 from ui import links, presenting, state
 from ui.cache import Cached
 from ui.calls import result
-from ui.controls.fields import menu
+from ui.controls.fields import choose
 from ui.markdown import quoted
 from ui.progress import run
 from ui.shown import say
@@ -24,7 +21,6 @@ from ui.views.sources import models
 from ui.views.what_if import results
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"
-Found = TypeVar("Found")
 
 
 class Told(NamedTuple):
@@ -36,28 +32,23 @@ class Told(NamedTuple):
     opens: dict[str, object]
 
 
-@dataclass(frozen=True)
-class WorkedExample(Generic[Found]):
-    """One example. measure: measures it, in so many `passes`; tell: what is told of what that has found"""
-
-    title: str
-    measure: Cached[..., Found]
-    passes: Callable[[], int]
-    tell: Callable[[Found], Told]
+# What measures an example, in how many passes, and what is told of what that has found.
+WorkedExample = tuple[Cached, Callable[[], int], Callable[[Any], Told]]
 
 
 def show_examples() -> None:
     """A menu of the examples, and the chosen one: measured when somebody first looks at it."""
-    titles = {name: example.title for name, example in EXAMPLES.items()}
-    chosen = menu("Worked example", state.EXAMPLE, titles, look="buttons", label_visibility="collapsed")
-    example = EXAMPLES[chosen]
-    if (measured := run(example.measure.task(), "Measuring", example.passes(), unit="pass")) is not None:
-        told = example.tell(result(measured))
+    look = {"look": "buttons", "label_visibility": "collapsed"}
+    measure, passes, tell = choose("Worked example", state.EXAMPLE, EXAMPLES, **look)
+    if (measured := run(measure.task(), "Measuring", passes(), unit="pass")) is not None:
+        told = tell(result(measured))
         with presenting.told():
             say(told.words)
             table(told.headings, told.rows)
         opening = {"on_click": links.put_all, "args": (told.opens | {state.VIEW: "change"},)}
-        st.button("Change it yourself", key=state.button("example", hash(chosen)), icon=":material/tune:", **opening)
+        st.button(
+            "Change it yourself", key=state.button("example", hash(measure.key())), icon=":material/tune:", **opening
+        )
 
 
 def _at(head: examples.OneHead, text: str, model: str, edits: Edits) -> dict[str, object]:
@@ -128,12 +119,12 @@ def pronoun(found: examples.Pronoun) -> Told:
     return Told(words, headings, rows, _at(PRONOUN_HEAD, examples.TIRED, SENTENCE_MODEL, found.strongest.edits))
 
 
-def _pronoun_steps() -> int:
+def pronoun_passes() -> int:
     return examples.pronoun_steps(models.load(SENTENCE_MODEL))
 
 
-EXAMPLES: dict[str, WorkedExample] = {
-    "paris": WorkedExample("The head that knows Paris", results.paris, lambda: examples.PARIS_STEPS, paris),
-    "induction": WorkedExample("What induction needs", results.induction, lambda: results.INDUCTION_PASSES, induction),
-    "pronoun": WorkedExample("A pronoun in two sentences", results.pronoun, _pronoun_steps, pronoun),
+EXAMPLES: dict[str, tuple[str, WorkedExample]] = {
+    "paris": ("The head that knows Paris", (results.paris, lambda: examples.PARIS_STEPS, paris)),
+    "induction": ("What induction needs", (results.induction, lambda: results.INDUCTION_PASSES, induction)),
+    "pronoun": ("A pronoun in two sentences", (results.pronoun, pronoun_passes, pronoun)),
 }

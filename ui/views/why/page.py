@@ -1,7 +1,5 @@
 """The page Why: an answer, the path from it back to the text, and what happens when a hop of it is cut."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -32,7 +30,6 @@ from ui.components import pin
 from ui.components.keys import arrow_keys
 from ui.components.token_view import part_in_text, shaded_text
 from ui.controls.fields import menu, menu_of_several, suggested_or_none, text_line
-from ui.links import ChoiceForm, TextForm
 from ui.markdown import errors_shown, plain, quoted
 from ui.progress import run
 from ui.requests import AnswerRequest, TextRequest
@@ -52,62 +49,6 @@ MEAN_OF_ALL = "the mean of all tokens"
 BARS = 8  # components
 HEIGHT = 290  # pixels of the grid
 ANSWER_SHOWS = {"components": "Contributions", "lens": "Logit lens"}
-
-
-def show_path(fields: InputFields) -> None:
-    if (words := missing(fields.model, TEXTS)) is not None:
-        st.info(plain(words), icon=":material/visibility_off:")
-        return
-    finding = st.container(gap=None)
-    line = st.container(horizontal=True, vertical_alignment="top", gap="small")
-
-    def follow(request: TextRequest) -> tuple[Capture, AnswerRequest, Path] | None:
-        if (capture := run_pass(request, fields.model, MAX_TOKENS, components=True)) is None:
-            return None
-        hops = links.field(state.PATH, TextForm(LONGEST_PATH), "", "Path")
-        if hops.startswith("score "):
-            with line, st.container(width="content", gap=None):
-                st.space(LABEL)
-                st.button("Follow the answer", key=state.FOLLOW_ANSWER, on_click=follow_path, args=([],))
-            of = AnswerRequest(request, None, "mean")
-        else:
-            with line:
-                of = choose_answer(request, capture)
-        path = run(results.path.task(of, hops), "Following the answer", 1)
-        return None if path is None else (capture, of, path)
-
-    followed = read_or_say(fields, follow, lambda followed: followed[0].notes if followed else ())
-    if followed is None:
-        return
-    capture, of, path = followed
-    if path.answer is not None:
-        result(path.answer)
-    names = {} if path.answer is None else {"0": "Answer"}
-    names |= {str(number): stop.hop.component for number, stop in enumerate(path.stops, start=1)}
-    with line:
-        at = int(menu("Path", state.STOP, names, look="buttons"))
-        choose_cuts(path)
-    side = links.field(state.SIDE, ChoiceForm(SIDES), opening_side(path, at), "Side") if at else ""
-    view = ShownPath(capture, of, path, at, side, text_of(capture, of))
-    with finding:
-        pin.listen(lambda cell: _clicked(view, cell))
-        say(view)
-    draw(view)
-
-
-def _clicked(view: ShownPath, cell: pin.Cell) -> None:
-    """Go on to the head that was clicked."""
-    grid = as_grid(attribution_of(view))
-    place = pin.place_in(cell, "layer", "component", grid.values.shape)
-    if place is None or place[1] == grid.values.shape[1] - 1:
-        return
-    kind, layer = grid.rows[place[0]]
-    name = f"{kind} {layer}.{place[1]}".strip()
-    side = "" if view.stop is None else f"{view.side} "
-    follow_path([str(stop.hop) for stop in view.path.stops[: view.at]] + [f"{side}{name}"])
-
-
-# --- what is shown in one run
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +80,62 @@ class ShownPath:
     def looked_at(self, stop: Stop) -> str:
         """The token at which the head of a stop looked."""
         return self.capture.tokens(stop.hop.kind)[1][stop.key]
+
+
+def show_path(fields: InputFields) -> None:
+    if (words := missing(fields.model, TEXTS)) is not None:
+        st.info(plain(words), icon=":material/visibility_off:")
+        return
+    finding = st.container(gap=None)
+    line = st.container(horizontal=True, vertical_alignment="top", gap="small")
+
+    def follow(request: TextRequest) -> tuple[Capture, AnswerRequest, Path] | None:
+        if (capture := run_pass(request, fields.model, MAX_TOKENS, components=True)) is None:
+            return None
+        hops = links.field(state.PATH, links.TextForm(LONGEST_PATH), "", "Path")
+        if hops.startswith("score "):
+            with line, st.container(width="content", gap=None):
+                st.space(LABEL)
+                st.button("Follow the answer", key=state.FOLLOW_ANSWER, on_click=follow_path, args=([],))
+            of = AnswerRequest(request, None, "mean")
+        else:
+            with line:
+                of = choose_answer(request, capture)
+        path = run(results.path.task(of, hops), "Following the answer", 1)
+        return None if path is None else (capture, of, path)
+
+    followed = read_or_say(fields, follow, lambda followed: followed[0].notes if followed else ())
+    if followed is None:
+        return
+    capture, of, path = followed
+    if path.answer is not None:
+        result(path.answer)
+    names = {} if path.answer is None else {"0": "Answer"}
+    names |= {str(number): stop.hop.component for number, stop in enumerate(path.stops, start=1)}
+    with line:
+        at = int(menu("Path", state.STOP, names, look="buttons"))
+        choose_cuts(path)
+    side = links.field(state.SIDE, links.ChoiceForm(SIDES), opening_side(path, at), "Side") if at else ""
+    view = ShownPath(capture, of, path, at, side, text_of(capture, of))
+    with finding:
+        pin.listen(lambda cell: _clicked(view, cell))
+        say(view)
+    draw(view)
+
+
+def _clicked(view: ShownPath, cell: pin.Cell) -> None:
+    """Go on to the head that was clicked."""
+    grid = as_grid(attribution_of(view))
+    place = pin.place_in(cell, "layer", "component", grid.values.shape)
+    if place is None or place[1] == grid.values.shape[1] - 1:
+        return
+    kind, layer = grid.rows[place[0]]
+    name = f"{kind} {layer}.{place[1]}".strip()
+    side = "" if view.stop is None else f"{view.side} "
+    follow_path([str(stop.hop) for stop in view.path.stops[: view.at]] + [f"{side}{name}"])
+
+
+# --- what is shown in one run
 
 
 def attribution_of(view: ShownPath) -> Attribution:
@@ -293,6 +290,7 @@ def choose_cuts(path: Path) -> None:
         text_line("As in another text", state.CUT_TO, width=230, placeholder=placeholder)
 
 
+@errors_shown()
 def say_cuts(view: ShownPath) -> None:
     chosen = [int(word) for word in st.session_state.get(state.CUTS) or [] if word.isdecimal()]
     cuts = [number for number in chosen if (view.path.answer is None) <= number < len(view.path.stops)]
@@ -300,10 +298,7 @@ def say_cuts(view: ShownPath) -> None:
         return
     other = (st.session_state.get(state.CUT_TO) or "").strip() or None
     edited = replace(view.of.text, edits=every(view.path.cut(number, other) for number in cuts))
-    after = None
-    with errors_shown():
-        after = run_pass(edited, view.capture.model, MAX_TOKENS, components=True)
-    if after is None:
+    if (after := run_pass(edited, view.capture.model, MAX_TOKENS, components=True)) is None:
         return
     answer_after = 0.0 if view.path.answer is None else results.number_after(view.of, edited)
     told = [_cut_in_numbers(view, number, cut_effect(view.path, number, after, answer_after), other) for number in cuts]

@@ -1,7 +1,5 @@
 """Results of the page Why, each computed once for all sessions."""
 
-from __future__ import annotations
-
 import pandas as pd
 from torch import Tensor
 

@@ -16,7 +16,7 @@ from core.models.model import Model
 from tests.core.tiny_models import tiny
 from ui.cache import Memory, Store
 from ui.requests import HeadRequest, KindRequest, ModelChoice, TextRequest
-from ui.views.heads import results as results_of_heads
+from ui.views.heads import all_heads
 from ui.views.sources import models, passes
 
 
@@ -31,7 +31,7 @@ def test_nothing_of_one_precision_is_given_for_another(keep, minilm: Model, half
     captures = [passes.captured(request) for request in (whole, rounded)]
     assert [capture.layer_call(0).query.dtype for capture in captures] == [torch.float32, torch.bfloat16]
     of = [KindRequest(request, "self") for request in (whole, rounded)]
-    tables = [results_of_heads.metrics(request)["entropy"] for request in of]
+    tables = [all_heads.metrics(request)["entropy"] for request in of]
     assert 0 < np.abs(tables[0] - tables[1]).max() < 0.1
     certificates = [passes.head_overview(HeadRequest(request, "self", 5, 11))[1] for request in (whole, rounded)]
     assert [certificate.dtype for certificate in certificates] == ["float32", "bfloat16"]

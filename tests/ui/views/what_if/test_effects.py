@@ -11,10 +11,10 @@ from core import Edits, capture, direct_contributions, head_effects, load_model
 from core.figures.chart import written
 from core.heads.effects import patch_effects
 from tests.browser.driver import array
-from tests.core.tiny_models import number_words, tiny
-from tests.pages.app import FRANCE, choose, drawn, figure, press, ran, words
+from tests.core.tiny_models import tiny
+from tests.pages.app import FRANCE, choose, drawn, figure, part, press, ran, saved, words
 from ui import progress, state
-from ui.controls.edit_list import HIDDEN
+from ui.views.what_if.edit_list import HIDDEN
 
 NUMBERS = "5 17 8 40 17"
 
@@ -56,23 +56,14 @@ def page(text: str, model: str, view: str) -> None:
         st.session_state["kept"] = picture.title, table.values
 
 
-def shown(text: str, model: str, view: str, **choices: object) -> AppTest:
-    app = AppTest.from_function(page, args=(text, model, view))
-    app.query_params.update({key: str(value) for key, value in choices.items()})
-    return ran(app)
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The folder of a model that predicts the next of some numbers: all of its heads are muted in a moment."""
-    folder = tmp_path_factory.mktemp("small")
-    tiny("Llama").save_pretrained(folder)
-    number_words().save_pretrained(folder)
-    return str(folder)
+    return saved(tmp_path_factory.mktemp("small"), tiny("Llama"))
 
 
 def test_each_head_muted_for_the_chosen_next_token(small: str, hurried: Callable[[], None]) -> None:
-    app, model = shown(NUMBERS, small, "effects", layer=1, head=2), load_model(small)
+    app, model = part(page, NUMBERS, small, "effects", layer="1", head="2"), load_model(small)
     passed = capture(model, NUMBERS, components=True)
     muted = dict(capture(model, NUMBERS, edits=Edits(mute_heads={(1, 2)})).next_tokens(64))
     (token, before) = passed.next_tokens(1)[0]
@@ -108,7 +99,7 @@ def test_each_head_muted_for_the_chosen_next_token(small: str, hurried: Callable
 
 
 def test_layers_and_tokens_as_bars() -> None:
-    app = shown(FRANCE, "all-MiniLM-L6-v2", "effects", taken="layers")
+    app = part(page, FRANCE, "all-MiniLM-L6-v2", "effects", taken="layers")
     (bars,) = figure(app, "effects").data
     assert len(bars["x"]) == 6
     app = choose(app, state.TAKEN_AWAY, "tokens")
@@ -119,7 +110,7 @@ def test_layers_and_tokens_as_bars() -> None:
 
 
 def test_patching_two_texts(small: str, hurried: Callable[[], None]) -> None:
-    app = shown(NUMBERS, small, "patching", layer=1, head=2)
+    app = part(page, NUMBERS, small, "patching", layer="1", head="2")
     assert "Type another text" in words(app)
     choose(app, state.SOURCE_TEXT, f"{NUMBERS} 3 4")
     assert "has 5, the other one 7" in app.error[0].value
@@ -193,7 +184,7 @@ def test_what_is_interrupted_by_something_else_goes_on_by_itself(monkeypatch: py
 def test_long_work_asks_after_a_moment(hurried: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     hurried()
     monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 1)
-    app = shown("A text that nobody has read yet.", "all-MiniLM-L6-v2", "kept")
+    app = part(page, "A text that nobody has read yet.", "all-MiniLM-L6-v2", "kept")
     assert "10 of 72 measured. Continue? It takes about" in words(app)
     some, is_open = drawn(app, "atlas"), grey(app)
     assert np.isfinite(some).sum() == 10

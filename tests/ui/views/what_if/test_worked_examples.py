@@ -1,9 +1,9 @@
 """The worked examples on a page: a menu, a short text and a table with the numbers that were measured."""
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.heads.examples import Induction, OneHead, Repetition
+from tests.pages.app import part
 from ui import state
 from ui.cache import Store
 from ui.requests import ModelChoice
@@ -25,12 +25,7 @@ def _nothing_kept(monkeypatch):
 
 
 def shown(example: str | None = None) -> list[str]:
-    app = AppTest.from_function(page)
-    if example is not None:
-        app.query_params[state.EXAMPLE] = example
-    app.run()
-    assert not app.exception
-    return [one.value for one in app.markdown]
+    return [one.value for one in part(page, **({} if example is None else {state.EXAMPLE: example})).markdown]
 
 
 def repeated(name, *muted, score=0.8, loss=2.0):
@@ -66,8 +61,8 @@ def test_induction(keep):
     )
     keep(results.induction, found)
     words, table = shown("induction")
-    for part in ("Head 8.1", "head 3.0", "from **0.80** to **0.12**", "**5.50** nats", "cost **−0.50**"):
-        assert part in words
+    for said in ("Head 8.1", "head 3.0", "from **0.80** to **0.12**", "**5.50** nats", "cost **−0.50**"):
+        assert said in words
     rows = [line.strip("| ").split(" | ") for line in table.replace("\N{NO-BREAK SPACE}", " ").splitlines()[2:]]
     assert rows[1] == ["3.0 muted, previous 0.90", "0.12", "0.06", "7.500", "5.500"]
     assert [row[0] for row in rows[4:7]] == ["3.5 muted, control", "all five muted", "8.1 itself muted"]

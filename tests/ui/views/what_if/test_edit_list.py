@@ -6,7 +6,7 @@ from core import Edits
 from core.capturing.calls.head_places import Place
 from tests.pages.app import address, part, ran
 from ui import state
-from ui.controls.edit_list import MAX_LINES
+from ui.views.what_if.edit_list import MAX_LINES
 
 TEXT = "The capital of France is"  # seven tokens for MiniLM
 
@@ -15,9 +15,9 @@ def a_page(text):
     import streamlit as st
 
     from ui import links
-    from ui.controls import edit_list
     from ui.requests import ModelChoice, TextRequest
     from ui.views.sources import passes
+    from ui.views.what_if import edit_list
 
     links.read("a page")
     for name, given in st.session_state.pop("to do", ()):

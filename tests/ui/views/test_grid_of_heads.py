@@ -14,7 +14,7 @@ def a_menu():
 
     from core.heads.metrics import METRICS
     from ui import links
-    from ui.controls.heads_by import metric_menu
+    from ui.views.grid_of_heads import metric_menu
 
     links.read("a page")
     offered = {metric.name: metric for metric in METRICS}
