@@ -31,8 +31,8 @@ from bench.measuring import resident
 from core import load_model
 from core.corpus.__main__ import documentation
 from core.corpus.settings import RunSettings
+from core.corpus.steps import heads_of, take
 from core.corpus.tally import Tally
-from core.corpus.workers import heads_of, take
 from core.models.inputs import all_inputs
 from core.models.inputs import run as plain_pass
 from core.models.passages import Location, Passage, counter, cut

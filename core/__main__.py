@@ -3,8 +3,6 @@
 Each command is loaded when it is called, so that help and mistakes in writing do not wait for torch.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import runpy
@@ -110,9 +108,7 @@ def address_of(file: str) -> str:
         raise click.UsageError(f"There is neither a command nor a file {file!r}. Commands: {', '.join(COMMANDS)}.")
     opens = path.suffix.lower() in (*LIKE_A_MODEL, *ADDRESSES)
     if path.is_dir():
-        opens = any((path / name).is_file() for name in ("config.json", "adapter_config.json")) or any(
-            path.glob("*.gguf")
-        )
+        opens = any(any(path.glob(name)) for name in ("config.json", "adapter_config.json", "*.gguf"))
     if not opens:
         raise click.UsageError(f"Headlight cannot open {file!r}. It opens {KINDS}.")
     return ADDRESSES.get(path.suffix.lower(), f"heads?{urlencode({'model': path})}")
@@ -131,14 +127,12 @@ def _serve(host: str, port: int) -> None:
     """Run Streamlit in this process, on this port or the next free one. app.py opens the browser."""
     options = {"server.address": host, "server.headless": "true", "logger.hideWelcomeMessage": "true"}
     while True:
-        first, port = (
-            port,
-            next((each for each in range(port, min(port + len(PORTS), 65536)) if _is_free(host, each)), 0),
-        )
-        if not port:
-            raise click.ClickException(f"The ports from {first} on are all in use. Choose another one with --port.")
-        if port != first:
-            click.echo(f"Port {first} is in use; the next free one is {port}.", err=True)
+        free = next((each for each in range(port, min(port + len(PORTS), 65536)) if _is_free(host, each)), 0)
+        if not free:
+            raise click.ClickException(f"The ports from {port} on are all in use. Choose another one with --port.")
+        if free != port:
+            click.echo(f"Port {port} is in use; the next free one is {free}.", err=True)
+        port = free
         flags = (f"--{name}={value}" for name, value in {**options, "server.port": port}.items())
         sys.argv = ["streamlit", "run", str(APP / "app.py"), *flags]
         try:

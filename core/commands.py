@@ -1,7 +1,5 @@
 """How the commands end: with a message and an exit status."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

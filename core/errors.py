@@ -1,7 +1,5 @@
 """The errors that a person can put right, and what their messages have in common."""
 
-from __future__ import annotations
-
 from functools import partial
 from numbers import Integral
 

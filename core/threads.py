@@ -4,8 +4,6 @@ Small operations gain nothing from threads of torch's own, which wait for one an
 another does.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

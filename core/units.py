@@ -1,7 +1,5 @@
 """Numbers of things, bytes and seconds in words, and small numbers with powers of ten."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -112,7 +112,7 @@ import json
 from pathlib import Path
 import headlight
 from headlight.corpus import open_run
-from headlight.corpus.in_process import InProcessRun
+from headlight.corpus.steps import InProcessRun
 dates = load_model("written-dates")
 run = InProcessRun(dates, Path("text.txt"), Path("run"), 10**6)
 while run.go_on():

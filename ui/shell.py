@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from core.figures.heatmaps.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
+from core.figures.heatmaps.side_by_side import WIDTH as EQUATION_WIDTH  # noqa: E402
 from ui import lessons, links, presenting, progress, shown, state  # noqa: E402 - found only now
 from ui.components.browser import held  # noqa: E402
 from ui.components.keys import await_keys, listen  # noqa: E402

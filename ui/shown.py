@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import streamlit as st
 
-from core.exporting.head_card import CardLine
-from core.exporting.kept_heads import KeptHead
+from core.exporting.documents import CardLine
+from core.exporting.exhibit import KeptHead
 from core.exporting.tables import Table
 from core.figures.chart import Chart
 from ui import calls

@@ -1,6 +1,6 @@
 """What the calls answer, as types that become schemas: units, ranges, what is measured and what a prior.
 
-Every answer is small. Its lists are cut where it would be larger than `core.agents.calling.MOST_BYTES`, and `cut` says so.
+Every answer is small. Its lists are cut where it would be larger than `core.agents.serving.MOST_BYTES`, and `cut` says so.
 """
 
 from __future__ import annotations

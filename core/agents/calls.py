@@ -1,7 +1,7 @@
 """The ten calls: each reads a pass by core's own functions and says what it found.
 
 A call is a function of the host and of its arguments. Its docstring, the types of its arguments and its answer are the schema
-that an agent reads (`core.agents.calling`).
+that an agent reads (`core.agents.serving`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,8 @@ from ..models.catalogue import CATALOGUE
 from ..models.checkups import outcome
 from ..models.modules import Kind
 from . import answers
-from .addresses import LONGEST
-from .explaining import contributions, of_alike, of_score, of_token
-from .host import Host
-from .ranking import by_claim, by_metric, by_pair, tested
+from .host import LONGEST, Host
+from .ranking import by_claim, by_metric, by_pair, contributions, of_alike, of_score, of_token, tested
 
 MOST_COMPARED = 2 * 10**7  # pairs of tokens that a certificate over many heads looks at
 MOST_CONTROLS = 16

@@ -1,4 +1,10 @@
-"""What whoever starts the server allows, and the models and passes that are kept between calls."""
+"""What whoever starts the server allows, the models and passes that are kept between calls, and addresses of views in the app.
+
+    <base>/<page>?model=...&text=...&layer=18&head=6&version=2
+
+Core does not know the app: the words of addresses are those that docs/links.md lists, as far as answers need them. Fields
+that are left out show what the page opens with. The tests open these words on the app's own pages.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 from ..capturing.capture import Capture, capture
 from ..capturing.costs import component_bytes, kept_bytes, passing_bytes
@@ -19,12 +26,30 @@ from ..models.loading import load_model
 from ..models.model import Model
 from ..progress import held, stopped_by
 from ..units import bytes_in_words
-from .addresses import SHORT, address
 
 Result = TypeVar("Result")
 
 MODELS, PASSES = 2, 6  # that are kept
 CHARACTERS = 64  # a token at most: a text with more is not worth the time to count its tokens
+
+VERSION = 2  # of complete addresses: whoever opens one sees nothing that was chosen before
+SHORT, LONGEST = 2_000, 7_500  # characters of an address beside an answer, and of one alone: the app reads 8,000
+
+# The words of each page that agents can name.
+_TEXT = ("model", "text", "target", "target_as")
+_HEAD = (*_TEXT, "kind", "layer", "head")
+_CELL = (*_HEAD, "query", "key")
+PAGES = {
+    "gallery": (),
+    "heads": (*_CELL, "metric", "on"),
+    "step_by_step": (*_CELL, "stage"),
+    "head": _CELL,
+    "what_if": (*_CELL, "edit", "writes"),
+    "why": ("model", "text", "answer", "than", "like", "path", "stop", "side"),
+    "generation": ("model", "text", "new", "choice", "heat", "top_k", "top_p", "seed"),
+    "claims": ("model", "claims", "texts", "checked_on"),
+}
+MEAN_OF_ALL = "the mean of all tokens"  # what `than` says on the page Why
 
 
 @dataclass(frozen=True)
@@ -35,7 +60,7 @@ class Limits:
     tokens   of a text
     seconds  of the computation of one call. Loading a model is not counted
     memory   bytes of the passes that are kept, and of the one that runs
-    base     the address of the app, with which the addresses in answers begin
+    base     the address of the app, with which the addresses in answers begin, such as "http://localhost:8501"
     """
 
     hub: bool = False
@@ -91,8 +116,16 @@ class Host:
         self._until = time.monotonic() + self.limits.seconds
 
     def address(self, page: str, most: int = SHORT, **words: Any) -> str | None:
-        """As `core.agents.addresses.address`."""
-        return address(self.limits.base, page, most, **words)
+        """The address of a view; None if it would have more than `most` characters.
+
+        words  of the page; one that is None is left out, and a list is said once for each entry
+        """
+        said = {name: value for name, value in words.items() if value is not None}
+        assert said.keys() <= {*PAGES[page]}, f"{page} has no {said.keys() - {*PAGES[page]}}"
+        if "target" in said:
+            said["target_as"] = "text"
+        whole = f"{self.limits.base.rstrip('/')}/{page}?{urlencode(said | {'version': VERSION}, doseq=True)}"
+        return whole if len(whole) <= most else None
 
     def _load(self, name: str) -> Model:
         limits = self.limits

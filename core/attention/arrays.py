@@ -1,7 +1,5 @@
 """Attention weights that were computed elsewhere: arrays of any library, and what is wrong with them by layer and head."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +13,6 @@ from ..errors import InputError, check_index, shortened
 from ..pieces import as_texts
 from ..units import counted, listed
 from .matrix_files import MAX_WEIGHTS_BYTES, read_weights_npz
-from .steps import MOST_NUMBERS, are_steps, joined
 
 _error = partial(InputError, field="attentions")
 
@@ -29,6 +26,7 @@ _DTYPES = {"float64": np.float64, "float16": np.float16}
 MAX_HEADS, MAX_AXIS = 2**14, 2**10
 MAX_TOKENS = 2**16  # queries or keys
 LARGEST = 1e30  # no weight may be larger: the sum of a row must be finite, also in float32
+MOST_NUMBERS = 2**30  # of all layers of steps together: 4 GB in float32. With a sliding window the steps hold far fewer
 NAMED = 5  # heads whose rows do not sum to 1; the others are counted
 _NUMBERS = "Attention weights are numbers from 0 to 1."
 _BELOW_0 = "Attention weights are never below 0: are these scores, before the softmax? Take the softmax over the keys."
@@ -166,15 +164,19 @@ def attention_arrays(
     most_numbers = MOST_NUMBERS
     if isinstance(attentions, str | Path | bytes):
         data = attentions if isinstance(attentions, bytes) else Path(attentions)
-        name = "" if isinstance(data, bytes) else data.name
-        file = read_weights_npz(data, name=name, max_bytes=max_bytes)
-        attentions, most_numbers = file.weights, max_bytes // 4
-        tokens = file.tokens if tokens is None else tokens
-        beams = file.beams if beams is None else beams
-    is_written = isinstance(attentions, list | tuple) and are_steps(attentions)
-    given = joined(attentions, beams, most_numbers=most_numbers) if is_written else attentions
-    left_out = _without_weights(given)
-    layers = _layers([layer for layer in given if layer is not None] if left_out else given)
+        attentions, their_tokens, their_beams = read_weights_npz(data, max_bytes=max_bytes)
+        tokens = their_tokens if tokens is None else tokens
+        beams = their_beams if beams is None else beams
+        most_numbers = max_bytes // 4
+    # The steps of `generate` are tuples; the layers of one pass are arrays.
+    is_list = isinstance(attentions, list | tuple) and len(attentions) > 0
+    is_written = is_list and all(isinstance(step, tuple) and step for step in attentions)
+    given = _joined(attentions, beams, most_numbers) if is_written else attentions
+    left_out: tuple[int, ...] = ()
+    if isinstance(given, list | tuple) and any(layer is not None for layer in given):
+        left_out = tuple(number for number, layer in enumerate(given) if layer is None)
+        given = [layer for layer in given if layer is not None]
+    layers = _layers(given)
     heads, queries, keys = layers[0].shape
     if is_written and tokens is not None and len(tokens) == queries + 1 and not isinstance(tokens[0], list | tuple):
         tokens = [str(token) for token in tokens[:-1]]
@@ -230,14 +232,6 @@ def _layers(attentions: Any) -> tuple[Any, ...]:
 
 
 _EAGER = 'Load it with attn_implementation="eager", because fused attention returns no weights.'
-
-
-def _without_weights(layers: Any) -> tuple[int, ...]:
-    """The numbers of the layers that are None where others are not."""
-    if not isinstance(layers, list | tuple):
-        return ()
-    numbers = tuple(number for number, layer in enumerate(layers) if layer is None)
-    return numbers if len(numbers) < len(layers) else ()
 
 
 def _layer(number: int, layer: Any) -> Any:
@@ -302,6 +296,85 @@ def _as_numpy(array: Any) -> NDArray[np.floating]:
     numbers = np.asarray(array)
     with np.errstate(over="ignore"):  # what is too large becomes an infinity, which is refused
         return numbers.astype(np.float64 if numbers.dtype.name == "float64" else np.float32, copy=False)
+
+
+# --- the steps of `generate`
+#
+# generate(output_attentions=True) of transformers returns a tuple for each step, with an array [1, heads, queries, keys] for
+# each layer. In the first step the model reads the prompt. In each further one it reads the token that it has just written: one
+# more query and, except in cross-attention, one more key.
+
+
+def _joined(steps: Sequence[tuple[Any, ...]], beams: Any, most_numbers: int) -> list[Any]:
+    """The weights of each layer over all steps, [1, heads, queries, keys], and None for a layer without weights. A key that was
+    not there yet when a query was read has the weight 0, as under a causal mask.
+
+    beams  the row of `beam_indices` for the text that is wanted: where its beam stood in each step, and -1 after its end.
+           None: there is one text, without beams
+
+    Raises InputError (field "attentions") for steps of several texts or beams, which change places from step to step, without
+    `beams`; for steps that do not follow each other; and for more weights than `most_numbers`. Field "beams" for places that
+    these steps do not have.
+    """
+    if len({len(step) for step in steps}) > 1:
+        raise _error("The steps have different numbers of layers.")
+    if beams is not None:
+        steps = _of_beam(steps, beams)
+    most_of_layer = most_numbers // len(steps[0])
+    return [_joined_layer(number, layers, most_of_layer) for number, layers in enumerate(zip(*steps, strict=True))]
+
+
+def _of_beam(steps: Sequence[tuple[Any, ...]], beams: Any) -> list[tuple[Any, ...]]:
+    """The steps of one text, as if it had been written alone."""
+    places = np.asarray(beams.cpu() if hasattr(beams, "cpu") else beams)
+    ends = np.flatnonzero(places < 0)
+    places = places[: ends[0]] if len(ends) else places
+    count = min((len(part) for step in steps for part in step if np.ndim(part) == 4), default=0)
+    if places.ndim != 1 or places.dtype.kind not in "iu" or not 0 < len(places) <= len(steps) or places.max() >= count:
+        why = f"The beams are one row of beam_indices: for each of {len(steps)} steps at most, a place from 0 to {count - 1}."
+        raise InputError(why, field="beams")
+    return [
+        tuple(None if part is None else part[place : place + 1] for part in step)
+        for step, place in zip(steps, places.tolist(), strict=False)
+    ]
+
+
+def _joined_layer(number: int, parts: Sequence[Any], most_numbers: int) -> Any:
+    if all(part is None for part in parts):
+        return None
+    for step, part in enumerate(parts):
+        shape = tuple(getattr(part, "shape", ()))
+        if len(shape) != 4 or shape[1] != parts[0].shape[1] or (step > 0 and shape[2] != 1):
+            raise _error(
+                f"Layer {number} of step {step} has the shape {shape}, where [1, heads, queries, keys] is expected, with one "
+                f"query from step 1 on."
+            )
+        if shape[0] != 1:
+            raise _error(
+                f"The steps hold {shape[0]} texts or beams, and beams change places from step to step. Write one text, with "
+                f"num_beams=1, or give beams=returned.beam_indices[0]."
+            )
+    _, heads, read, first = parts[0].shape
+    # A decoder's own keys grow with its text. Those of cross-attention are there from the beginning.
+    grows = read == first and not (read == 1 and len(parts) > 1 and parts[1].shape[3] == 1)
+    queries = read + len(parts) - 1
+    keys_in_all = queries if grows else first
+    if heads * queries * keys_in_all > most_numbers:
+        raise _error(
+            f"{queries:,} queries × {keys_in_all:,} keys of every head are too many to join. Give fewer steps or layers."
+        )
+    shape = (1, heads, queries, keys_in_all)
+    whole = parts[0].new_zeros(shape) if hasattr(parts[0], "new_zeros") else np.zeros(shape, parts[0].dtype)
+    for step, part in enumerate(parts):
+        there = read + step if grows else first
+        keys = part.shape[3]
+        if keys > there or (keys < there and not grows):
+            raise _error(
+                f"Layer {number} of step {step} has {keys:,} keys, where {there:,} tokens were there to attend to."
+            )
+        rows = slice(0, read) if step == 0 else slice(read + step - 1, read + step)
+        whole[:, :, rows, there - keys : there] = part  # a sliding window keeps the last keys
+    return whole
 
 
 # --- tokens

@@ -1,7 +1,5 @@
 """The formula of each stage in LaTeX, with the numbers of one head and of one of its cells."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

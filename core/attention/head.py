@@ -3,8 +3,6 @@
 A trace holds [queries, keys] arrays, which grow with the square of the text. A head makes traces of a few rows at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -61,7 +59,7 @@ class Head:
         return "<Head: {:,} queries × {:,} keys>".format(*self.shape)
 
     @classmethod
-    def of(cls, trace: AttentionTrace, permissions: Permissions | None = None, edited: Edited | None = None) -> Head:
+    def of(cls, trace: AttentionTrace, permissions: Permissions | None = None, edited: Edited | None = None) -> "Head":
         """The head of a trace, with the trace's own mask, bias and edit unless others are given.
 
         permissions  gives (mask, bias) of some rows, both [rows, keys]
@@ -91,7 +89,7 @@ class Head:
         query = self.query[part_of(rows, self.shape[0], "queries")]
         return AttentionTrace(query, self.key, self.value, self.shaping(rows), self.edited(rows))
 
-    def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> Head:
+    def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> "Head":
         """The head with another scale, another mask, or both; None keeps its own. Errors as in `attend`.
 
         mask  a predicate, asked for a few rows at a time, or [queries, keys] bool
@@ -124,7 +122,7 @@ class Head:
         stages["output"] = pool(row_numbers["output"], max_cells)
         return Overview({stage.key: stages[stage.key] for stage in STAGES}, row_numbers)
 
-    def stages(self, *keys: str) -> HeadStages:
+    def stages(self, *keys: str) -> "HeadStages":
         """Stages of one shape by their keys, as matrices of which any part can be had."""
         return HeadStages(self, tuple(BY_KEY[key] for key in keys))
 

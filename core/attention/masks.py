@@ -10,8 +10,6 @@ pair may attend. `grid` draws it for given lengths:
     ■ ■ ■ ■         ⬚ ⬚ ■ ■              ■ ■ ■ ■
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -48,7 +48,7 @@ class _Source(NamedTuple):
     """The field and the file that messages name, and whether it holds a mask."""
 
     field: str
-    name: str
+    name: str = ""
     is_mask: bool = False
 
     def error(self, problem: str) -> InputError:
@@ -79,7 +79,7 @@ class _Source(NamedTuple):
         return f"Only finite numbers can be used.{' Forbid a pair with the mask instead.' * (self.field == 'bias')}"
 
 
-def read_matrix(data: str | bytes, *, field: str, name: str = "") -> NDArray[np.float64]:
+def read_matrix(data: str | bytes, *, field: str) -> NDArray[np.float64]:
     """A matrix from text, from a CSV file or from an NPY file, as finite float64 [rows, columns].
 
     data   str, or the bytes of a file: NPY if it begins with NPY's magic bytes, otherwise UTF-8 text.
@@ -88,33 +88,32 @@ def read_matrix(data: str | bytes, *, field: str, name: str = "") -> NDArray[np.
            NPY may hold integers or floats of any size, in either order, with exactly two dimensions; what float64
            cannot hold exactly (integers beyond 2⁵³, long doubles) is rounded.
     field  the input it belongs to ("query", "key", "value", "bias" ...), which becomes the error's field
-    name   the file's name, for messages
 
     Raises InputError for everything else: no numbers, rows of different lengths, a cell that is not a finite number, more
     than MAX_CELLS cells, another encoding, another dtype or rank, pickles, damaged files. Nothing is ever unpickled.
     """
-    return _read(data, _Source(field, name))
+    return _read(data, _Source(field))
 
 
-def read_mask(data: str | bytes, *, field: str = "mask", name: str = "") -> NDArray[np.bool_]:
+def read_mask(data: str | bytes, *, field: str = "mask") -> NDArray[np.bool_]:
     """A mask as bool [rows, columns], True where a query may attend to a key, from the same text and files as `read_matrix`,
     holding only 0 and 1; an NPY file may also hold bools. Raises InputError for anything else."""
-    return _read(data, _Source(field, name, is_mask=True))
+    return _read(data, _Source(field, is_mask=True))
 
 
-def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
+def read_npz(data: bytes) -> dict[str, np.ndarray]:
     """The arrays of an NPZ file (`np.savez`): query, key, value, and where present mask and bias.
 
     The arrays may also be called q, k, v; capitals do not matter; arrays with other names are left alone. Each is as from
     `read_matrix` or `read_mask`, all together have at most MAX_FILE_BYTES bytes once unpacked. Whether their shapes fit
     together is for `attend` to say. Raises InputError with field "file" if the archive is at fault, else with the array's name.
     """
-    source = _Source("file", name)
+    source = _Source("file")
     source.check_size(len(data), MAX_FILE_BYTES)
     with _opened(data, source) as archive:
         arrays = {}
         for field, member in _npz_members(archive, source).items():
-            part = _Source(field, name, is_mask=field == "mask")
+            part = _Source(field, is_mask=field == "mask")
             content = _unpack(archive, member, part)
             if not content.startswith(_NPY_MAGIC):
                 raise part.error(f"{_shorten(member.filename)} is not an NPY array. Make the file with np.savez.")
@@ -122,29 +121,18 @@ def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
     return arrays
 
 
-class WeightsFile(NamedTuple):
-    """What a file of attention weights holds: an array, or the steps of `generate` with an array a layer; not checked yet.
-
-    tokens  (query tokens, key tokens), None where there are none
-    beams   of steps: the place of the text's beam in each, None where there is none
-    """
-
-    weights: NDArray[Any] | list[tuple[NDArray[Any] | None, ...]]
-    tokens: tuple[list[str], list[str]] | None
-    beams: NDArray[Any] | None
-
-
-def read_weights_npz(data: bytes | Path, *, name: str = "", max_bytes: int = MAX_WEIGHTS_BYTES) -> WeightsFile:
-    """The attention weights in an NPZ file.
+def read_weights_npz(data: bytes | Path, *, max_bytes: int) -> tuple[Any, tuple[list[str], list[str]] | None, Any]:
+    """(weights, tokens, beams) in an NPZ file of attention weights.
 
     data       the bytes of a file, or its path
     max_bytes  of all that the file holds, unpacked
 
-    The weights are the array named `attentions`, or the arrays `attentions.STEP.LAYER` of what `generate` returns, or the only
-    array besides the tokens. Tokens are arrays of texts named `tokens`, or `query_tokens` and `key_tokens`; `beams` is a row of
-    `beam_indices`. Raises InputError with field "file".
+    The weights are the array named `attentions`, or the arrays `attentions.STEP.LAYER` of what `generate` returns, a tuple of
+    layers a step, or the only array besides the tokens; not checked yet. Tokens are arrays of texts named `tokens`, or
+    `query_tokens` and `key_tokens`, as (query tokens, key tokens); None where there are none. `beams` is a row of
+    `beam_indices`, the place of the text's beam in each step; None where there is none. Raises InputError with field "file".
     """
-    source = _Source("file", name)
+    source = _Source("file", data.name if isinstance(data, Path) else "")
     with _opened(data, source) as archive:
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         source.check_size(sum(entry.file_size for entry in entries.values()), max_bytes)
@@ -171,7 +159,7 @@ def read_weights_npz(data: bytes | Path, *, name: str = "", max_bytes: int = MAX
         texts = {field: _texts(_member(archive, entry, source), field, source) for field, entry in tokens.items()}
     both = texts.get(TOKENS)
     of_queries, of_keys = texts.get(QUERY_TOKENS, both), texts.get(KEY_TOKENS, both)
-    return WeightsFile(weights, None if of_queries is None or of_keys is None else (of_queries, of_keys), beams)
+    return weights, None if of_queries is None or of_keys is None else (of_queries, of_keys), beams
 
 
 def check_scores(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:

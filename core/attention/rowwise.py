@@ -4,8 +4,6 @@ A stage of a head, a view of heads and a pair of heads are such matrices. Poolin
 losing their largest numbers, and each says which of its cells to look at first.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,13 +29,13 @@ class Entries(NamedTuple):
     known: NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(cls, values: NDArray[np.floating], allowed: NDArray[np.bool_] | None = None) -> Entries:
+    def of(cls, values: NDArray[np.floating], allowed: NDArray[np.bool_] | None = None) -> "Entries":
         """Numbers of which the infinite and NaN are not known; allowed: None for every pair."""
         allowed = np.broadcast_to(np.True_, values.shape) if allowed is None else allowed
         known = np.isfinite(values) & allowed
         return cls(np.where(known, values, 0), allowed, known)
 
-    def across(self, columns: slice) -> Entries:
+    def across(self, columns: slice) -> "Entries":
         """All rows, in some of the columns."""
         known = None if self.known is None else self.known[..., columns]
         return Entries(self.values[..., columns], self.allowed[..., columns], known)
@@ -83,7 +81,7 @@ class Pooled:
         )
         return rows, columns
 
-    def smaller(self, max_cells: int) -> Pooled:
+    def smaller(self, max_cells: int) -> "Pooled":
         """Pool once more, to at most `max_cells` cells a side: each new cell stands for several of these."""
         again = pool(self.values, max_cells, self.allowed)
         blocks = {"row_block": self.row_block * again.row_block, "column_block": self.column_block * again.column_block}

@@ -4,8 +4,6 @@ A trace, a head, some rows of a layer and a model's attention call each hold suc
 number of this kind is a field here, with what it does in `capped`, and needs no place in them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -47,7 +45,7 @@ class Shaping:
         """Scaled scores [..., keys], capped, then plus bias: the scores before the mask."""
         return self.capped(scaled) if self.bias is None else self.capped(scaled) + self.bias
 
-    def each(self, names: Iterable[str], change: Callable[[Any], Any]) -> Shaping:
+    def each(self, names: Iterable[str], change: Callable[[Any], Any]) -> "Shaping":
         """The record with some of its fields changed; those that are None stay None."""
         return replace(self, **{name: change(part) for name in names if (part := getattr(self, name)) is not None})
 

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,7 @@ MAX_WORD_CHARACTERS = 1_000  # putting accents in order (NFC) takes the square o
 class Matrices:
     """The inputs of one attention head, a name for each row of query and of key, and where the numbers come from.
 
-    query [queries, d_k], key [keys, d_k] and value [keys, d_v] are kept as read-only float64 copies. ValueError if names and
-    rows do not match; whether the matrices fit together is for `attend` to say.
+    query [queries, d_k], key [keys, d_k] and value [keys, d_v] are float64, and read-only from now on.
     """
 
     query: NDArray[np.float64]
@@ -38,23 +36,16 @@ class Matrices:
     origin: str
 
     def __post_init__(self) -> None:
-        for name in ("query", "key", "value"):
-            object.__setattr__(self, name, frozen(np.array(getattr(self, name), dtype=np.float64)))
-        for name, tokens in (("query", self.query_tokens), ("key", self.key_tokens)):
-            if len(tokens) != len(getattr(self, name)):
-                raise ValueError(f"{len(tokens)} {name} tokens for {len(getattr(self, name))} rows of {name}")
+        for array in (self.query, self.key, self.value):
+            frozen(array)
 
 
-class EntryDistribution(NamedTuple):
-    words: str
-    draw: Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
-
-
-# All three have mean 0 and variance 1, so that a score of random rows has variance d_k whichever is chosen.
-DISTRIBUTIONS = {
-    "normal": EntryDistribution("normal", lambda rng, shape: rng.standard_normal(shape)),
-    "uniform": EntryDistribution("uniform", lambda rng, shape: rng.uniform(-math.sqrt(3), math.sqrt(3), shape)),
-    "sign": EntryDistribution("±1", lambda rng, shape: rng.choice((-1.0, 1.0), shape)),
+# How an array of entries is drawn. All three have mean 0 and variance 1, so that a score of random rows has variance d_k
+# whichever is chosen.
+DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]] = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "uniform": lambda rng, shape: rng.uniform(-math.sqrt(3), math.sqrt(3), shape),
+    "sign": lambda rng, shape: rng.choice((-1.0, 1.0), shape),
 }
 
 
@@ -77,7 +68,7 @@ def random_matrices(
         allowed = ", ".join(DISTRIBUTIONS)
         raise InputError(f"There is no distribution {distribution!r}. Choose one of: {allowed}.", field="distribution")
 
-    words, draw = DISTRIBUTIONS[distribution]
+    draw, words = DISTRIBUTIONS[distribution], {"sign": "±1"}.get(distribution, distribution)
     shapes = ((queries, d_k), (keys, d_k), (keys, d_v))
     query, key, value = (draw(rng, shape) for rng, shape in zip(_three_generators(seed), shapes, strict=True))
     names = numbered("q", queries), numbered("k", keys)

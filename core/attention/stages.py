@@ -1,7 +1,5 @@
 """The stages of a trace in their order: what each is called, what it does, and its array."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

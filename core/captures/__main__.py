@@ -1,7 +1,5 @@
 """Name what is wrong with a recorded pass: `headlight captures check FILE`, or python -m core.captures."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

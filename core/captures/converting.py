@@ -4,8 +4,6 @@ Neither library is needed or imported here. Where something is lacking, or is no
 opened file are red.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, model_error
 from ..record_pass import BEST, WITHOUT_EFFECT, BatchError, BatchText, PassFile, vocabulary
 
 
@@ -49,10 +47,9 @@ def save_transformer_lens(
     config, file = bridge.cfg, PassFile()
     unusual = config.positional_embedding_type in ("alibi", "relative_positional_bias") or config.use_local_attn
     if unusual or config.attention_dir not in ("causal", "bidirectional"):
-        raise InputError(
+        raise model_error(
             "A cache of TransformerLens holds no masks and biases other than the causal mask. Record this model with "
-            "record_pass.py.",
-            field="model",
+            "record_pass.py."
         )
     batch, tokens, *_ = cache["blocks.0.attn.hook_v"].shape
     text = BatchText((batch, tokens), input_ids, row, attention_mask, position_ids, bridge.tokenizer)

@@ -1,7 +1,5 @@
 """Opening a pass from a file, without its model. Nothing in the file is trusted: every part is checked before it is used."""
 
-from __future__ import annotations
-
 import io
 import math
 import os

@@ -1,7 +1,5 @@
 """The answers of edited passes beside those of the unedited one: next-token probabilities, vectors, the losses of a text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -106,12 +104,7 @@ def require_losses(model: Model) -> None:
 
 
 def pass_with_losses(
-    model: Model,
-    input_ids: TokenNumbers,
-    *,
-    edits: Edits | None = None,
-    start: int = 1,
-    known: Iterable[Capture] = (),
+    model: Model, input_ids: TokenNumbers, *, edits: Edits | None = None, start: int = 1, known: Iterable[Capture] = ()
 ) -> tuple[list[Call], NDArray[np.float64]]:
     """Run a pass: (its attention calls, one a layer; -ln p of each token from `start` on, given the tokens before it).
 

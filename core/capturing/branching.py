@@ -5,8 +5,6 @@ continuations run side by side as a batch. The `Edits` of a capture are made in 
 the batch has other edits, and one write into the output of a call makes all of them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -5,8 +5,6 @@ A relative error ε in a score s shifts it by ε·|s|, which changes its weight 
 unit a head that attends to a single key, whose output hardly depends on its scores, is measured as strictly as any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple

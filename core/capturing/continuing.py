@@ -5,8 +5,6 @@ in layer 23 is the same up to there, to the last bit. The layers run in a twin o
 code. A twin shares all numbers with its network, which itself stays as it is: others can run it meanwhile.
 """
 
-from __future__ import annotations
-
 import copy
 import weakref
 from collections.abc import Callable, Iterable, Mapping

@@ -3,8 +3,6 @@
 target_tokens is everywhere the number of tokens of an encoder-decoder model's decoder.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping
 

@@ -3,14 +3,12 @@
 To find the place the pass is run once more, in a twin of the network whose modules are watched.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +38,7 @@ class NotFiniteError(InputError):
 
     def explained(
         self, inputs: Mapping[str, Tensor], heard: Callable[[Call], Call], *, changed: bool = False, **options: Any
-    ) -> NotFiniteError:
+    ) -> Self:
         """The error with the place where such a number comes first, for which the model is run once more over these inputs.
 
         heard    called at every attention call
@@ -50,8 +48,8 @@ class NotFiniteError(InputError):
             with heard_by(heard):
                 run(replace(self._model, network=_Watch(self._model.network).network), dict(inputs), **options)
         except _FoundError as found:
-            return NotFiniteError(self._model, str(found))
-        return NotFiniteError(self._model, self._place, changed=changed)
+            return type(self)(self._model, str(found))
+        return type(self)(self._model, self._place, changed=changed)
 
 
 class _FoundError(InputError):

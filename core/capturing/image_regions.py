@@ -1,7 +1,5 @@
 """A region of an image, taken away from what a model reads: "what does it say without the dog?"."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

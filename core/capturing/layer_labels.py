@@ -1,7 +1,5 @@
 """Layers: what is special about the attention of each, and which layers of a hybrid model have none."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

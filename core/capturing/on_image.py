@@ -6,8 +6,6 @@ they read. So no family needs code of its own, wherever it has [CLS] and registe
 order it reads tiles; and the pixels that no token reads are known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace

@@ -4,8 +4,6 @@ The recorded tensors are on the CPU, whatever the device of the network, and all
 memory of a GPU, and layers on several GPUs come together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ A limit stands between what was measured where everything is right and the small
 float32, whose rounding errors add up; in half precision, numbers are computed more exactly and rounded once.
 """
 
-from __future__ import annotations
-
 import torch
 
 # A head's output, by the dtype of the model. Measured on every head of both offline models: in float32 at most 5.4, and at

@@ -1,7 +1,5 @@
 """Sampling: how the next token is chosen from a model's logits, with temperature, top-k and top-p."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -9,12 +7,7 @@ from math import isfinite
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from transformers import (
-    LogitsProcessorList,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
+from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from ..attention.trace import softmax
 from ..errors import InputError

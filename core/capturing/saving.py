@@ -1,7 +1,5 @@
 """Writing a pass to a file, from which it can be opened without its model: docs/captures.md describes the file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict

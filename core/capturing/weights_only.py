@@ -6,8 +6,6 @@ each, so that memory grows with the square of the text and texts have to be shor
 same of a model that is not here.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,7 +30,7 @@ from ..models.model import Model, NoNetwork, RecordedModel
 from ..models.modules import Kind, outermost_lists
 from ..models.tokens import token_texts
 from ..progress import stop_point
-from .calls.rows import CELLS, weights_at
+from .calls.rows import CELLS
 from .finite import NotFiniteError, are_finite, gives_finite
 
 MAX_BYTES = 256_000_000  # for the weights of all heads together
@@ -73,9 +71,6 @@ class WeightRows:
     def choices(self) -> Tensor:
         """[heads, rows] the number of keys; 0 for a query that attends to nothing."""
         return self.weights.any(dim=-1) * self.weights.shape[2]
-
-    def at(self, keys: Tensor) -> Tensor:
-        return weights_at(self.weights, keys)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..averages import ExactSum
 from ..capturing.calls.rows import Rows
 from ..capturing.capture import Capture
 from ..errors import InputError
-from ..exact_sums import ExactSum
 from ..models.modules import Kind
 from ..models.passages import Passage, text_hash
 from .claim import Claim

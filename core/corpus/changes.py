@@ -1,7 +1,7 @@
 """What changed in a copy of a model: every head of a base beside the same head of the copy, over many passages.
 
 A copy is the same architecture with other numbers: fine-tuned, rounded to fewer bits, with an adapter, another checkpoint. Both
-read the same passages. What is added up over them is exact (`core.exact_sums`), so that neither the order of the passages nor
+read the same passages. What is added up over them is exact (`core.averages`), so that neither the order of the passages nor
 who reads them changes a digit. Every other passage belongs to the other half of the corpus: how far the halves differ says how
 much of a change is the choice of passages. Where the two split a passage into different tokens, they are compared at the tokens
 that they have in common.
@@ -21,13 +21,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..averages import ExactSum
 from ..capturing.answers import pass_with_losses, require_losses
 from ..capturing.calls.rows import Rows, row_blocks
 from ..capturing.capture import Capture, capture, not_captured
 from ..capturing.edits.edits import Edits
 from ..capturing.recorder import by_kind
 from ..errors import InputError
-from ..exact_sums import ExactSum
 from ..heads.comparing import Alignment, HeadPair, align, divergence
 from ..heads.likeness import as_wide, refuse_unlike, rows_of_both
 from ..heads.metrics import NAMES, measure_block
@@ -319,11 +319,7 @@ class Pair:
         changes.apart += axes[0].lengths[0] - rows.shape[1]
 
     def swap(
-        self,
-        changes: Changes,
-        text: str,
-        losses: NDArray[np.float64],
-        step: Callable[[], None] = lambda: None,
+        self, changes: Changes, text: str, losses: NDArray[np.float64], step: Callable[[], None] = lambda: None
     ) -> None:
         """Add what swapping heads back does in a passage. losses: of the copy as it is; step: called after each pass of it"""
         before, sums = capture(self.base, text), [losses.sum()]

@@ -29,13 +29,12 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from pyarrow import fs
 
+from ..averages import ExactSum
 from ..claims import shares as claims
 from ..errors import InputError, shown
-from ..exact_sums import ExactSum
 from ..models.passages import Location, Passage, Problem, Relation
 from ..units import bytes_in_words
 from .reading import is_uri, open_folder, require_address
-from .relations import Relations
 from .settings import RunSettings
 from .sums import rows_of
 from .tables import LAST, About, file_of, write
@@ -99,15 +98,21 @@ def parts_in(system: fs.FileSystem, folder: str) -> list[str]:
 # --- from and to arrays
 
 
-def _arrays(tally: Tally) -> dict[str, NDArray]:
-    arrays = {name: getattr(tally, name) for name in COUNTS}
-    relations = tally.relations
-    sums = {name: getattr(tally, name) for name in SUMS} | {"relations.by_offset": relations.by_offset}
-    names = sorted(relations.attention)
+def _summed(tally: Tally) -> Iterator[tuple[Any, str, Sequence[str], Sequence[str]]]:
+    """What has arrays and sums, how their names begin in a file, and their names."""
+    yield tally, "", COUNTS, SUMS
+    yield tally.relations, "relations.", ("pairs",), ("by_offset",)
     if tally.claims is not None:
-        arrays |= {f"claims.{name}": getattr(tally.claims, name) for name in claims.COUNTS}
-        sums |= {f"claims.{name}": getattr(tally.claims, name) for name in claims.SUMS}
-    sums |= {f"relations.{number}": relations.attention[name] for number, name in enumerate(names)}
+        yield tally.claims, "claims.", claims.COUNTS, claims.SUMS
+
+
+def _arrays(tally: Tally) -> dict[str, NDArray]:
+    relations = tally.relations
+    names = sorted(relations.attention)
+    arrays, sums = {}, {f"relations.{number}": relations.attention[name] for number, name in enumerate(names)}
+    for of, begin, counts, totals in _summed(tally):
+        arrays |= {begin + name: getattr(of, name) for name in counts}
+        sums |= {begin + name: getattr(of, name) for name in totals}
     for name, total in sums.items():
         arrays |= {f"{name}.whole": total.whole, f"{name}.part": total.part}
     for table, rows in (("strongest", tally.strongest.rows), ("sample", tally.sample.rows)):
@@ -122,30 +127,23 @@ def _arrays(tally: Tally) -> dict[str, NDArray]:
         "relations": names,
         "offsets": [[*key, number] for key, number in sorted(relations.offsets.items())],
     }
-    return arrays | {"relations.pairs": relations.pairs, "rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
+    return arrays | {"rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
 
 
 def _tally(arrays: dict[str, NDArray]) -> Tally:
     rest: dict[str, Any] = json.loads(arrays["rest"].tobytes())
     measured = tuple((layer, head) for layer, head in rest["heads"]["measured"])
     tally = Tally(RunSettings.read(rest["settings"]), ModelHeads(**rest["heads"] | {"measured": measured}))
-    for name in COUNTS:
-        setattr(tally, name, arrays[name])
-    for name in SUMS:
-        setattr(tally, name, _sum(name, arrays))
-    if tally.claims is not None:
-        for name in claims.COUNTS:
-            setattr(tally.claims, name, arrays[f"claims.{name}"])
-        for name in claims.SUMS:
-            setattr(tally.claims, name, _sum(f"claims.{name}", arrays))
+    for of, begin, counts, totals in _summed(tally):
+        for name in counts:
+            setattr(of, name, arrays[begin + name])
+        for name in totals:
+            setattr(of, name, _sum(begin + name, arrays))
     tally.strongest.extend(_rows("strongest", tally.strongest.rows.dtype, arrays))
     tally.sample.extend(_rows("sample", tally.sample.dtype, arrays))
-    tally.relations = Relations(
-        _sum("relations.by_offset", arrays),
-        arrays["relations.pairs"],
-        {name: _sum(f"relations.{number}", arrays) for number, name in enumerate(rest["relations"])},
-        Counter({(name, offset): number for name, offset, number in rest["offsets"]}),
-    )
+    relations = tally.relations
+    relations.attention = {name: _sum(f"relations.{number}", arrays) for number, name in enumerate(rest["relations"])}
+    relations.offsets = Counter({(name, offset): number for name, offset, number in rest["offsets"]})
     passages = [read_passage(written) for written in rest["passages"]]
     tally.passages = {passage.id: passage for passage in passages}
     tally.ids = set(arrays["ids"].tolist())

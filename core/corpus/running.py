@@ -28,20 +28,19 @@ from ray.exceptions import RayError
 
 from ..claims.claim import Claim
 from ..errors import InputError, first_line
+from ..installed import versions
 from ..models.loading import load_outline, model_revision, model_size
 from ..models.passages import By, Problem
 from ..models.sizes import free_bytes
 from ..record_pass import name_alone
 from ..units import bytes_in_words
-from ..versions import versions
 from .folder import RunFolder, load_parts, merge_parts, parts_in, read_problem
 from .reading import Files, find_files, is_uri, open_folder, require_address
 from .settings import Job, RunSettings, versions_that_count
-from .tables import About
-from .tally import Tally, first_of
-from .workers import (
+from .steps import (
     CENSUS,
     Measurer,
+    Row,
     bytes_kept,
     corpus_hash,
     count_passages,
@@ -51,6 +50,8 @@ from .workers import (
     limited,
     read_shards,
 )
+from .tables import About
+from .tally import Tally, first_of
 
 SHARD = 128  # passages that a worker measures in one go, at most: a stopped run loses no more of each worker
 SHARE, LARGEST = 16, 4  # more than SHARE workers measure more in one go, up to LARGEST times as much
@@ -145,11 +146,7 @@ def run(
     )
     settings.validate()
     pool = Pool(workers or 0, cpus, gpus)
-    begin = partial(_run, model, data, out, settings, pool)
-    if address is not None and address.startswith("ray://"):
-        with on_ray(address, pool):
-            return run_there(begin, on_progress)
-    return begin(address, on_progress)
+    return begin(partial(_run, model, data, out, settings, pool), address, pool, on_progress)
 
 
 def _run(
@@ -227,22 +224,10 @@ class _Work:
         done, whole  how many tokens have been measured, and how many there are in all
         """
         self.on_progress(Progress("Starting the workers", done, whole))
-        reading = partial(read_shards, job=self.job, wanted=left, most=self.pool.shard(len(left)))
-        shards = groups_of(self.files).flat_map(reading, num_cpus=0)
-        measured = shards.map_batches(
-            Measurer,
-            fn_constructor_args=(self.job, self.folder.parts_address, max(1, round(self.pool.cpus))),
-            batch_size=1,
-            compute=ActorPoolStrategy(size=self.pool.size),
-            num_cpus=self.pool.cpus,
-            num_gpus=self.pool.gpus,
-            max_task_retries=RETRIES,
-        )
+        measured = on_workers(Measurer, (self.job, self.folder.parts_address), self.job, self.files, left, self.pool)
         merger, first = _PartMerger(self.folder), None
         with suppress(RayError):  # what it leaves undone is left for the next round
-            for row in measured.iter_rows():
-                if row["failed"]:
-                    raise InputError(**json.loads(row["failed"]))
+            for row in measured:
                 now, done = time.monotonic(), done + int(row["tokens"])
                 first = first or (now, done)  # before the first result, workers have been starting
                 began, before = first
@@ -281,6 +266,28 @@ def groups_of(files: Files) -> Dataset:
         groups[-1].append(name)
         size += count
     return ray.data.from_items([json.dumps(group) for group in groups], override_num_blocks=len(groups))
+
+
+def on_workers(
+    worker: type, given: tuple[Any, ...], job: Job, files: Files, left: NDArray[np.uint64], pool: Pool
+) -> Iterator[Row]:
+    """What workers of a class, which are made of what is given and a number of threads, find in the passages that are left, by
+    sorted ids: a row a shard. Raises InputError with the reason why a worker cannot work."""
+    reading = partial(read_shards, job=job, wanted=left, most=pool.shard(len(left)))
+    shards = groups_of(files).flat_map(reading, num_cpus=0)
+    found = shards.map_batches(
+        worker,
+        fn_constructor_args=(*given, max(1, round(pool.cpus))),
+        batch_size=1,
+        compute=ActorPoolStrategy(size=pool.size),
+        num_cpus=pool.cpus,
+        num_gpus=pool.gpus,
+        max_task_retries=RETRIES,
+    )
+    for row in found.iter_rows():
+        if row["failed"]:
+            raise InputError(**json.loads(row["failed"]))
+        yield row
 
 
 # --- before the work
@@ -370,12 +377,22 @@ def _require_answer(address: str) -> None:
     socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=10).close()
 
 
-def run_there(begin: Callable[..., Result], on_progress: Callable[[Progress], None]) -> Result:
-    """Run `begin`, which takes an address and `on_progress`, in the cluster: Ray's client cannot drive Ray Data."""
+def begin(
+    work: Callable[..., Result], address: str | None, pool: Pool, on_progress: Callable[[Progress], None]
+) -> Result:
+    """Do work that takes an address and `on_progress`: in this process, or in the cluster if only Ray's client reaches it."""
+    if address is None or not address.startswith("ray://"):
+        return work(address, on_progress)
+    with on_ray(address, pool):
+        return run_there(work, on_progress)
+
+
+def run_there(work: Callable[..., Result], on_progress: Callable[[Progress], None]) -> Result:
+    """Do work that takes an address and `on_progress`, in the cluster: Ray's client cannot drive Ray Data."""
     start_board: Any = ray.remote(num_cpus=0)(_Board)
     start: Any = ray.remote(num_cpus=0, max_retries=0)(_run_and_report)
     board = start_board.remote()
-    task = start.remote(begin, board)
+    task = start.remote(work, board)
     try:
         while not ray.wait([task], timeout=1)[0]:
             if (progress := cast("Progress | None", ray.get(board.last.remote()))) is not None:
@@ -406,10 +423,10 @@ class _Board:
         return self._last
 
 
-def _run_and_report(begin: Callable[..., Result], board: Any) -> Result | dict[str, str]:
+def _run_and_report(work: Callable[..., Result], board: Any) -> Result | dict[str, str]:
     """What the run returns, or the arguments of an InputError, which does not travel as it is."""
     try:
-        return begin(None, board.put.remote)
+        return work(None, board.put.remote)
     except InputError as error:
         return {"message": str(error), "field": error.field}
 

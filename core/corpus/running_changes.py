@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from ray.data import ActorPoolStrategy
 from ray.exceptions import RayError
 
 from ..errors import InputError, first_line
@@ -29,19 +28,9 @@ from ..record_pass import name_alone
 from .changes import HALVES, Changes, Pair
 from .folder import RunFolder, parts_in, put, read_passage
 from .reading import Files, find_files, is_uri, require_address
-from .running import (
-    RETRIES,
-    Pool,
-    Progress,
-    groups_of,
-    on_ray,
-    require_memory,
-    require_pool,
-    run_there,
-    take_census,
-)
+from .running import Pool, Progress, begin, on_ray, on_workers, require_memory, require_pool, take_census
 from .settings import Job, RunSettings, versions_that_count
-from .workers import Row, corpus_hash, fitted, limited, read_shards, require_versions, require_weights
+from .steps import Row, corpus_hash, fitted, limited, require_versions, require_weights
 
 UNFINISHED = ".unfinished"  # at the end of the name of the folder, which stays until the file is there
 KEPT = "compared.npz"  # the file in it, which is written anew every so many seconds
@@ -88,11 +77,8 @@ def run_changes(
     settings.validate()
     replace(settings, dtype=copy_dtype).validate()
     pool = Pool(workers or 0, cpus, gpus)
-    begin = partial(_run, base, copy, copy_dtype, data, out, tuple(swap), settings, pool)
-    if address is not None and address.startswith("ray://"):
-        with on_ray(address, pool):
-            return run_there(begin, on_progress)
-    return begin(address, on_progress)
+    work = partial(_run, base, copy, copy_dtype, data, out, tuple(swap), settings, pool)
+    return begin(work, address, pool, on_progress)
 
 
 @dataclass(frozen=True)
@@ -184,25 +170,9 @@ def _compared(
     folder: RunFolder,
 ) -> Generator[Changes]:
     """Compare the passages that are left, by sorted ids: all changes so far, after each part. They are kept in the folder."""
-    reading = partial(read_shards, job=job, wanted=left, most=pool.shard(len(left)))
-    measured = (
-        groups_of(files)
-        .flat_map(reading, num_cpus=0)
-        .map_batches(
-            _Comparer,
-            fn_constructor_args=(job, copy, max(1, round(pool.cpus))),
-            batch_size=1,
-            compute=ActorPoolStrategy(size=pool.size),
-            num_cpus=pool.cpus,
-            num_gpus=pool.gpus,
-            max_task_retries=RETRIES,
-        )
-    )
     when = time.monotonic()
     try:
-        for row in measured.iter_rows():
-            if row["failed"]:
-                raise InputError(**json.loads(row["failed"]))
+        for row in on_workers(_Comparer, (job, copy), job, files, left, pool):
             part = Changes.from_bytes(row["changes"])
             if changes is not None:
                 part.merge(changes)

@@ -15,10 +15,10 @@ from ..claims.claim import Claim, require_few
 from ..claims.shares import MOST_TOKENS
 from ..errors import InputError
 from ..heads.metrics import METRICS, NAMES
+from ..installed import versions
 from ..models.devices import DTYPES
 from ..models.passages import By
 from ..record_pass import name_alone
-from ..versions import versions
 
 # The metrics whose strongest queries are kept unless others are named: those that speak of something in the text.
 EXAMPLES_OF = ("elsewhere", "previous", "next", "duplicate", "induction", "punctuation", "distance", "entropy")

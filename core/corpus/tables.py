@@ -33,16 +33,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import fs
 
+from ..averages import mean_and_spread
 from ..claims.claim import Claim
 from ..claims.shares import GROUPS, HALVES, ClaimSums
 from ..errors import InputError
-from ..exact_sums import mean_and_spread
 from ..models.fields import half_of_a_pair
 from ..models.model import Model
 from ..models.passages import CLASSES
-from .relations import DIRECTIONS
 from .settings import distance_ranges, metric_highs
-from .tally import BINS, Tally
+from .tally import BINS, DIRECTIONS, Tally
 
 FORMAT = 1  # raised when a file means something else than before
 METADATA = b"headlight"

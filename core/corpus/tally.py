@@ -5,27 +5,29 @@ Counts are whole numbers and sums are exact: merged tallies of parts are the tal
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from ..averages import ExactSum
 from ..capturing.calls.rows import Rows
 from ..capturing.weights_only import WeightRows
 from ..claims.claim import Claim
 from ..claims.facts import Facts
 from ..claims.shares import GROUPS, HALVES, ClaimSums, PassageShares
-from ..exact_sums import ExactSum
 from ..heads.metrics import NAMES, measure_block
 from ..heads.quantities import HeadRows, Pass, text_of
 from ..models.modules import Kind
 from ..models.passages import CLASSES, Passage, Problem, classes_of, tokens_of_words
-from .relations import Relations
 from .settings import RunSettings, distance_ranges
 from .sums import SampleSoFar, StrongestSoFar, draws, rows_of, sample_dtype
 
@@ -82,7 +84,7 @@ class Tally:
         self.attention, self.chance = (ExactSum.zeros(count, classes, classes) for _ in range(2))
         self.queries = np.zeros((count, classes), np.int64)
         self.by_distance, self.distance_chance = (ExactSum.zeros(count, ranges) for _ in range(2))
-        self.relations = Relations.empty(count)
+        self.relations = Relations(count)
         lines = tuple(map(Claim.read, settings.claims))
         self.claims = ClaimSums(lines, np.array(heads.measured, np.int64).reshape(-1, 2)) if lines else None
         self.strongest = StrongestSoFar(count, len(settings.examples_of), settings.strongest, tokens)
@@ -338,3 +340,78 @@ def _range_of_offset(tokens: int) -> Tensor:
     """[2 tokens + 1, D] 1 for the range that an offset lies in, of the offsets from -tokens to tokens."""
     last = distance_ranges(tokens)[:, 1]
     return one_hot(torch.from_numpy(np.searchsorted(last, np.arange(-tokens, tokens + 1))), len(last)).float()
+
+
+# --- grammatical relations: the share of attention along them, beside what the distances alone would put there.
+#
+# Words attend as in Clark et al. 2019 (https://arxiv.org/abs/1906.04341, section 4.1): to a word the sum over its tokens,
+# from a word their mean. A head that always looks at the previous word also looks at many subjects: its baseline for a
+# relation is what it gives, on average over all pairs of words, at the distances at which that relation stands.
+
+FARTHEST = 64  # words to either side that are told apart; those beyond count as if they stood there
+DIRECTIONS = ("to the head", "to the dependent")
+
+
+class Relations:
+    """Attention between the words of annotated passages, added up, of H heads.
+
+    attention  relation -> sums of the attention along it: [H, 2]
+    offsets    (relation, key word - query word in the direction of the head) -> how many there are
+    by_offset  sums of the attention between any two words by key word - query word, from -FARTHEST on: [H, 2 FARTHEST + 1]
+    pairs      how many pairs these are: [2 FARTHEST + 1]
+    """
+
+    def __init__(self, heads: int) -> None:
+        self.attention: dict[str, ExactSum] = {}
+        self.offsets: Counter[tuple[str, int]] = Counter()
+        self.by_offset = ExactSum.zeros(heads, 2 * FARTHEST + 1)
+        self.pairs = np.zeros(2 * FARTHEST + 1, np.int64)
+
+    def add(self, passage: Passage, there: NDArray[np.bool_], attention: NDArray[np.float64]) -> None:
+        """Add an annotated passage: attention [H, words, words]. there: [words] those that have tokens; others are left out"""
+        offset = _near(np.subtract.outer(np.arange(len(there)), np.arange(len(there))).T) + FARTHEST
+        both = np.logical_and.outer(there, there) & ~np.eye(len(there), dtype=bool)
+        heads = len(attention)
+        sums = np.zeros((len(self.pairs), heads))
+        np.add.at(sums, offset[both], attention[:, both].T)
+        self.by_offset.add(sums.T)
+        np.add.at(self.pairs, offset[both], 1)
+        sums_of: dict[str, NDArray] = {}
+        for relation in passage.relations:
+            word, head = relation.dependent, relation.head
+            if word != head and there[word] and there[head]:
+                along = sums_of.setdefault(relation.name, np.zeros((heads, 2)))
+                along += np.stack([attention[:, word, head], attention[:, head, word]], axis=1)
+                self.offsets[relation.name, int(_near(head - word))] += 1
+        for name, along in sums_of.items():
+            self.attention.setdefault(name, ExactSum.zeros(heads, 2)).add(along)
+
+    def merge(self, other: Relations) -> None:
+        self.by_offset.merge(other.by_offset)
+        self.pairs += other.pairs
+        self.offsets += other.offsets
+        for name, along in other.attention.items():
+            self.attention.setdefault(name, ExactSum.zeros(*along.whole.shape)).merge(along)
+
+    def table(self) -> pd.DataFrame:
+        """A row for each relation, direction and head: place (of the head), relation, direction, count, attention, baseline.
+
+        Without relations there is only the column place.
+        """
+        with np.errstate(invalid="ignore"):
+            usual = self.by_offset.values / self.pairs  # NaN where no two words have that distance
+        tables = []
+        for name, along in sorted(self.attention.items()):
+            of = {offset: number for (relation, offset), number in self.offsets.items() if relation == name}
+            count = sum(of.values())
+            for way, sign in enumerate((1, -1)):
+                baseline = usual[:, [sign * offset + FARTHEST for offset in of]] @ np.array([*of.values()]) / count
+                columns: dict[str, Any] = {"place": np.arange(len(usual)), "relation": name}
+                columns |= {"direction": DIRECTIONS[way], "count": count}
+                columns |= {"attention": along.values[:, way] / count, "baseline": baseline}
+                tables.append(pd.DataFrame(columns))
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"place": np.empty(0, np.int64)})
+
+
+def _near(offset: Any) -> Any:
+    return np.clip(offset, -FARTHEST, FARTHEST)

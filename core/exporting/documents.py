@@ -1,4 +1,5 @@
-"""Documents for others: a figure as one HTML page, a program as a Jupyter notebook, and notes about where numbers come from.
+"""Documents for others: a figure as one HTML page, a program as a Jupyter notebook, what is known of a head as Markdown,
+and notes about where numbers come from.
 
 The page needs no network: plotly.js is packed inside, and the browser unpacks it.
 
@@ -14,7 +15,9 @@ import gzip
 import html
 import json
 import os
-from collections.abc import Mapping, Sequence, Set
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -143,3 +146,41 @@ def _packages(cells: Sequence[str]) -> list[str]:
 
 def _code(name: str, source: str) -> dict[str, Any]:
     return {"cell_type": "code", "id": name, "metadata": {}, "execution_count": None, "outputs": [], "source": source}
+
+
+# --- what is known of one head, in lines
+
+# What Markdown reads as markup within a line and where one begins, and what makes links of addresses.
+_MARKUP = re.compile(r"([\\`*_\[\]<>|~$&!@#]|^[^\w\s]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class CardLine:
+    """One thing that is known of a head. All of it is plain text, in which tokens stand as they are.
+
+    about     what it is about, such as "Muted"
+    number    with its unit, and its interval where there is one; "" where there is no number
+    says      the words after the number
+    measured  what it was measured on: how many queries, passages or tokens, and which half of the passages
+    """
+
+    about: str
+    number: str
+    says: str
+    measured: str = ""
+
+
+def to_markdown(title: str, lines: Iterable[CardLine], about: About) -> str:
+    """The lines below a heading, and where their numbers come from."""
+    written = [f"# {_escaped(title)}", ""]
+    for line in lines:
+        number = f" **{_escaped(line.number)}**" if line.number else ""
+        measured = f" ({_escaped(line.measured)})" if line.measured else ""
+        written.append(f"- {_escaped(line.about)}:{number} {_escaped(line.says)}{measured}")
+    facts = [f"- {_escaped(name)}: {_escaped(text)}" for name, text in about.items()]
+    return "\n".join([*written, "", "## Where these numbers come from", "", *facts, ""])
+
+
+def _escaped(text: str) -> str:
+    """In one line, with nothing in it that Markdown or HTML would read."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))

@@ -6,12 +6,10 @@ https://transformer-circuits.pub/2021/framework). So the sums are exact, up to r
 a component writes also changes the norms and what later components do; its contribution leaves both out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -24,7 +22,7 @@ from ..capturing.calls.rows import head_permissions
 from ..capturing.capture import Capture
 from ..capturing.components.written import Component, Components, Readout, of_head
 from ..capturing.rounding import OF_SUMS, rounding_error
-from ..errors import InputError, check_index
+from ..errors import InputError, check_index, model_error
 from ..models.calls import wide
 from ..models.model import require_model
 from ..models.modules import Kind
@@ -55,8 +53,8 @@ class Attribution(pd.DataFrame):
     holds: bool
 
     @property
-    def _constructor(self) -> type[Attribution]:
-        return Attribution
+    def _constructor(self) -> type[Self]:
+        return type(self)
 
     @property
     def total(self) -> float:
@@ -181,6 +179,33 @@ def contributions_by_key(
 
 
 @dataclass(frozen=True, eq=False)
+class Scores:
+    """A score that torch can follow back along each side: scale · query · keys + bias.
+
+    query  [d_k]
+    keys   [d_k], the key, minus what it is compared with
+    bias   what the position bias adds
+    """
+
+    query: Tensor
+    keys: Tensor
+    scale: float
+    bias: float
+
+    @property
+    def by_query(self) -> Tensor:
+        """The score without its bias, as it depends on the query."""
+        with torch.enable_grad():
+            return self.query @ self.keys.detach() * self.scale
+
+    @property
+    def by_keys(self) -> Tensor:
+        """The same, as it depends on the keys."""
+        with torch.enable_grad():
+            return self.query.detach() @ self.keys * self.scale
+
+
+@dataclass(frozen=True, eq=False)
 class ScoreAttribution:
     """One attention score, or its difference from others of its row, as a sum over pairs of components.
 
@@ -204,14 +229,18 @@ class ScoreAttribution:
     def table(self) -> pd.DataFrame:
         """The strongest components of the query [rows] with the strongest of the keys [columns]; what all others add is in
         the row and the column "rest"."""
-        sides = (self.asked.query, self.by_query), (self.asked.keys, self.by_key)
-        count = len(self.parts)  # what is fixed comes after them
-        leading = [[self.parts[row] for row in _largest(table.iloc[:count], self.strongest)] for _, table in sides]
-        of_query, of_keys = (
-            self.components.vectors(vector, parts) for (vector, _), parts in zip(sides, leading, strict=True)
-        )
-        pairs = (of_query @ of_keys.T * self.asked.scale).double().numpy(force=True)
-        return _with_rest(pairs, self.by_query, self.by_key, [[part.name for part in side] for side in leading])
+        vectors, names, gave = [], [], []
+        for vector, side in ((self.asked.query, self.by_query), (self.asked.keys, self.by_key)):
+            rows = _largest(side.iloc[: len(self.parts)], self.strongest)  # what is fixed comes after the components
+            vectors.append(self.components.vectors(vector, [self.parts[row] for row in rows]))
+            names.append([self.parts[row].name for row in rows])
+            gave.append(side["contribution"].to_numpy()[rows])
+        pairs = (vectors[0] @ vectors[1].T * self.asked.scale).double().numpy(force=True)
+        table = pd.DataFrame(pairs, *names)
+        table["rest"] = gave[0] - pairs.sum(axis=1)
+        rest = gave[1] - pairs.sum(axis=0)
+        table.loc["rest"] = [*rest, self.by_query.total - gave[0].sum() - rest.sum()]
+        return table
 
     @property
     def total(self) -> float:
@@ -254,33 +283,6 @@ def score_attribution(
     return ScoreAttribution(by_query, by_key, by_query.number, asked, components, parts, strongest)
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """A score that torch can follow back along each side: scale · query · keys + bias.
-
-    query  [d_k]
-    keys   [d_k], the key, minus what it is compared with
-    bias   what the position bias adds
-    """
-
-    query: Tensor
-    keys: Tensor
-    scale: float
-    bias: float
-
-    @property
-    def by_query(self) -> Tensor:
-        """The score without its bias, as it depends on the query."""
-        with torch.enable_grad():
-            return self.query @ self.keys.detach() * self.scale
-
-    @property
-    def by_keys(self) -> Tensor:
-        """The same, as it depends on the keys."""
-        with torch.enable_grad():
-            return self.query.detach() @ self.keys * self.scale
-
-
 def scores(
     capture: Capture,
     layer: int,
@@ -306,10 +308,9 @@ def scores(
     factors = _contrasted_keys(mask[0], key, against)
     queries, keys = components.read(kind, layer, head)
     if not keys.requires_grad:  # LongT5's encoder computes attention outside of what can be captured
-        raise InputError(
+        raise model_error(
             f"What the keys of head {layer}.{head} were read from has no components: {capture.model.name} computes it in "
-            f"another way.",
-            field="model",
+            f"another way."
         )
     with torch.enable_grad():
         of_query = wide(queries[query])
@@ -361,19 +362,6 @@ def _grouped(components: Components, groups: Mapping[str, Collection[str]] | Non
         places = tuple(place for member in members for place in left.pop(member).places)
         together.append(Component(name, "group", "", None, None, places))
     return [*left.values(), *together]
-
-
-def _with_rest(
-    pairs: NDArray[np.float64], by_query: Attribution, by_key: Attribution, names: list[list[str]]
-) -> pd.DataFrame:
-    """Pairs of components, those of the query in rows, and a row and a column for all others."""
-    owed = [dict(zip(table["component"], table["contribution"], strict=True)) for table in (by_query, by_key)]
-    table = pd.DataFrame(pairs, index=names[0], columns=names[1])
-    table["rest"] = [owed[0][name] - row.sum() for name, row in zip(names[0], pairs, strict=True)]
-    rest = [owed[1][name] - column.sum() for name, column in zip(names[1], pairs.T, strict=True)]
-    others = by_query.total - sum(owed[0][name] for name in names[0]) - sum(rest)
-    table.loc["rest"] = [*rest, others]
-    return table
 
 
 # --- what is asked

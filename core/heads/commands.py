@@ -1,7 +1,5 @@
 """`headlight heads` and `headlight why`: what the heads of a model do on a text, as a table or as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

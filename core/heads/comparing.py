@@ -10,14 +10,12 @@ none. A row that sums to less than 1, because a sink takes its share or because 
 as one further outcome.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -26,7 +24,7 @@ from numpy.typing import NDArray
 from ..attention.head import Head
 from ..attention.rowwise import Band, Entries, Overview, Pooled, RowwiseMatrix, largest_in
 from ..attention.trace import Array
-from ..errors import InputError
+from ..errors import InputError, text_error
 from ..progress import stop_point
 
 GAP = -1  # in arrays of positions
@@ -60,7 +58,7 @@ class Alignment:
     equal: tuple[bool, ...]
 
     @classmethod
-    def same(cls, length: int) -> Alignment:
+    def same(cls, length: int) -> Self:
         """Align a text with itself."""
         return cls(tuple(range(length)), tuple(range(length)), (True,) * length)
 
@@ -127,10 +125,9 @@ def align(tokens: Sequence[str], others: Sequence[str], *, loosely: bool = False
         at, other_at = one + 1, other + 1
     places.pop()  # both ends, where no token is
     if not any(equal for _, _, equal in places):
-        raise InputError(
+        raise text_error(
             f"These texts have no token in common, so nothing of one belongs beside anything of the other: "
-            f"{_named(tokens)} and {_named(others)}. Write a text that shares some words with the first.",
-            field="text",
+            f"{_named(tokens)} and {_named(others)}. Write a text that shares some words with the first."
         )
     first, second, equal = zip(*places, strict=True)
     return Alignment(first, second, equal)
@@ -277,9 +274,7 @@ class HeadPair(RowwiseMatrix):
     keys: Alignment
 
     @classmethod
-    def of(
-        cls, head: Head, other: Head, *, queries: Alignment | None = None, keys: Alignment | None = None
-    ) -> HeadPair:
+    def of(cls, head: Head, other: Head, *, queries: Alignment | None = None, keys: Alignment | None = None) -> Self:
         """Pair two heads, from the same pass or from two. Raises InputError as `compare` does."""
         weights_and_mask = attrgetter("weights", "mask")
         first, second = (lambda rows, of=of: weights_and_mask(of.trace(rows)) for of in (head, other))

@@ -4,8 +4,6 @@ A head that knows a fact, a head that another one needs (Olsson et al. 2022, ind
 (Vig et al. 2020; Wang et al. 2023, activation patching).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -9,9 +9,8 @@ The last norm and the head are trained for what the last layer returns. What the
 it holds, not something that the model itself computes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -52,8 +51,8 @@ class Lens(pd.DataFrame):
     chosen: pd.DataFrame
 
     @property
-    def _constructor(self) -> type[Lens]:
-        return Lens
+    def _constructor(self) -> type[Self]:
+        return type(self)
 
 
 def logit_lens(

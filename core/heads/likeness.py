@@ -4,8 +4,6 @@ The measure is the Jensen-Shannon divergence of rows of weights (`core.heads.com
 0 for the same weights, ln 2 for heads that never look at the same key.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from torch.nn.functional import pad
 
 from ..capturing.calls.rows import Rows, row_blocks
 from ..capturing.capture import Capture
-from ..errors import InputError
+from ..errors import model_error, text_error
 from ..models.calls import Call
 from ..models.modules import Kind
 from ..progress import OnProgress, step_counter
@@ -70,10 +68,9 @@ def rows_of_both(before: Capture, after: Capture, kind: Kind | None = None) -> I
     """Blocks of rows in both passes, layer by layer. Errors as in `head_changes`."""
     refuse_unlike(before, after, kind)
     if before.shape(kind) != after.shape(kind):
-        raise InputError(
+        raise text_error(
             f"The first pass is over {before.shape(kind)} and the second over {after.shape(kind)} (queries, keys): to say how "
-            f"each row changed, both need as many tokens. Compare two heads of them with their tokens aligned instead.",
-            field="text",
+            f"each row changed, both need as many tokens. Compare two heads of them with their tokens aligned instead."
         )
     return starmap(_same_rows, zip(before.each_layer(kind), after.each_layer(kind), strict=True))
 
@@ -100,7 +97,7 @@ def heads_like(
     not there.
     """
     if not captures:
-        raise InputError("There is no text to compare heads on. Give at least one capture.", field="text")
+        raise text_error("There is no text to compare heads on. Give at least one capture.")
     for other in captures[1:]:
         refuse_unlike(captures[0], other, kind)
     captures[0].key_head(layer, head, kind)  # raises where there is none
@@ -134,7 +131,7 @@ def random_pairs_divergence(
     heads = capture.heads(kind)
     every = capture.layers(kind) * heads
     if every < 2:
-        raise InputError(f"{capture.model.name} has a single head: there are no two to compare.", field="model")
+        raise model_error(f"{capture.model.name} has a single head: there are no two to compare.")
     drawn = random.Random(seed).sample(range(every * (every - 1)), min(pairs, every * (every - 1)))
     stretches, step = _stretches(capture.shape(kind)[0]), step_counter(on_progress)
     means = []
@@ -183,8 +180,7 @@ def refuse_unlike(one: Capture, other: Capture, kind: Kind | None) -> None:
     layers, heads = one.layers(kind), one.heads(kind)
     other_layers, other_heads = other.layers(kind), other.heads(kind)
     if (layers, heads) != (other_layers, other_heads):
-        raise InputError(
+        raise model_error(
             f"{one.model.name} has {layers} layers of {heads} heads and {other.model.name} {other_layers} of {other_heads}: "
-            f"heads of models of different shapes have no common places. Use one model, or copies of it.",
-            field="model",
+            f"heads of models of different shapes have no common places. Use one model, or copies of it."
         )

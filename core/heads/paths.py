@@ -5,8 +5,6 @@ says which components the number was read from, and the next hop goes to one of 
 does not claim that nothing else matters. Cutting a hop shows what the model does without it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

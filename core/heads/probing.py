@@ -5,8 +5,6 @@ head looks at the token after the earlier copy, a duplicate-token head at the co
 no grammar, so that a score says what the head does rather than what the text is like.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..averages import mean_and_error
-from ..capturing.calls.rows import Rows, row_blocks
+from ..capturing.calls.rows import Rows, row_blocks, weights_at
 from ..capturing.capture import Capture, capture
 from ..errors import InputError
 from ..models.inputs import known_tokens
@@ -144,5 +142,6 @@ def _scores(passed: Capture, text: RandomText, length: int) -> dict[str, NDArray
 
 def mean_on_copies(blocks: Iterable[Rows], length: int, shift: int) -> NDArray[np.floating]:
     """[heads] the mean weight of these queries on the key that is `shift` after the one `length` before them."""
-    weights = [rows.at(torch.arange(rows.start, rows.stop)[:, None] - length + shift) for rows in blocks]
+    copies = ((rows, torch.arange(rows.start, rows.stop)[:, None] - length) for rows in blocks)
+    weights = [weights_at(rows.weights, copy + shift) for rows, copy in copies]
     return torch.cat(weights, dim=1)[..., 0].mean(dim=1).numpy(force=True)

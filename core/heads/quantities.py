@@ -1,7 +1,5 @@
 """A block of rows of some heads, and what the metrics read off it: each quantity is worked out once, when first asked for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -12,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..capturing.calls.rows import Rows
+from ..capturing.calls.rows import Rows, weights_at
 from ..capturing.capture import Capture
 from ..capturing.weights_only import WeightRows, WeightsOnly
 from ..models.modules import Kind
@@ -22,6 +20,33 @@ LOCAL = 5  # tokens to either side that count as near
 
 Need = Literal["one text", "token numbers", "special tokens", "punctuation", "mask"]
 Pass = Capture | WeightsOnly  # one pass over a text, whatever the model exposes
+
+
+class Occurrences:
+    """Earlier copies of each token in a text, found without comparing all pairs."""
+
+    def __init__(self, ids: NDArray[np.integer]) -> None:
+        # The positions of each token from the left, one token after another; and where those of each query's token begin.
+        order = np.argsort(ids, kind="stable")
+        first = np.searchsorted(ids[order], ids)
+        self._order, self._first = order, first
+        self._count = np.argsort(order) - first  # [queries] how many copies came before
+
+    def shares(self, weights: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """The weight [heads, rows] on earlier copies of each query's token, and on what followed them before the query; NaN
+        for queries that have none of these."""
+        on_copies, on_followers = (weights.new_full(weights.shape[:2], torch.nan) for _ in range(2))
+        count = self._count[start : start + weights.shape[1]]
+        with_copies = np.flatnonzero(count)
+        if len(with_copies):
+            row, first = np.repeat(np.arange(len(count)), count), count.cumsum() - count
+            copy = self._order[self._first[start : start + len(count)][row] + np.arange(len(row)) - first[row]]
+            begins, is_other = first[with_copies], copy + 1 < start + row  # what follows may be the query itself
+            on_copies[:, with_copies] = _summed(_weights_on(weights, row, copy), begins)
+            sums = _summed(_weights_on(weights, row, copy + 1) * torch.from_numpy(is_other), begins)
+            any_other = torch.from_numpy(np.logical_or.reduceat(is_other, begins))
+            on_followers[:, with_copies] = torch.where(any_other, sums, torch.nan)
+        return on_copies, on_followers
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +113,10 @@ def _read(passed: Pass, kind: Kind) -> KeyText:
     on_image = ~np.isnan(passed.image_boxes(kind)[:, 0]) if isinstance(passed, Capture) else nothing
     if len(ids) != keys or kind == "vision":  # patches of an image have no token numbers
         return KeyText(None, ~on_image if on_image.any() else nothing, nothing, same=True)
-    classes = token_classes(passed.model.tokenizer, ids)
+    special, punctuation = token_classes(passed.model.tokenizer, ids)
     mask = passed.model.captures  # weights alone do not say it: a pair with a weight of 0 may or may not be forbidden
     # The tokenizer declares the token special that stands for parts of an image.
-    return KeyText(np.asarray(ids), classes.special & ~on_image, classes.punctuation, same=kind != "cross", mask=mask)
+    return KeyText(np.asarray(ids), special & ~on_image, punctuation, same=kind != "cross", mask=mask)
 
 
 class Sums(NamedTuple):
@@ -174,7 +199,7 @@ class HeadRows:
     @cached_property
     def near(self) -> Tensor:
         """The weights from LOCAL positions before each query to LOCAL after it: [heads, rows, 2 LOCAL + 1], 0 outside."""
-        return self.rows.at(self._near_keys)
+        return weights_at(self.weights, self._near_keys)
 
     @cached_property
     def _near_in_text(self) -> Tensor:
@@ -199,33 +224,6 @@ class HeadRows:
     def on_earlier(self) -> tuple[Tensor, Tensor]:
         """The weight on earlier copies of each query's token, and on what followed them; NaN for queries without any."""
         return self.text.occurrences.shares(self.weights, self.rows.start)
-
-
-class Occurrences:
-    """Earlier copies of each token in a text, found without comparing all pairs."""
-
-    def __init__(self, ids: NDArray[np.integer]) -> None:
-        # The positions of each token from the left, one token after another; and where those of each query's token begin.
-        order = np.argsort(ids, kind="stable")
-        first = np.searchsorted(ids[order], ids)
-        self._order, self._first = order, first
-        self._count = np.argsort(order) - first  # [queries] how many copies came before
-
-    def shares(self, weights: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """The weight [heads, rows] on earlier copies of each query's token, and on what followed them before the query; NaN
-        for queries that have none of these."""
-        on_copies, on_followers = (weights.new_full(weights.shape[:2], torch.nan) for _ in range(2))
-        count = self._count[start : start + weights.shape[1]]
-        with_copies = np.flatnonzero(count)
-        if len(with_copies):
-            row, first = np.repeat(np.arange(len(count)), count), count.cumsum() - count
-            copy = self._order[self._first[start : start + len(count)][row] + np.arange(len(row)) - first[row]]
-            begins, is_other = first[with_copies], copy + 1 < start + row  # what follows may be the query itself
-            on_copies[:, with_copies] = _summed(_weights_on(weights, row, copy), begins)
-            sums = _summed(_weights_on(weights, row, copy + 1) * torch.from_numpy(is_other), begins)
-            any_other = torch.from_numpy(np.logical_or.reduceat(is_other, begins))
-            on_followers[:, with_copies] = torch.where(any_other, sums, torch.nan)
-        return on_copies, on_followers
 
 
 def _weights_on(weights: Tensor, row: NDArray[np.integer], key: NDArray[np.integer]) -> Tensor:

@@ -5,8 +5,6 @@ values   w_qk · |v_k|                how much arrives of what was found there
 outputs  w_qk · |v_k W_O|            and of what leaves the head (Kobayashi et al. 2020, equation 5)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -155,6 +153,15 @@ class ViewLabels:
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     unit: Literal["token", "word"]
+
+
+class _ViewRows(NamedTuple):
+    """Some rows of a view with all its columns: `known` is neither forbidden nor left out, `removed` of every query."""
+
+    values: Array
+    known: NDArray[np.bool_]
+    allowed: NDArray[np.bool_]
+    removed: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,15 +317,6 @@ class ViewMatrix(RowwiseMatrix):
                 value = value @ head_weights(self.capture.model, layer, head, self.kind).W_O.astype(np.float64)
             sizes[layer, head] = np.linalg.norm(value, axis=1)
         return sizes
-
-
-class _ViewRows(NamedTuple):
-    """Some rows of a view with all its columns: `known` is neither forbidden nor left out, `removed` of every query."""
-
-    values: Array
-    known: NDArray[np.bool_]
-    allowed: NDArray[np.bool_]
-    removed: Array
 
 
 def _sum(one: _ViewRows, other: _ViewRows) -> _ViewRows:

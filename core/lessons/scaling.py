@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Generic, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from ..progress import OnProgress, stop_point
 from ..threads import side_by_side
 
 POWERS_OF_TWO = tuple(2**power for power in range(13))  # 1 to 4,096
+Measured = TypeVar("Measured")
 NEARLY_ALL = 0.99  # a row with a weight above this looks at one key only
 
 
@@ -182,12 +183,12 @@ def divided(scores: Sequence[float], divisor: float) -> Saturation:
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class Sweep(Generic[Measured]):
     """Random heads of growing d_k, each without and with the scale 1/√d_k."""
 
     d_k: NDArray[np.int_]  # [sizes]
-    unscaled: RowStatistics  # of shape [repeats, sizes]
-    scaled: RowStatistics
+    unscaled: Measured  # what was measured, of shape [repeats, sizes]
+    scaled: Measured
 
     @property
     def theory(self) -> Array:
@@ -209,7 +210,7 @@ def sweep(
     distribution: str = "normal",
     deviation: float = 1.0,
     seed: int = 0,
-) -> Sweep:
+) -> Sweep[RowStatistics]:
     """Measure random heads: `repeats` draws for every d_k in `sizes`, of `queries` rows and `keys` columns each.
 
     distribution  of the entries of q and k, all with mean 0: "normal", "uniform" or "sign" (±1)
@@ -224,7 +225,7 @@ def sweep(
     if min(sizes, default=0) < 1:
         raise InputError("Every d_k has to be a whole number from 1.", field="d_k")
     rng = np.random.default_rng(seed)
-    draw = DISTRIBUTIONS[distribution].draw
+    draw = DISTRIBUTIONS[distribution]
     unscaled, scaled = [], []
     for _ in range(repeats):
         for d_k in sizes:
@@ -330,16 +331,9 @@ class HeadGradients(NamedTuple):
     W_Q: Array  # the Frobenius norm of the whole matrix's gradient
 
 
-@dataclass(frozen=True, eq=False)
-class GradientSweep:
-    """One head with growing d_k, without and with the scale 1/√d_k."""
-
-    d_k: NDArray[np.int_]
-    unscaled: HeadGradients
-    scaled: HeadGradients
-
-
-def head_gradients(sizes: Sequence[int] = POWERS_OF_TWO[:11], *, repeats: int = 8, seed: int = 0) -> GradientSweep:
+def head_gradients(
+    sizes: Sequence[int] = POWERS_OF_TWO[:11], *, repeats: int = 8, seed: int = 0
+) -> Sweep[HeadGradients]:
     """The gradients that reach q, k and W_Q of one head, `repeats` draws for every d_k in `sizes`.
 
     x = 64 tokens of 128 standard normal numbers; W_Q, W_K [128, d_k] and W_V [128, 64] normal with variance 1/128, so that
@@ -351,7 +345,7 @@ def head_gradients(sizes: Sequence[int] = POWERS_OF_TWO[:11], *, repeats: int = 
         heads = [[_one_head(d_k, d_k**power, of_head) for d_k in sizes] for of_head in seeds]
         return HeadGradients(*np.array(heads).transpose(2, 0, 1))
 
-    return GradientSweep(np.array(sizes), unscaled=measured(0.0), scaled=measured(-0.5))
+    return Sweep(np.array(sizes), unscaled=measured(0.0), scaled=measured(-0.5))
 
 
 def _one_head(d_k: int, scale: float, seed: int) -> list[float]:

@@ -46,18 +46,6 @@ def softmax_steps(scores: ArrayLike, *, temperature: float = 1.0, shift: float =
     return SoftmaxSteps(row, exponentials, total, exponentials / total)
 
 
-def rms_norm(scores: ArrayLike) -> Array:
-    """scores / √(mean of squares): signs and order stay, the sum is not 1 (Zhang and Sennrich 2019, equation 4)."""
-    row = np.asarray(scores, dtype=np.float64)
-    return row / (np.sqrt(np.mean(row**2)) or 1.0)
-
-
-def euclidean_norm(scores: ArrayLike) -> Array:
-    """scores / √(sum of squares): a vector of length 1. Its squares add up to 1, not its entries."""
-    row = np.asarray(scores, dtype=np.float64)
-    return row / (np.linalg.norm(row) or 1.0)
-
-
 @dataclass(frozen=True, eq=False)
 class Normalisation:
     """One row of scores, normalised in one way."""
@@ -69,8 +57,17 @@ class Normalisation:
 
 
 def normalised(scores: ArrayLike) -> list[Normalisation]:
-    """A row of scores normalised by softmax, by its RMS and by its Euclidean length."""
-    results = {"Softmax": softmax_steps(scores).weights, "RMS": rms_norm(scores), "Euclidean": euclidean_norm(scores)}
+    """A row of scores normalised by softmax, by its RMS and by its Euclidean length. Raises InputError as `softmax_steps`.
+
+    RMS: scores / √(mean of squares). Signs and order stay, the sum is not 1 (Zhang and Sennrich 2019, equation 4).
+    Euclidean: scores / √(sum of squares), a vector of length 1. Its squares add up to 1, not its entries.
+    """
+    row = np.asarray(scores, dtype=np.float64)
+    results = {
+        "Softmax": softmax_steps(row).weights,
+        "RMS": row / (np.sqrt(np.mean(row**2)) or 1.0),
+        "Euclidean": row / (np.linalg.norm(row) or 1.0),
+    }
     return [
         Normalisation(name, values, float(values.sum()), float(np.linalg.norm(values)))
         for name, values in results.items()

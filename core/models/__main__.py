@@ -1,7 +1,5 @@
 """Models on this machine: `headlight models`, or python -m core.models: a list, an installation, a check."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.util import find_spec

@@ -9,10 +9,8 @@ peft leaves out tensors for which a model has no place, and makes up those that 
 refused here. So are settings under which the merged weights would be other ones than those that were trained.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,7 +121,8 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
 
     if not adapter.file.is_file():
         raise UnreadableError(f"has no {WEIGHTS}. Weights in other formats, such as pickles, are never opened")
-    tensors = {_placed(name, network): tensor for name, tensor in load_file(adapter.file).items()}
+    modules, own = {name for name, _ in network.named_modules(remove_duplicate=False)}, f"{network.base_model_prefix}."
+    tensors = {_placed(name, modules, own): tensor for name, tensor in load_file(adapter.file).items()}
     if odd := [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]:
         raise UnreadableError(f"holds {shown(odd[0])}, with numbers that are not finite")
     heads = _heads(tensors, network, adapter)
@@ -132,7 +131,9 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
 
     config: Any = LoraConfig.from_pretrained(str(adapter.folder))
     config.inference_mode, config.task_type = True, None  # a task would want its head
-    config.modules_to_save = [name for name in config.modules_to_save or () if _has(name, network)] or None
+    # peft too goes by the ends of names.
+    saved = (name for name in config.modules_to_save or () if any(f".{one}".endswith(f".{name}") for one in modules))
+    config.modules_to_save = [*saved] or None
     whole = PeftModel(network, config)
     try:
         loaded = set_peft_model_state_dict(whole, tensors, ignore_mismatched_sizes=True)
@@ -153,33 +154,18 @@ def _another(what: str, adapter: Adapter) -> UnreadableError:
     return UnreadableError(f"{what}. Check that it is an adapter for {shown(adapter.base)}")
 
 
-def _placed(name: str, network: PreTrainedModel) -> str:
-    """The name of a tensor as this network has it: adapters for a task are trained on a class in which this network is a part,
-    or which is a part of this network."""
-    inner, prefix = name.removeprefix(_PREFIX), f"{network.base_model_prefix}."
-    module = _module(inner)
-    if _is_in(module, network):
+def _placed(name: str, modules: Collection[str], own: str) -> str:
+    """The name of a tensor as this network has it, which begins with `own` where it is a part: adapters for a task are trained
+    on a class in which this network is a part, or which is a part of this network."""
+    inner = name.removeprefix(_PREFIX)
+    if _module(inner) in modules:
         return name
-    if _is_in(module.removeprefix(prefix), network):
-        return _PREFIX + inner.removeprefix(prefix)
-    return f"{_PREFIX}{prefix}{inner}" if _is_in(prefix + module, network) else name
+    others = (inner.removeprefix(own), own + inner)
+    return next((_PREFIX + other for other in others if _module(other) in modules), name)
 
 
 def _module(inner: str) -> str:
     return _WITHIN.split(inner, maxsplit=1)[0]
-
-
-def _is_in(module: str, network: PreTrainedModel) -> bool:
-    try:
-        network.get_submodule(module)
-    except AttributeError:
-        return False
-    return True
-
-
-def _has(name: str, network: PreTrainedModel) -> bool:
-    """Whether a module of the network has this name or ends with it, as peft compares names."""
-    return any(f".{module}".endswith(f".{name}") for module, _ in network.named_modules())
 
 
 def _heads(tensors: Iterable[str], network: PreTrainedModel, adapter: Adapter) -> set[str]:

@@ -3,8 +3,6 @@
 Whoever pastes a rendered chat template, or types "<s> ..." or "[CLS] ...", gives a text a second beginning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product

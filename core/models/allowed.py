@@ -1,7 +1,5 @@
 """Which models may be loaded: decided by the name alone, before a folder is looked at or a hub is asked."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

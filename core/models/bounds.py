@@ -4,8 +4,6 @@ A folder may come from anybody. Reading a pipe or a device in it would never end
 Python's stack, and a configuration of a few bytes can announce a billion layers or a vocabulary larger than the memory.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ and hands its queries, keys and values to a listener. Nothing is patched, no hoo
 threads do not hear each other. This is the only file that knows the signature of that function.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

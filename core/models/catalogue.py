@@ -1,7 +1,5 @@
 """The models that need no network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path

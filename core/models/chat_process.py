@@ -9,8 +9,6 @@ with `raise_exception`, `strftime_now`, `tojson`, `generation` and loop controls
     {"written": text}, {"refused": the template's own message}, or {"failed": the reason}
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import suppress

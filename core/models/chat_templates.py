@@ -1,7 +1,5 @@
 """Messages in a model's chat template, which is filled in by a process of its own (`chat_process`)."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

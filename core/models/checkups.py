@@ -7,8 +7,6 @@ files, the versions that compute it, and the machine. Only a check-up that is wh
 looked at anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -24,7 +22,7 @@ import pandas as pd
 from torch import nn
 
 from ..errors import InputError
-from ..versions import versions
+from ..installed import versions
 from .conversion import cache_folder
 from .fields import Fields, read_object
 from .model import Model, RecordedModel
@@ -46,7 +44,7 @@ class Finding:
     detail: str
 
     @classmethod
-    def of(cls, failures: Iterable[str], passed: str) -> Finding:
+    def of(cls, failures: Iterable[str], passed: str) -> "Finding":
         """Of sentences that each tell of a failure: the first one, and how many more there are; `passed` without any."""
         first, *more = [*failures, passed]
         others = f" And {len(more) - 1} more like this." if len(more) > 1 else ""
@@ -72,7 +70,7 @@ class Checkup:
     skipped: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, model: Model, findings: dict[str, Finding], skipped: tuple[str, ...] = ()) -> Checkup:
+    def of(cls, model: Model, findings: dict[str, Finding], skipped: tuple[str, ...] = ()) -> "Checkup":
         """With what is known of the model and of the versions that are here."""
         computed_by = versions("torch", "transformers")
         return cls(model.name, model.revision, model.dtype, model.devices, computed_by, findings, skipped)

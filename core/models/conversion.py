@@ -10,8 +10,6 @@ complete or converted again: a conversion that was killed leaves nothing that co
         manifest.json                                         source, versions, size and hash of every file
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

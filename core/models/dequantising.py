@@ -4,8 +4,6 @@ For these methods transformers asks for libraries, most of which need a GPU. So 
 is made when it is read. They are in float32, in which a whole number times a scale of 16 bits is exact.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Precision and device of a model: dtypes of weights, and the devices of this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.util import find_spec
 

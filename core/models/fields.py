@@ -1,7 +1,5 @@
 """What anybody may have written: the fields of a file, checked as they are read, and texts, before a tokenizer reads them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -125,12 +123,12 @@ class Fields:
     def whole(self, name: str) -> int:
         return self._checked(name, lambda value: are_whole([value]), "a whole number from 0")
 
-    def part(self, name: str) -> Fields:
+    def part(self, name: str) -> "Fields":
         """A part with fields of its own; without any if the file has no such part."""
         value = self.values.get(name)
         return Fields(value if isinstance(value, dict) else {})
 
-    def parts(self, name: str, most: int) -> list[Fields]:
+    def parts(self, name: str, most: int) -> "list[Fields]":
         """A list of at most so many parts, each with fields of its own; empty if the file has no such list."""
         entries = self.values.get(name, [])
         is_sound = isinstance(entries, list) and len(entries) <= most and all(isinstance(one, dict) for one in entries)

@@ -11,8 +11,6 @@ has some of the tensors. The setting split.count says how many there are, split.
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections import Counter
@@ -41,19 +39,8 @@ _MAX_ENTRIES = 2_000_000  # of all arrays
 _MAX_TENSORS = 100_000
 _MAX_DIMENSIONS = 4
 
-_NUMBERS = {
-    GGUFValueType.UINT8: "B",
-    GGUFValueType.INT8: "b",
-    GGUFValueType.UINT16: "H",
-    GGUFValueType.INT16: "h",
-    GGUFValueType.UINT32: "I",
-    GGUFValueType.INT32: "i",
-    GGUFValueType.FLOAT32: "f",
-    GGUFValueType.BOOL: "?",
-    GGUFValueType.UINT64: "Q",
-    GGUFValueType.INT64: "q",
-    GGUFValueType.FLOAT64: "d",
-}
+_STRING, _ARRAY = GGUFValueType.STRING, GGUFValueType.ARRAY
+_NUMBERS = {*GGUFValueType} - {_STRING, _ARRAY}  # called as NumPy calls them
 _SHARD = re.compile(r"-(\d{5})-of-(?!00000)(\d{5})$")  # how the name of a shard ends
 _GENERAL = {"general.architecture": ["string"], "general.name": ["string"], "general.file_type": ["uint32"]}
 _COUNT, _NUMBER, _TENSORS = "split.count", "split.no", "split.tensors.count"
@@ -327,24 +314,27 @@ class _HeaderReader:
         start = self.take(length)
         return self.content[start : self.place].decode("utf-8", "replace")
 
+    def values(self, kind: int, count: int) -> list[Any]:
+        dtype = np.dtype(_word(kind)).newbyteorder("<")
+        return np.frombuffer(self.content, dtype, count, self.take(count * dtype.itemsize)).tolist()
+
     def setting(self, name: str) -> Setting:
         (kind,), start = self.numbers("I"), self.place
         if kind in _NUMBERS:
-            return Setting(_word(kind), self.numbers(_NUMBERS[GGUFValueType(kind)])[0], start)
-        if kind == GGUFValueType.STRING:
+            return Setting(_word(kind), self.values(kind, 1)[0], start)
+        if kind == _STRING:
             return Setting(_word(kind), self.text(), start)
-        if kind == GGUFValueType.ARRAY:
-            (inner, count), start = self.numbers("IQ"), self.place
-            self.entries += count
-            self.check("entries of arrays", self.entries, _MAX_ENTRIES)
-            if inner in _NUMBERS:
-                values = list(self.numbers(f"{count}{_NUMBERS[GGUFValueType(inner)]}"))
-                return Setting(f"[{_word(inner)}]", values, start)
-            if inner == GGUFValueType.STRING:
-                for _ in range(count):
-                    (length,) = self.numbers("Q")
-                    self.take(length)
-                return Setting("[string]", count, start)
+        inner, count = self.numbers("IQ") if kind == _ARRAY else (-1, 0)
+        start = self.place
+        self.entries += count
+        self.check("entries of arrays", self.entries, _MAX_ENTRIES)
+        if inner in _NUMBERS:
+            return Setting(f"[{_word(inner)}]", self.values(inner, count), start)
+        if inner == _STRING:
+            for _ in range(count):
+                (length,) = self.numbers("Q")
+                self.take(length)
+            return Setting("[string]", count, start)
         return self.refuse(
             f"has the setting {name[:60]!r} of an unknown type. It is damaged, or newer than this program"
         )

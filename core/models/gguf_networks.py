@@ -5,8 +5,6 @@ at a time. Every setting of the architecture is either used or known not to matt
 network. A file with anything else is refused by its name.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -6,8 +6,6 @@ Settings that are in no table are refused, because the numbers could be those of
 limits of YaRN are what the model was trained with, and are read although llama.cpp computes without them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ A file has the tokens, their scores or merges, and settings. How a text is split
 classes of upper and lower case and of marks; then the model's is taken.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

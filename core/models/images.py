@@ -10,8 +10,6 @@ to the colours of a tile give the area that it shows. What the network makes of 
 `core.capturing.on_image`.
 """
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The inputs of a model: texts, token numbers and images, checked and turned into tensors, and the pass over them."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The attention modules of a network and their kinds."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable
 from functools import cache

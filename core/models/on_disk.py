@@ -7,8 +7,6 @@ Every page asks for the list, and anybody's files may lie in these folders, any 
 them, whoever asks waits a moment for it, and nothing in a file can do more than keep that file off the list.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress

@@ -3,8 +3,6 @@
 Read alone, a passage has the same tokens again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -229,12 +227,10 @@ def faults_of_a_text(who: str, read_another: Callable[[], object]) -> Iterator[N
 
 def classes_of(tokenizer: PreTrainedTokenizerBase | None, ids: tuple[int, ...]) -> NDArray[np.intp]:
     """The class of every token, as its place in CLASSES: [tokens]."""
-    known = token_classes(tokenizer, ids)
     begins = np.isin(np.arange(len(ids)), word_starts(tokenizer, ids))
     texts = [text.removeprefix(GOES_ON).strip() for text in token_texts(tokenizer, ids)]
     fitting = (
-        known.special,
-        known.punctuation,
+        *token_classes(tokenizer, ids),
         np.array([bool(re.fullmatch(r"\d[\d.,]*", text)) for text in texts]),
         np.array([not text for text in texts]),
         begins,

@@ -4,8 +4,6 @@ The numbers are those of the library gguf, which rounds in blocks of 32 with a s
 llama.cpp, https://github.com/ggml-org/llama.cpp).
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 from typing import Literal, get_args

@@ -4,8 +4,6 @@ A folder of sentence-transformers says it in modules.json and in the files of it
 https://arxiv.org/abs/1908.10084). For any other model it is the mean over all tokens, as in sentence-transformers itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import suppress

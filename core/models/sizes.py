@@ -1,7 +1,5 @@
 """The memory that a model needs, read from the headers of its files before any weight, and the memory that is free."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ tokens; each of these shows its bytes: "‹C3›". A model may have more embeddi
 number a multiple of 64; such a token shows its number: "‹token 49153›".
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

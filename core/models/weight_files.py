@@ -8,8 +8,6 @@ model, without a word: biases or a layer that config.json denies, the scales of 
 is refused, unless a list below names it as harmless and says why.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping

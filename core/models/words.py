@@ -20,8 +20,6 @@ several blanks) are words, and so is a single blank before one of those or befor
 that is split over tokens stay together and count as that character.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 import unicodedata
@@ -34,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from ..attention.trace import frozen
 from ..errors import InputError
 from .tokens import spelled, token_texts
 
@@ -51,26 +48,21 @@ _BYTES = re.compile(r"‹([0-9A-F]{2}(?: [0-9A-F]{2})*)›|<0x([0-9A-F]{2})>")
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
 
 
-@dataclass(frozen=True, eq=False)
-class TokenClasses:
-    """The kind of each token, as read-only bool arrays [tokens]; a token is at most one of them.
+def token_classes(
+    tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(special, punctuation): the kind of each token, as bool arrays [tokens]. A token is at most one of them; without a
+    tokenizer none is either.
 
     special      tokens that the tokenizer declares special: [CLS], [SEP], padding, [UNK], begin and end of text, chat marks
     punctuation  tokens of punctuation only, apart from blanks: characters of Unicode category P, and the ASCII symbols
                  $ + < = > ^ ` | ~, which BERT's tokenizer counts as punctuation. Other symbols (€, ±, emoji) do not count
     """
-
-    special: NDArray[np.bool_]
-    punctuation: NDArray[np.bool_]
-
-
-def token_classes(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> TokenClasses:
-    """The kind of each token; without a tokenizer all are False."""
     special, punctuation = np.zeros(len(ids), bool), np.zeros(len(ids), bool)
     for unit in _units(tokenizer, tuple(ids)):
         special[unit.start : unit.end] = unit.special
         punctuation[unit.start : unit.end] = not unit.special and _is_punctuation(unit.text)
-    return TokenClasses(frozen(special), frozen(punctuation))
+    return special, punctuation
 
 
 def word_starts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> NDArray[np.intp]:

@@ -13,7 +13,7 @@ from ..attention.head import Head
 from ..attention.stages import BY_KEY
 from ..attention.trace import AttentionTrace
 from ..errors import InputError
-from ..figures.heatmaps import all_heads, views
+from ..figures.heatmaps import views
 
 Tokens = tuple[Sequence[str], Sequence[str]]
 LEGIBLE = 30  # pixels of a row of heads
@@ -73,4 +73,4 @@ def heads_figure(values: pd.DataFrame | ArrayLike, name: str, *, head: tuple[int
         head = int(layer), int(number)
     signed = bool((np.nan_to_num(grid) < 0).any())
     height = max(400, min(LEGIBLE * len(grid), 900))
-    return all_heads.metric_grid(grid, name, signed=signed, chosen=head, height=height).figure
+    return views.metric_grid(grid, name, signed=signed, chosen=head, height=height).figure

@@ -10,7 +10,7 @@ from core.figures.plots.bars import bars
 from core.figures.plots.dots import dots
 from core.figures.plots.lines import Series, label_log_axes, lines
 from core.lessons import scaling
-from core.lessons.scaling import GROWING, MAX_LAYERS, POWERS_OF_TWO, WIDTHS, Around, GradientSweep, Sweep
+from core.lessons.scaling import GROWING, MAX_LAYERS, POWERS_OF_TWO, WIDTHS, Around, Sweep
 from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import choose, menu, numbered, slider, switch
@@ -30,7 +30,7 @@ KEY_COUNTS, HEAD_SIZES, STACK_WIDTHS = numbered((8, 64, 256)), numbered(POWERS_O
 UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"
 
 
-def curves(sweep: Sweep | GradientSweep, name: str, suffix: str = "", scaled: str = SCALED) -> list[Series]:
+def curves(sweep: Sweep, name: str, suffix: str = "", scaled: str = SCALED) -> list[Series]:
     """Return the curves of one measurement of random heads against d_k, unscaled and scaled. suffix: of both in the legend"""
     both = {f"{UNSCALED}{suffix}": getattr(sweep.unscaled, name), f"{scaled}{suffix}": getattr(sweep.scaled, name)}
     return [Series(label, sweep.d_k, *mean_and_error(of), kind="measured") for label, of in both.items()]

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
+from core.figures.heatmaps.views import metric_grid
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.figures.plots.diagrams import wiring

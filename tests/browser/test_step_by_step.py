@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from core import capture, explain
 from core.attention.stages import BY_KEY, number
-from core.figures.heatmaps.equation import TERMS
+from core.figures.heatmaps.side_by_side import TERMS
 from core.figures.labels import visible
 from tests.browser.addresses import SENTENCE
 from tests.browser.driver import AS_IT_IS, EQUATION

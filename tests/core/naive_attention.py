@@ -1,12 +1,13 @@
 """Attention with changed heads, written a second time and as plainly as it goes: the yardstick of the tests of `Edits`.
 
-A copy of the network computes its attention in `_attention` below, which holds the full [queries, keys] scores of one head
-after another and makes each change on these arrays. Nothing here comes from core.
+A copy of the network, `twin_of(network, NAME)`, computes its attention in `_attention` below, which holds the full
+[queries, keys] scores of one head after another and makes each change on these arrays. `before_mixing` changes what heads
+give by a hook. Nothing here comes from core.
 """
 
-import copy
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,11 +39,20 @@ class Naive:
 _pass: ContextVar[Naive] = ContextVar("naive")
 
 
-def twin_of(network: PreTrainedModel) -> PreTrainedModel:
-    """A copy that computes its attention here."""
-    twin = copy.deepcopy(network)
-    twin.set_attn_implementation(NAME)
-    return twin
+@contextmanager
+def before_mixing(module: torch.nn.Module, see: Callable[[torch.Tensor], object], heads: int = 4) -> Iterator[None]:
+    """`see` is handed what the heads give [1, tokens, heads, d_v] before the module mixes them. It may change it."""
+
+    def hook(_: torch.nn.Module, given: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        each = given[0].unflatten(-1, (heads, -1)).clone()
+        see(each)
+        return (each.flatten(-2),)
+
+    handle = module.register_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def naive_pass(

@@ -1,14 +1,22 @@
-"""Tiny models and their passes, as the tests of many modules read them."""
+"""Tiny models and their passes, as the tests of many modules read them, and what they compare of passes."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
+import torch
+import transformers as t
 
-from core import Capture, Model, capture, load_model
+from core import Attribution, Capture, Model, capture, cosine_attribution, load_model, logit_attribution
+from core.attention.masks import describe
+from core.attention.trace import AttentionTrace
+from core.capturing import certifying
+from core.capturing.certifying import Certificate, Origin
+from core.models.inputs import all_inputs, image_inputs
 from core.models.modules import Kind
-from tests.core.tiny_models import number_words, tiny
+from tests.core.tiny_models import TINY, number_words, tiny
 
 # Longer than the sliding windows, and with tokens that come again.
 READ = np.random.default_rng(1).integers(3, 64, 24)
@@ -45,3 +53,57 @@ def every_head(taken: Capture) -> Iterator[tuple[int, int, Kind]]:
     for kind in taken.kinds:
         for layer, head in np.ndindex(taken.layers(kind), taken.heads(kind)):
             yield layer, head, kind
+
+
+def assert_same_bits(one: Capture, other: Capture) -> None:
+    """Every attention call, the logits or vectors, and what was read are the same numbers to the last bit."""
+    for name in ("kinds", "edits", "input_ids", "target_ids"):
+        assert getattr(one, name) == getattr(other, name), name
+    for kind in one.kinds:
+        for ours, theirs in zip(one.calls[kind], other.calls[kind], strict=True):
+            assert ours.module is theirs.module
+            for name in ("query", "key", "value", "output"):
+                assert torch.equal(getattr(ours, name), getattr(theirs, name)), (kind, name)
+    for name in ("logits", "vectors"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def certify(trace: AttentionTrace, output: np.ndarray, model: Model | Origin) -> Certificate:
+    """Compare a whole trace at once with the output [queries, d_v] that the model's own attention returned for the head."""
+    rounding = certifying._rounding(model, trace.shaping)
+    return certifying._certificate(
+        [certifying._compare(trace, output, range(len(output)), rounding)], model, trace.scale, describe(trace.mask)
+    )
+
+
+# --- taken apart into components
+
+
+@dataclass(frozen=True, eq=False)
+class TakenApart:
+    """A pass with components; another one without; its inputs; and what the network returned in a third, at all positions."""
+
+    taken: Capture
+    plain: Capture
+    inputs: dict[str, torch.Tensor]
+    returned: Any
+
+
+def taken_apart(network: t.PreTrainedModel) -> TakenApart:
+    model = load_model(network, tokenizer=number_words())
+    given = given_to(model)
+    inputs = image_inputs(model, PICTURE) if model.reads_images else all_inputs(model, **given)
+    with torch.inference_mode():
+        returned = network(**inputs)
+    return TakenApart(capture(model, **given, components=True), capture(model, **given), inputs, returned)
+
+
+@cache
+def tiny_taken_apart(name: str) -> TakenApart:
+    assert name in TINY
+    return taken_apart(tiny(name))
+
+
+def attribution(taken: Capture) -> Attribution:
+    """Of the most probable next token, or of the cosine with itself."""
+    return logit_attribution(taken) if taken.model.has_language_model_head else cosine_attribution(taken, taken)

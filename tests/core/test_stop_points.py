@@ -23,8 +23,8 @@ from core.capturing.generation.generating import Generating
 from core.claims.consequences import muting, patching
 from core.claims.examples import claim_examples, for_testing
 from core.corpus.changes import swapped_back
-from core.corpus.in_process import InProcessRun
-from core.exporting.kept_heads import KeptHead
+from core.corpus.steps import InProcessRun
+from core.exporting.exhibit import KeptHead
 from core.exporting.tables import stage_table, to_csv, to_npz
 from core.heads import comparing, likeness, views
 from core.heads.attribution import contributions_by_key, cosine
@@ -37,7 +37,7 @@ from core.models.inputs import all_inputs
 from core.models.passages import Passage, passages_of
 from core.progress import stopped_by
 from core.threads import one_thread
-from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
+from tests.core.passes import tiny_model as model
 
 TOKENS, LAYERS, HEADS = 60, 2, 4  # of the passes below
 CELLS = 2**8  # numbers of a block here; thousands of times as many in earnest
@@ -49,12 +49,6 @@ ALL = LAYERS * HEADS * ONE  # and over those of all heads
 
 class Ended(BaseException):
     """What a page ends its work with is no Exception either."""
-
-
-@cache
-def model(name: str) -> core.Model:
-    network = randomised(CAUSAL_WEIGHTS[name]()) if name in CAUSAL_WEIGHTS else tiny(name)
-    return core.load_model(network, tokenizer=number_words())
 
 
 def text(count: int = TOKENS) -> str:
@@ -193,8 +187,8 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "Capture.certificate": (lambda _: passed().certificate(0, 0), ONE),
     "Capture.certified_overview": (lambda _: passed().certified_overview(0, 0), ONE),
     "capturing.certifying.mask_in_words": (lambda _: mask_in_words(passed("Mistral").calls["self"][0], 0), ONE),
-    "exporting.kept_heads.KeptHead.overview": (lambda _: kept().overview(), 2 * ONE),
-    "exporting.kept_heads.KeptHead.parts": (lambda _: kept().parts(), 2 * ONE),
+    "exporting.exhibit.KeptHead.overview": (lambda _: kept().overview(), 2 * ONE),
+    "exporting.exhibit.KeptHead.parts": (lambda _: kept().parts(), 2 * ONE),
     "heads.views.ViewMatrix.overview": (lambda _: view().overview(), 2 * ONE),
     "heads.views.ViewMatrix.overview of words": (lambda _: view(by_word=True).overview(), 2 * ONE),
     "heads.views.ViewMatrix.inside": (lambda _: view().inside(), 2 * ONE),
@@ -222,7 +216,7 @@ WORK: dict[str, tuple[Callable[[Any], object], int]] = {
     "heads.effects.Effects.layers_in_pieces": (lambda _: drained(effects().layers_in_pieces()), CALLS),
     "heads.effects.Effects.keys_in_pieces": (lambda _: drained(effects().keys_in_pieces()), 2 * CALLS),
     "heads.effects.patch_effects": (lambda _: patch_effects(model("Llama"), *TWO_TEXTS, answers=(5, 6)), 3 * CALLS),
-    "corpus.in_process.InProcessRun": (run_over_a_text, 4 + 4 * CALLS),
+    "corpus.steps.InProcessRun": (run_over_a_text, 4 + 4 * CALLS),
     # --- claims
     "check_claims": (lambda _: core.check_claims(model("Llama"), [CLAIM], spoken_of()), 3 * CALLS),
     "known_heads": (lambda _: core.known_heads(model("Llama"), spoken_of()), 3 * CALLS),

@@ -185,6 +185,10 @@ WITHOUT_WEIGHTS = {
 }
 
 
+EVERY = TINY | MORE_READERS_AND_WRITERS | SILENT_ON_CAUSALITY | HYBRIDS | WEIGHTS_ONLY | WITHOUT_WEIGHTS
+EVERY |= TWO_TOWERS | TOWERS_WITH_WEIGHTS
+
+
 def randomised(network: t.PreTrainedModel) -> t.PreTrainedModel:
     """With parameters so large that attention is far from uniform; the same ones every time."""
     torch.manual_seed(0)
@@ -196,7 +200,7 @@ def randomised(network: t.PreTrainedModel) -> t.PreTrainedModel:
 
 
 def tiny(name: str) -> t.PreTrainedModel:
-    return randomised(TINY[name]())
+    return randomised(EVERY[name]())
 
 
 def number_words() -> t.PreTrainedTokenizerFast:
@@ -206,9 +210,14 @@ def number_words() -> t.PreTrainedTokenizerFast:
     return t.PreTrainedTokenizerFast(tokenizer_object=words)
 
 
+def twin_of(network: t.PreTrainedModel, implementation: str = "eager") -> t.PreTrainedModel:
+    """A copy that computes its attention in another way: in transformers' own eager code, unless told otherwise."""
+    twin = copy.deepcopy(network)
+    twin.set_attn_implementation(implementation)
+    return twin
+
+
 def eager(network: t.PreTrainedModel, **inputs: torch.Tensor):
     """The same pass in transformers' own eager code, on a copy, with all its attention weights."""
-    twin = copy.deepcopy(network)
-    twin.set_attn_implementation("eager")
     with torch.inference_mode():
-        return twin(**inputs, output_attentions=True)
+        return twin_of(network)(**inputs, output_attentions=True)

@@ -3,8 +3,7 @@
 import pytest
 
 from core import capture
-from core.exporting.exhibit import Exhibit, write
-from core.exporting.kept_heads import KeptHead
+from core.exporting.exhibit import Exhibit, KeptHead, write
 from core.models.catalogue import CatalogueEntry
 from tests.pages.app import MINILM, SMOLLM, go, new, texts, words
 from ui import given, state

@@ -12,8 +12,7 @@ from core import attend, capture
 from core.attention.head import Head
 from core.attention.masks import causal, grid
 from core.attention.sources import random_matrices, toy_sentence
-from core.exporting.exhibit import Exhibit, write
-from core.exporting.kept_heads import KeptHead
+from core.exporting.exhibit import Exhibit, KeptHead, write
 from core.models import checkups
 from core.models.devices import devices
 from core.models.model import Model

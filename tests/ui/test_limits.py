@@ -11,8 +11,7 @@ from streamlit.testing.v1 import AppTest
 import core
 from core import Edits, InputError, capture
 from core.capturing.sampling import Sampling
-from core.exporting.exhibit import Exhibit, write
-from core.exporting.kept_heads import KeptHead
+from core.exporting.exhibit import Exhibit, KeptHead, write
 from core.models.model import Model
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
 from tests.pages.app import go, new

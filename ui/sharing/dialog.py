@@ -10,10 +10,8 @@ import streamlit as st
 
 from core import InputError
 from core.attention.matrix_files import MAX_SCORES
-from core.exporting.documents import to_notebook, without_folder
-from core.exporting.exhibit import ENDING, Drawing, Exhibit, Upload, write
-from core.exporting.head_card import to_markdown
-from core.exporting.kept_heads import KeptHead
+from core.exporting.documents import to_markdown, to_notebook, without_folder
+from core.exporting.exhibit import ENDING, Drawing, Exhibit, KeptHead, Upload, write
 from core.exporting.page import PageKnob, PageView, to_page
 from ui import links, state
 from ui.calls import Expression

@@ -11,12 +11,11 @@ import streamlit as st
 
 from core.capturing.edits.lines import lines_of
 from core.exporting.documents import PACKAGES, About, now, to_html
-from core.exporting.panels import panels
-from core.exporting.pictures import COLUMN, COLUMNS, GROUNDS, portrait, print_widths
+from core.exporting.pictures import COLUMN, COLUMNS, GROUNDS, panels, portrait, print_widths
 from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, Table, tables_of, to_csv, to_npz
+from core.installed import versions
 from core.models.adapters import AND
 from core.models.checkups import outcome
-from core.versions import versions
 from ui import state
 from ui.in_browser import component_beside
 from ui.markdown import pieces

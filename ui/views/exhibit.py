@@ -7,8 +7,7 @@ import streamlit as st
 
 from core import InputError
 from core.errors import shortened
-from core.exporting.exhibit import ENDING, Exhibit, read
-from core.exporting.kept_heads import KeptHead, Origin
+from core.exporting.exhibit import ENDING, Exhibit, KeptHead, Origin, read
 from core.figures.labels import visible
 from ui import given, lessons, shown, state
 from ui.controls.fields import upload

@@ -10,8 +10,8 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from core import Capture, InputError
-from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.heatmaps.heatmap import WIDTH
+from core.figures.heatmaps.views import metric_grid
 from core.heads.metrics import GROUPS, Metric
 from ui import presenting, state
 from ui.components import pin

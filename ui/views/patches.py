@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from core.attention.trace import Array
-from core.figures.heatmaps.patches import WIDTH, on_image
+from core.figures.heatmaps.views import WIDTH, on_image
 from core.heads.views import SCORES, TIMES, Quantity, image_sinks
 from core.units import listed
 from ui import state

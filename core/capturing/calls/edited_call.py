@@ -1,7 +1,5 @@
 """An attention call with edited heads: the changes of each head, before anything is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,8 +1,6 @@
 """Where an edit is made, in Python and in the words of a line: in heads, `Place(5, 11)`, "5.11"; or on the path from a
 component into a head, `Path("16.0", Place(18, 6), "key")`, "16.0 from the key of 18.6"."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from string import ascii_lowercase
 from typing import Any, Literal, NamedTuple, get_args

@@ -4,8 +4,6 @@ Queries and keys come from a capture, and the formulas are those of `core.attent
 the heads first, which is several times faster than one head after another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -157,20 +155,16 @@ class Rows(Shaped):
             weights[head] = edited
         return weights
 
-    def at(self, keys: Tensor) -> Tensor:
-        """The weights on some keys of each row: [heads, rows, some]; 0 if there is no such key.
-
-        keys  [rows, some], any whole numbers
-        """
-        return weights_at(self.weights, keys)
-
     @property
     def stop(self) -> int:
         return self.start + self.query.shape[1]
 
 
 def weights_at(weights: Tensor, keys: Tensor) -> Tensor:
-    """The weights [heads, rows, keys] on some keys of each row: see `Rows.at`."""
+    """The weights [heads, rows, keys] on some keys of each row: [heads, rows, some]; 0 if there is no such key.
+
+    keys  [rows, some], any whole numbers
+    """
     last = weights.shape[2] - 1
     there = weights.gather(2, keys.clamp(0, last).expand(len(weights), -1, -1))
     return there * ((keys >= 0) & (keys <= last))

@@ -5,8 +5,6 @@ projection is wrong by one percent, if positions begin at 1, or if the mask lets
 these: it runs the model over a short fixed text and compares chosen layers with float64 on the CPU, from the weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ...errors import first_line
@@ -17,10 +15,9 @@ from ...threads import processor_time
 from ..capture import not_captured
 from ..finite import NotFiniteError
 from .from_files import beginning_of_text, leftovers, tokens_of_the_file, weights_of_the_file
-from .from_passes import cache_of_keys, later_tokens, padding
 from .from_weights import absolute_positions, matrix_products, other_modules, projections, rotary_positions
 from .heads import attention_of_heads, masks, scales, soft_caps, windows
-from .reading import Reading, read_fixed
+from .reading import Reading, cache_of_keys, later_tokens, padding, read_fixed
 
 # Those that cost least and find most come first: the time may not suffice for all.
 CHECKS: dict[str, Callable[[Reading], Finding]] = {

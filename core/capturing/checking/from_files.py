@@ -1,7 +1,5 @@
 """Checks against the files of a model: its tokens, its weights, and what the network leaves out of them."""
 
-from __future__ import annotations
-
 import torch
 from safetensors import safe_open
 from tokenizers import Tokenizer

@@ -1,9 +1,7 @@
 """Checks against the weights: matrix products, queries, keys and values, and positions, again in float64 on the CPU."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -80,10 +78,9 @@ def projections(reading: Reading) -> Finding:
                 left_out = " The input of some layers could not be identified."
                 continue
             heads += 1
-            compared = {"values": of_head.value}
-            if not _has_norms(call) and _rope(reading, call) is None:
-                compared |= {"queries": of_head.query, "keys": of_head.key}
-            for what, (expected, unit, found) in compared.items():
+            is_between = _has_norms(call) or _rope(reading, call) is not None
+            for what in ("values",) if is_between else of_head:
+                expected, unit, found = of_head[what]
                 if (why := _Difference.of(expected, unit, found).failure()) is not None:
                     failures.append(f"The {what} of head {head} in {name} do not follow from its weights: {why}.")
     if not heads:
@@ -100,7 +97,7 @@ def rotary_positions(reading: Reading) -> Finding:
         frequencies, factor, base = rope
         if (of_head := _of_head(reading, kind, layer, 0, call)) is None:
             continue
-        expected, unit, found = of_head.query
+        expected, unit, found = of_head["queries"]
         if (normed := _normed(reading, call)) is not None:
             expected, unit = normed, normed.abs() + unit.mean()
         elif _has_norms(call):
@@ -163,7 +160,7 @@ class _Difference(NamedTuple):
     factor: float
 
     @classmethod
-    def of(cls, expected: Tensor, unit: Tensor, found: Tensor) -> _Difference:
+    def of(cls, expected: Tensor, unit: Tensor, found: Tensor) -> Self:
         """expected and unit in float64; unit: the sum of the sizes of all products that were added up."""
         eps = rounding_error(found.dtype)
         given = _exact(found)
@@ -239,16 +236,11 @@ def _some(count: int, most: int = 4) -> list[int]:
 # --- one head
 
 
-class _OfHead(NamedTuple):
-    """(expected, unit, found) of one head: [tokens, size] each."""
-
-    query: tuple[Tensor, Tensor, Tensor]
-    key: tuple[Tensor, Tensor, Tensor]
-    value: tuple[Tensor, Tensor, Tensor]
-
-
-def _of_head(reading: Reading, kind: Kind, layer: int, head: int, call: Call) -> _OfHead | None:
-    """The projections of a head, from its weights and what its module read; None if its input cannot be identified.
+def _of_head(
+    reading: Reading, kind: Kind, layer: int, head: int, call: Call
+) -> dict[str, tuple[Tensor, Tensor, Tensor]] | None:
+    """The projections of a head, from its weights and what its module read: (expected, unit, found) of its values, queries and
+    keys, [tokens, size] each; None if its input cannot be identified.
 
     Raises InputError for an architecture whose weights are not understood.
     """
@@ -268,11 +260,11 @@ def _of_head(reading: Reading, kind: Kind, layer: int, head: int, call: Call) ->
         return None
     size = factor_of_queries(call)
     query, unit = _affine(read, weights.W_Q, weights.b_Q)
-    return _OfHead(
-        (query * size, unit * size, call.query[0, head]),
-        (*_affine(read, weights.W_K, weights.b_K), call.key[0, weights.key_head]),
-        (*_affine(read, weights.W_V, weights.b_V), call.value[0, weights.key_head]),
-    )
+    return {
+        "values": (*_affine(read, weights.W_V, weights.b_V), call.value[0, weights.key_head]),
+        "queries": (query * size, unit * size, call.query[0, head]),
+        "keys": (*_affine(read, weights.W_K, weights.b_K), call.key[0, weights.key_head]),
+    }
 
 
 def _is_read_by_output(reading: Reading, call: Call) -> bool:

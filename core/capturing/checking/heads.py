@@ -1,7 +1,5 @@
 """Checks of the attention calls: what they computed, and whether scale, mask, window and soft cap are the configuration's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Only if everything is linear do the shares of a number add up to it: torch's record of the computation says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ torch's backward pass then adds up what a number owes to each component (`core.c
 needs code of its own. The pass runs in a twin of the network that shares all of its numbers. The network itself stays as it is.
 """
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, MutableMapping

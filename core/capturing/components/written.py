@@ -6,8 +6,6 @@ Framework for Transformer Circuits", https://transformer-circuits.pub/2021/frame
 gradient times what the component wrote. `core.capturing.components.running` runs the pass whose gradients these are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -5,8 +5,6 @@ taken out of the residual stream that the norm before the attention reads, as it
 norm is computed anew.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

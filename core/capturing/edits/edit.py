@@ -4,14 +4,12 @@ And the words that lines of several kinds have in common: ranges of keys, "3 5-8
 in quotes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
@@ -90,7 +88,7 @@ class Edit:
         return words
 
     @classmethod
-    def parse(cls, words: str, place: str | None) -> Edit:
+    def parse(cls, words: str, place: str | None) -> Self:
         """The edit of a line: the words between its verb and its place, and the place at its end, if there is one. Raises
         ValueError, KeyError or TypeError for words that cannot be read, InputError for a value that no model can use."""
         return cls(read_place(place or ""), cls.read(words))
@@ -113,7 +111,7 @@ class Edit:
     # --- among the other edits of an `Edits`
 
     @classmethod
-    def given(cls, value: Any, text: str | None) -> Iterator[Edit]:  # noqa: ARG003 - some kinds read one
+    def given(cls, value: Any, text: str | None) -> Iterator["Edit"]:  # noqa: ARG003 - some kinds read one
         """Its edits from the keyword of `Edits`; text: that of `other_text`. Raises InputError for what no model can do."""
         by_place = value if isinstance(value, Mapping) else {EVERYWHERE: value}
         return (cls(place_of(where), own) for where, own in by_place.items())
@@ -123,7 +121,7 @@ class Edit:
         """The key by which edits of one keyword are sorted."""
         return in_order(self.at)
 
-    def joined(self, later: Edit) -> Edit:
+    def joined(self, later: "Edit") -> "Edit":
         """This edit and a later one for the same place as one: by default the later one."""
         return later
 
@@ -132,7 +130,7 @@ class Edit:
         """The other text that it reads."""
         return None
 
-    def reading(self, texts: Mapping[str, str]) -> Edit:  # noqa: ARG002 - some kinds read one
+    def reading(self, texts: Mapping[str, str]) -> Self:  # noqa: ARG002 - some kinds read one
         """The edit with the other text of its keyword."""
         return self
 

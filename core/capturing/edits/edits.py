@@ -4,14 +4,12 @@ Every edit is made where transformers hands a layer's queries, keys and values o
 nowhere in the model itself, which stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 from ..calls.head_places import EVERYWHERE, in_order
 from .edit import Edit
@@ -73,7 +71,7 @@ class Edits:
         object.__setattr__(self, "each", _together(each))
 
     @classmethod
-    def of(cls, each: Iterable[Edit]) -> Edits:
+    def of(cls, each: Iterable[Edit]) -> Self:
         """These edits together. Of two that set the same the latter wins; those that read another text read the latter's."""
         edits = cls()
         object.__setattr__(edits, "each", _together(each))
@@ -83,8 +81,8 @@ class Edits:
         """Whether anything is changed: a scale multiplied by 1 is not."""
         return any(edit.value != edit.nothing for edit in self.each)
 
-    def __or__(self, other: Edits) -> Edits:
-        return Edits.of((*self.each, *other.each))
+    def __or__(self, other: Self) -> Self:
+        return self.of((*self.each, *other.each))
 
     def __repr__(self) -> str:
         given = {keyword: _python(tuple(each)) for keyword, each in groupby(self.each, attrgetter("keyword"))}
@@ -111,9 +109,9 @@ class Edits:
         """What the model reads instead of tokens of its text, by their positions."""
         return {edit.at: edit.value for edit in self.each if isinstance(edit, ReplaceToken)}
 
-    def without_tokens(self) -> Edits:
+    def without_tokens(self) -> Self:
         """All edits but replaced tokens."""
-        return Edits.of(edit for edit in self.each if not isinstance(edit, ReplaceToken))
+        return self.of(edit for edit in self.each if not isinstance(edit, ReplaceToken))
 
 
 def every(edits: Iterable[Edits]) -> Edits:

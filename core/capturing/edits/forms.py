@@ -9,8 +9,6 @@ opens  its value before anyone chooses another
 width  of the widget, in pixels
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -40,6 +38,10 @@ class WholeNumberField(_Named):
     width: int
 
 
+class TextField(_Named):
+    """A text for the model to read."""
+
+
 @dataclass(frozen=True)
 class ChoiceField(_Named):
     """One of several words, each with its name on a page; then: a further field for some of the words."""
@@ -47,10 +49,6 @@ class ChoiceField(_Named):
     choices: Mapping[str, str]
     width: int
     then: Mapping[str, WholeNumberField | TextField] = field(default_factory=dict)
-
-
-class TextField(_Named):
-    """A text for the model to read."""
 
 
 class ComponentField(_Named):

@@ -4,12 +4,10 @@ An edit checks itself when it is made. Its class holds everything about its kind
 change in a head, and the fields of the form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 
@@ -279,7 +277,7 @@ class PlaceFirst(Edit):
     read_at: ClassVar[Callable[[str], Any]] = read_place
 
     @classmethod
-    def parse(cls, words: str, place: str | None) -> Edit:
+    def parse(cls, words: str, place: str | None) -> Self:
         if place is not None:
             raise ValueError(place)
         if cls.joint is None:
@@ -339,7 +337,7 @@ class OutputOverText(OutputEdit):
     def text(self) -> str | None:
         return self.value
 
-    def reading(self, texts: Mapping[str, str]) -> Edit:
+    def reading(self, texts: Mapping[str, str]) -> Self:
         return replace(self, value=texts[self.other_text])
 
     def apply(self, head: HeadInPass) -> HeadEdit:
@@ -425,7 +423,7 @@ class CutPath(Edit):
         return value
 
     @classmethod
-    def parse(cls, words: str, place: str | None) -> Edit:
+    def parse(cls, words: str, place: str | None) -> Self:
         before, text = with_text(words) if '"' in words else (words, None)
         component, _, head = before.partition(" from the ")
         side, of, where = head.partition(" of ")
@@ -454,7 +452,7 @@ class CutPath(Edit):
     def text(self) -> str | None:
         return self.from_text
 
-    def reading(self, texts: Mapping[str, str]) -> Edit:
+    def reading(self, texts: Mapping[str, str]) -> Self:
         return replace(self, from_text=texts[self.other_text]) if self.value == "patch" else self
 
     @classmethod

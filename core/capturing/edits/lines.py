@@ -15,8 +15,6 @@ takes time in proportion to its length, and that length has a limit. Each kind o
 (`core/capturing/edits/kinds.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 

@@ -5,8 +5,6 @@ keys and values of earlier tokens in the model's own cache. All these calls of a
 causal call over the whole text once, so they are joined to that call, and a step is a `Capture` like any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -49,6 +47,18 @@ from ..sampling import Sampling, most_probable, next_probabilities
 
 Ended = Literal["end", "limit"]
 Calls = dict[Kind, tuple[Call, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class NewRows:
+    """The rows that one pass has added to one layer.
+
+    call  the attention call, whose key and value contain the new tokens only
+    seen  number of keys that its queries looked at, the new ones last
+    """
+
+    call: Call
+    seen: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -432,18 +442,6 @@ def _cache_bytes(cache: Any) -> int:
 
 
 # --- the calls of a layer, joined
-
-
-@dataclass(frozen=True, eq=False)
-class NewRows:
-    """The rows that one pass has added to one layer.
-
-    call  the attention call, whose key and value contain the new tokens only
-    seen  number of keys that its queries looked at, the new ones last
-    """
-
-    call: Call
-    seen: int
 
 
 def new_rows(call: Call, new_keys: int) -> NewRows:

@@ -1,13 +1,22 @@
-"""What lies over the cells of a heatmap: frames, borders between its parts, and a spotlight that dims all others."""
+"""What lies over the cells of a heatmap and along its sides: frames, borders, a spotlight that dims other cells, and axes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+import math
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..chart import Chart, Layout
+from ..labels import ALL_LABELS, MAX_LABELS, axis_labels, escaped, in_blocks, placed, short, thinned
 from ..palette import INK, ON_ANY_CELL, PIN
-from ..theme import enlarged, letters, thick
+from ..theme import LETTER, PLAIN_AXIS, enlarged, letters, smallest_letters, thick
 
 Shape = dict[str, Any]  # of Plotly
 Spot = Literal["none", "row", "column", "cell"]
@@ -88,3 +97,184 @@ def with_spotlight(chart: Chart, spot: Spot) -> None:
     look = {"fillcolor": VEIL, "line": {"width": 0}, "name": "veil"}
     veils = [over_cells(*part, **look) for part in dimmed if all(part)]
     chart.layout["shapes"][:0] = veils  # below the frames of the chosen pair, which are there already
+
+
+# --- the axes: what stands along the sides, which labels fit there, and the room that they need
+
+MANY = 24  # labels: more are written smaller
+MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered, at a desk
+LINE = 1.1  # the height of a line of text, as a share of that of its letters
+_ANGLE = -45  # of the labels below the columns, unless they are single characters
+SINGLE, MARK = 2, 4  # letters at most of what stands for a single character, and of a mark among them, such as </s>
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One side of a matrix."""
+
+    name: str  # what a row or a column is: "query", "key", "dimension"
+    tokens: Sequence[str] | None = None  # a text for each row or column; None: numbers
+    pinned: int | None = None  # the marked row or column
+    notes: Sequence[str] | None = None  # a remark for each drawn row or column, shown when pointing at it
+    start: int = 0  # number of the first row or column, where the matrix is a part of a larger one
+    gaps: Sequence[int] = ()  # missing rows or columns, counted from the first: hatched, unlike masked pairs
+
+    def part(self, start: int, count: int) -> Axis:
+        """So many rows or columns of this axis, from `start` on. Its notes are of those that are drawn already."""
+        places = range(start, start + count)
+        return replace(
+            self,
+            tokens=None if self.tokens is None else self.tokens[start : start + count],
+            pinned=None if self.pinned is None or self.pinned not in places else self.pinned - start,
+            start=start,
+            gaps=[gap - start for gap in self.gaps if gap in places],
+        )
+
+
+def margins_for(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, titled: bool) -> dict[str, float]:
+    """Estimate the room for the labels at the left and below from their length.
+
+    Plotly's own margins draw every figure several times and do not always settle: more room turns the labels, and turned
+    labels need other room.
+    """
+    title = enlarged(26) if titled else 0
+    slant = math.sin(math.radians(abs(_angle_of(shape[1], columns))))
+    letter = size * LETTER
+    beside = letter * _widest(shape[0], rows)
+    below = letter * _widest(shape[1], columns) * slant + size if slant else size * 1.4
+    return {"l": 8 + title + beside, "b": 6 + title + below}
+
+
+def _fitting_across(room: float, count: int, columns: Axis, size: int, *, max_labels: int) -> int:
+    """Return how many labels fit below the columns without overlap."""
+    if columns.tokens is None:
+        max_labels, needed = _max_numbers(), (len(str(columns.start + count - 1)) + 1) * size * LETTER
+    elif angle := _angle_of(count, columns):
+        needed = size / math.sin(math.radians(abs(angle)))
+    else:
+        single = [width for width in map(_width, _texts(count, columns)) if width <= SINGLE]
+        needed = (max(single) + 0.5) * size * LETTER
+    return max(1, min(max_labels, int(room / needed)))
+
+
+def _fitting_down(room: float, size: int) -> int:
+    """Return how many labels fit beside the rows."""
+    usual, smaller = (int(room / height / LINE) for height in (size, _smaller(size)))
+    return max(1, smaller if smaller > MANY else usual)
+
+
+def _max_numbers() -> int:
+    """Return how many rows or columns are numbered at most. At a desk, pointing at a cell tells its number."""
+    return MAX_LABELS if smallest_letters.get() else MAX_NUMBERS
+
+
+def _smaller(size: int) -> int:
+    return letters(size - 2)
+
+
+@lru_cache(maxsize=2**13)  # a figure asks for each token of a text several times
+def _width(text: str) -> float:
+    """Estimate the width of a label in letters. Full-width letters and emoji count twice."""
+    shown = html.unescape(text)
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in shown)
+
+
+def _widest(count: int, axis: Axis) -> float:
+    return max(map(_width, _texts(count, axis)))
+
+
+def _angle_of(count: int, columns: Axis) -> int:
+    """Return the angle of the labels below the columns. Numbers and single characters stand upright, even with a few marks."""
+    if columns.tokens is None:
+        return 0
+    widths = [_width(text) for text in _texts(count, columns)]
+    are_single = sum(width > SINGLE for width in widths) <= len(widths) / 10 and max(widths) <= MARK
+    return 0 if are_single else _ANGLE
+
+
+def _texts(count: int, axis: Axis) -> list[str]:
+    if axis.tokens is None:
+        return [str(position) for position in range(axis.start, axis.start + count)]
+    return axis_labels(axis.tokens)
+
+
+def names_of(count: int, axis: Axis, block: int, written: Callable[[str], str] = short) -> list[str]:
+    """The name of each drawn row or column, with its token as `written`: "it (10)", of a block "it (10) … was (12)"."""
+    if axis.tokens is None:
+        return in_blocks(_texts(count, axis), block)
+    return in_blocks([placed(token, at, written) for at, token in enumerate(axis.tokens, axis.start)], block)
+
+
+def shows_all(count: int, axis: Axis) -> bool:
+    """Whether each row or column has its label: a short text is read whole. In a small picture fitting.js makes them fit."""
+    return axis.tokens is not None and count <= ALL_LABELS
+
+
+def columns_axis(count: int, columns: Axis, size: int, room: float, *, max_labels: int) -> dict[str, Any]:
+    """The axis below the columns, with the labels that fit into these pixels for all columns; see `shows_all`."""
+    slant = _angle_of(count, columns)
+    if shows_all(count, columns):
+        return _shown(count, columns, size, count) | {"tickangle": slant}
+    axis = _shown(count, columns, size, _fitting_across(room, count, columns, size, max_labels=max_labels))
+    return axis | {"tickangle": slant} if slant else _upright(axis, room / count, size)
+
+
+def rows_axis(count: int, rows: Axis, size: int, room: float) -> dict[str, Any]:
+    """The axis beside the rows, from the top down, with the labels that fit into these pixels for all rows; see `shows_all`."""
+    max_labels = count if shows_all(count, rows) else _fitting_down(room, size)
+    if rows.tokens is None:
+        max_labels = min(max_labels, _max_numbers())
+    return _shown(count, rows, size, max_labels) | {"range": [count - 0.5, -0.5]}
+
+
+def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]:
+    """An axis with as many labels as fit, among them the pinned one in bold."""
+    texts = _texts(count, axis)
+    places = thinned(count, axis.pinned, max_labels)
+    labels = [f"<b>{texts[position]}</b>" if position == axis.pinned else texts[position] for position in places]
+    return {
+        "title": {"text": axis.name, "standoff": enlarged(12)},
+        "range": [-0.5, count - 0.5],
+        "tickvals": places,
+        "ticktext": labels,
+        "tickfont": {"size": size if min(count, max_labels) <= MANY else _smaller(size)},
+        **PLAIN_AXIS,
+    }
+
+
+def _upright(axis: dict[str, Any], column_width: float, size: int) -> dict[str, Any]:
+    """An axis whose labels stand upright, without marks such as </s> that would lie on the labels beside them."""
+    kept: list[tuple[int, str]] = []
+    for position, text in zip(axis["tickvals"], axis["ticktext"], strict=True):
+        if kept and _overlap(kept[-1], (position, text), column_width, size):
+            _, before = kept[-1]
+            if "<b>" in before or ("<b>" not in text and _letters(text) > _letters(before)):
+                continue
+            kept.pop()
+        kept.append((position, text))
+    places, texts = zip(*kept, strict=True)
+    return axis | {"tickvals": places, "ticktext": texts, "tickangle": 0}
+
+
+def _overlap(left: tuple[int, str], right: tuple[int, str], column_width: float, size: int) -> bool:
+    needed = (_letters(left[1]) + _letters(right[1]) + 0.5) / 2 * size * LETTER
+    return needed > (right[0] - left[0]) * column_width
+
+
+def _letters(label: str) -> float:
+    return _width(label.removeprefix("<b>").removesuffix("</b>"))
+
+
+def hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axis, shown: str) -> dict[str, object]:
+    """An invisible axis that knows the name of every drawn row or column, without the cost of drawing them."""
+    names = names_of(count, axis, block, escaped)
+    if axis.notes is not None:
+        names = [f"{name}{note}" for name, note in zip(names, axis.notes, strict=True)]
+    return {
+        "overlaying": shown,
+        "matches": shown,
+        "tickvals": places.tolist(),
+        "ticktext": names,
+        "showticklabels": False,
+        **PLAIN_AXIS,
+    }

@@ -13,8 +13,7 @@ from ..chart import Chart, Trace, Values, floats, scatter
 from ..labels import MAX_LABELS, further_lines
 from ..palette import ALLOWED, FORBIDDEN, INK, PIN, colour_range, colours_of, largest, text_on
 from ..theme import LETTER, enlarged, letters, smallest_letters, template, thick
-from .axes import Axis, columns_axis, hidden_axis, margins_for, names_of, rows_axis, shows_all
-from .frames import over_cells, pin_frames
+from .frames import Axis, columns_axis, hidden_axis, margins_for, names_of, over_cells, pin_frames, rows_axis, shows_all
 
 Scale = Literal["signed", "share", "permission"]
 Hover = tuple[str, NDArray[Any]]

@@ -1,7 +1,7 @@
 import pytest
 
-from core.agents.calling import Calls
 from core.agents.host import Host, Limits
+from core.agents.serving import Calls
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from core.agents import addresses
-from core.agents.addresses import LONGEST, PAGES, SHORT, VERSION, address
-from core.agents.calling import Calls
+from core.agents import host
+from core.agents.host import LONGEST, PAGES, SHORT, VERSION, Host, Limits
+from core.agents.serving import Calls
 from tests.pages.app import go, new
 from ui import links, state
 from ui.lessons import file
@@ -60,15 +60,16 @@ def in_words(value: Any) -> list[str]:
 
 def test_words_and_pages_are_those_of_the_app() -> None:
     assert VERSION == links.VERSION
-    assert addresses.MEAN_OF_ALL == MEAN_OF_ALL
+    assert host.MEAN_OF_ALL == MEAN_OF_ALL
     assert {word for words in PAGES.values() for word in words} <= state.IN_ADDRESS
     assert all(file(page).is_file() for page in PAGES)
 
 
 def test_an_address_that_is_too_long_is_left_out() -> None:
     text = {"model": MINILM, "text": "cat " * 600}
-    assert address("http://x", "heads", **text) is None
-    whole = address("http://x/", "heads", LONGEST, **text)
+    of_host = Host(Limits(base="http://x/"))
+    assert of_host.address("heads", **text) is None
+    whole = of_host.address("heads", LONGEST, **text)
     assert whole is not None
     assert SHORT < len(whole) < LONGEST
     assert whole.startswith("http://x/heads?model=")

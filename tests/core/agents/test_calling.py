@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from core.agents import serving
 from core.agents.answers import Answer
-from core.agents.calling import MOST_BYTES, Calls
 from core.agents.calls import CALLS
 from core.agents.host import Ended, Host, Limits
+from core.agents.serving import MOST_BYTES, Calls
 from core.heads.metrics import NAMES
 from core.models import loading
 from tests.refusals import refused

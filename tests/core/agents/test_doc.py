@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from core.agents.__main__ import command
-from core.agents.calling import MOST_BYTES, Calls
 from core.agents.calls import CALLS
 from core.agents.host import PASSES, Host, Limits
+from core.agents.serving import MOST_BYTES, Calls
 from tests.source_files import ROOT
 
 DOC = (ROOT / "docs/agents.md").read_text("utf-8")

@@ -15,8 +15,8 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 from core import Capture, Edits, capture, explain, generate, head_metrics, logit_attribution, score_attribution
-from core.agents.calling import MOST_BYTES
 from core.agents.calls import CALLS
+from core.agents.serving import MOST_BYTES
 from core.capturing.answers import next_token
 from core.claims.known import measured
 from core.models.inputs import one_token

@@ -12,7 +12,7 @@ from transformers.masking_utils import sdpa_mask
 from core import InputError, capture, load_model, open_capture
 from core.captures.converting import save_nnsight, save_transformer_lens
 from core.record_pass import record
-from tests.core.captures.test_opening import STAGES
+from tests.core.captures.test_opening import assert_same_stages
 from tests.core.tiny_models import number_words, tiny
 from tests.refusals import refused
 
@@ -53,9 +53,7 @@ def test_the_text_is_what_it_is_alone(name, side, row, tmp_path):
     opened, alone = open_capture(file), capture(load_model(tiny(name), tokenizer=number_words()), input_ids=TEXTS[row])
     assert opened.tokens() == alone.tokens()
     for layer, head in np.ndindex(2, 4):
-        ours, theirs = opened.trace(layer, head), alone.trace(layer, head)
-        for stage in STAGES:
-            np.testing.assert_allclose(getattr(ours, stage), getattr(theirs, stage), rtol=0, atol=2e-5, err_msg=stage)
+        assert_same_stages(opened.trace(layer, head), alone.trace(layer, head), 2e-5)
         assert opened.certificate(layer, head).holds
     if logits is not None:
         assert [token for token, _ in opened.next_tokens(3)] == [token for token, _ in alone.next_tokens(3)]

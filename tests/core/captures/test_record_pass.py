@@ -11,7 +11,7 @@ import torch
 
 from core import capture, load_model, open_capture
 from tests.core.captures.test_converting import TEXTS, given
-from tests.core.captures.test_opening import STAGES, TEXT
+from tests.core.captures.test_opening import TEXT, assert_same_stages
 from tests.core.tiny_models import WEIGHTS_ONLY, number_words, randomised, tiny
 from tests.source_files import ROOT, imports, text
 
@@ -54,11 +54,7 @@ def test_what_it_records_is_what_a_capture_keeps(name, recorder, tmp_path):
         assert (some.layers(kind), some.heads(kind)) == (1, 2)
         pairs = [((layer, head), (whole, layer, head)) for layer in (0, 1) for head in range(4)]
         for (layer, head), (opened, at, of) in [*pairs, ((1, 1), (some, 0, 0)), ((1, 3), (some, 0, 1))]:
-            ours, theirs = opened.trace(at, of, kind), expected.trace(layer, head, kind)
-            for stage in STAGES:
-                np.testing.assert_array_equal(
-                    getattr(ours, stage), getattr(theirs, stage), err_msg=f"{layer}.{head} {stage}"
-                )
+            assert_same_stages(opened.trace(at, of, kind), expected.trace(layer, head, kind))
             assert opened.certificate(at, of, kind).holds
     assert some.model.labels[expected.kinds[0]] == [(1, some.model.labels[expected.kinds[0]][0][1])]
     assert some.model.labels[expected.kinds[0]][0][1].endswith("heads 1, 3 of 4")
@@ -83,9 +79,7 @@ def test_a_text_of_a_batch_is_what_it_is_alone(name, side, row, recorder, tmp_pa
         if ours is not None:
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-5)
     for kind, layer, (at, head) in product(alone.kinds, (0, 1), enumerate((1, 3))):
-        ours, theirs = opened.trace(layer, at, kind), alone.trace(layer, head, kind)
-        for stage in STAGES:
-            np.testing.assert_allclose(getattr(ours, stage), getattr(theirs, stage), rtol=0, atol=2e-5, err_msg=stage)
+        assert_same_stages(opened.trace(layer, at, kind), alone.trace(layer, head, kind), 2e-5)
         assert opened.certificate(layer, at, kind).holds
 
 

@@ -12,8 +12,8 @@ from core.capturing import answers as module
 from core.capturing.answers import movers, next_token, pass_with_losses, vectors
 from core.errors import InputError
 from core.models.tokens import token_texts
-from tests.core.naive_attention import naive_pass, twin_of
-from tests.core.tiny_models import number_words, tiny
+from tests.core.naive_attention import NAME, naive_pass
+from tests.core.tiny_models import number_words, tiny, twin_of
 from tests.refusals import refused
 
 FRANCE = "The capital of France is"
@@ -130,7 +130,7 @@ def test_losses_of_a_text(name, start):
 
 def test_losses_of_an_edited_pass():
     network = tiny("Llama")
-    model, twin = load_model(network, tokenizer=number_words()), twin_of(network)
+    model, twin = load_model(network, tokenizer=number_words()), twin_of(network, NAME)
 
     def changes(_kind, layer, head):
         return {"output": torch.zeros(1, 1)} if (layer, head) == (0, 1) else {"factor": 2.0} if layer == 1 else {}

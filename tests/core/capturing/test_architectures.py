@@ -16,8 +16,7 @@ from core.capturing.capture import Capture
 from core.capturing.layer_labels import layer_labels
 from core.errors import InputError
 from core.models.modules import Kind
-from tests.core.passes import READ, WRITTEN, eager_layers, every_head
-from tests.core.taken_apart import attribution, tiny_taken_apart
+from tests.core.passes import READ, WRITTEN, attribution, eager_layers, every_head, tiny_taken_apart
 from tests.core.tiny_models import SILENT_ON_CAUSALITY, TINY, eager, randomised
 from tools.docs import bound, written
 

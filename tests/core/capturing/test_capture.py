@@ -20,8 +20,7 @@ from core.errors import WeightsOnlyError
 from core.models.calls import IMPLEMENTATION
 from core.models.inputs import TooLongError
 from tests.conftest import PATIENCE, TEXTS, eager_attentions
-from tests.core.certificates import certify
-from tests.core.passes import eager_layers, every_head, tiny_pass
+from tests.core.passes import certify, eager_layers, every_head, tiny_pass
 from tests.core.tiny_models import MORE_READERS_AND_WRITERS, T5, TINY, eager, number_words, randomised, tiny
 from tests.refusals import refused
 

@@ -10,8 +10,7 @@ from core import Edits, Place, capture, load_model
 from core.capturing import continuing
 from core.capturing.continuing import Layers
 from core.models.model import Model
-from tests.core.passes import READ, every_head, given_to
-from tests.core.same_bits import assert_same_bits
+from tests.core.passes import READ, assert_same_bits, every_head, given_to
 from tests.core.tiny_models import TINY, TWO_TOWERS, number_words, tiny
 
 

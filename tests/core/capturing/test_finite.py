@@ -10,8 +10,8 @@ import transformers as t
 from core import Edits, attention_weights, capture, generate, load_model, logit_lens, open_capture, probe_heads
 from core.capturing.answers import pass_with_losses
 from core.corpus.settings import RunSettings
+from core.corpus.steps import heads_of, measure
 from core.corpus.tally import Tally
-from core.corpus.workers import heads_of, measure
 from core.heads.effects import head_effects, patch_effects
 from core.models.passages import Location, Passage
 from tests.core.tiny_models import WEIGHTS_ONLY, number_words, randomised, tiny

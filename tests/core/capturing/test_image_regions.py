@@ -1,7 +1,6 @@
 """A blocked region of an image: what is seen there reaches nothing else, and every number is that of transformers' eager code
 with the same keys masked."""
 
-import copy
 import sys
 
 import numpy as np
@@ -15,6 +14,7 @@ from core.capturing.edits.edits import every
 from core.capturing.edits.lines import edits_of, lines_of
 from core.capturing.image_regions import edits_without_region
 from core.errors import InputError
+from tests.core.tiny_models import twin_of
 from tests.core.tiny_seeing import PLACES, SEEING, seeing
 from tests.refusals import refused
 
@@ -71,8 +71,7 @@ def test_a_blocked_region_agrees_with_eager_attention_whose_mask_has_these_keys(
     model, text = seeing(name), PLACES[name]
     plain = capture(model, text, image=IMAGE)
     edits = edits_without_region(plain, ROWS, COLUMNS)
-    network = copy.deepcopy(model.network)
-    network.set_attn_implementation("blocking")
+    network = twin_of(model.network, "blocking")
     keys = blocked_keys(edits)
     for module, kind in model.kinds.items():
         BLOCKED[id(network.get_submodule(module))] = keys[kind]

@@ -15,7 +15,7 @@ from core import Edits, capture, head_weights, load_model
 from core.capturing.calls.head_places import Place
 from core.errors import InputError
 from core.heads.views import HeadView, ViewMatrix, image_sinks
-from tests.core.tiny_models import eager, randomised, tiny
+from tests.core.tiny_models import eager, randomised, tiny, twin_of
 from tests.core.tiny_seeing import PLACES, PLAIN, SEEING, save_seeing, seeing
 from tests.refusals import refused
 
@@ -37,8 +37,7 @@ AttentionMaskInterface.register("watching", eager_mask)
 def eager_weights(network, inputs) -> dict[str, np.ndarray]:
     """The weights that transformers' eager code computes, by the name of the module: [heads, queries, keys]. Those of windows
     and tiles lie one after another on the diagonal."""
-    twin = copy.deepcopy(network)
-    twin.set_attn_implementation("watching")
+    twin = twin_of(network, "watching")
     names = {id(module): name for name, module in twin.named_modules()}
     WATCHED.clear()
     with torch.inference_mode():

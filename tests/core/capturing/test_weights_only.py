@@ -1,6 +1,5 @@
 """Models that expose nothing but their weights, and those that expose none."""
 
-import io
 import tracemalloc
 from functools import cache
 
@@ -12,9 +11,11 @@ import transformers as t
 
 from core import capture, head_metrics, load_model
 from core.capturing import weights_only
+from core.capturing.calls.rows import weights_at
 from core.capturing.weights_only import NoAttentionError, attention_weights, no_weights, open_weights
 from core.errors import InputError, WeightsOnlyError
 from core.models.inputs import TooLongError
+from tests.core.attention.test_matrix_files import npz
 from tests.core.passes import tiny_model
 from tests.core.tiny_models import CAUSAL_WEIGHTS, FALCON, SEQ2SEQ, SMALL, WEIGHTS_ONLY, WITHOUT_WEIGHTS, randomised
 from tests.refusals import refused
@@ -25,12 +26,6 @@ IDS = np.arange(3, 15)
 def all_weights(taken) -> np.ndarray:
     """[layers, heads, queries, keys]."""
     return np.array([[taken.weights(layer, head) for head in range(taken.heads())] for layer in range(taken.layers())])
-
-
-def npz(weights: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.savez(file, attentions=weights)
-    return file.getvalue()
 
 
 @cache
@@ -162,7 +157,8 @@ def test_weights_answer_what_a_capture_answers():
         found = torch.cat([block.weights for block in rows], dim=1)
         np.testing.assert_array_equal(found[2], taken.weights(layer, 2))
         np.testing.assert_allclose(rows[0].masked.softmax(-1), rows[0].weights, atol=1e-6)
-        np.testing.assert_array_equal(rows[0].at(torch.tensor([[0, 99]] * 12))[2, :, 0], taken.weights(layer, 2)[:, 0])
+        on_keys = weights_at(rows[0].weights, torch.tensor([[0, 99]] * 12))
+        np.testing.assert_array_equal(on_keys[2, :, 0], taken.weights(layer, 2)[:, 0])
     for ask in (taken.tokens, taken.layers, taken.heads, taken.shape, lambda kind: list(taken.in_rows(kind))):
         with pytest.raises(InputError, match="Of cross attention no weights are kept, only of self"):
             ask("cross")
@@ -177,15 +173,15 @@ def test_the_weights_in_a_file_give_the_metrics_of_the_model_that_made_them(tmp_
     np.testing.assert_array_equal(all_weights(opened), all_weights(made))
     assert opened.tokens() == (tuple("abcabcda"), tuple("abcabcda"))
     assert not opened.model.captures
-    assert [opened.model.name, open_weights(npz(np.eye(2))).model.name] == ["gptj.npz", "attention weights"]
+    assert [opened.model.name, open_weights(npz(attentions=np.eye(2))).model.name] == ["gptj.npz", "attention weights"]
     pd.testing.assert_frame_equal(head_metrics(opened), head_metrics(made))
-    half = open_weights(npz(all_weights(made).astype(np.float16)))
+    half = open_weights(npz(attentions=all_weights(made).astype(np.float16)))
     assert half.nbytes * 2 == made.nbytes
 
 
 def test_rows_of_nothing_leave_the_metrics_of_other_rows():
     weights = np.array([[0, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]], np.float32)
-    opened = open_weights(npz(weights))
+    opened = open_weights(npz(attentions=weights))
     assert opened.row_sums[0, 0].empty == 1
     found = head_metrics(opened)
     expected = -(np.log(0.5) + 0.5 * np.log(0.25) + 0.5 * np.log(0.5)) / 2
@@ -194,10 +190,10 @@ def test_rows_of_nothing_leave_the_metrics_of_other_rows():
 
 
 def test_other_keys_than_queries_and_files_that_are_too_large():
-    opened = open_weights(npz(np.full((2, 3, 4, 5), 0.2)))
+    opened = open_weights(npz(attentions=np.full((2, 3, 4, 5), 0.2)))
     assert (opened.kinds, opened.shape()) == (("cross",), (4, 5))
     assert np.isfinite(head_metrics(opened)["entropy"]).all()
-    large = npz(np.full((1, 8, 8, 8), 1, np.uint8))
+    large = npz(attentions=np.full((1, 8, 8, 8), 1, np.uint8))
     with refused("file", "weights of all heads take 2,048 bytes; at most 2,000"):
         open_weights(large, max_bytes=2_000)
     with pytest.raises(InputError, match=r"there are \d+ bytes to read; at most 500"):

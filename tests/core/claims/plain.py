@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from core.models.passages import Passage, Relation
 from tests.core.corpus.plain import class_of, reader
-from tests.core.corpus.test_relations import SENTENCES
+from tests.core.corpus.test_tally import SENTENCES
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from pyarrow import fs
 from core import Model
 from core.corpus.opened import open_run
 from core.corpus.settings import RunSettings
+from core.corpus.steps import heads_of, take
 from core.corpus.tables import MAP, MAP_METADATA, About, tables, write
 from core.corpus.tally import Tally
-from core.corpus.workers import heads_of, take
 from core.models.passages import Location, Passage, Problem, Relation
 from core.models.tokens import token_texts
 

@@ -14,7 +14,7 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from core.corpus import workers
+from core.corpus import steps
 from core.corpus.settings import Job, RunSettings, versions_that_count
 from core.corpus.tables import About
 from core.corpus.tally import ModelHeads, Tally
@@ -85,7 +85,7 @@ def empty_tally(settings, layers: int = 2, per_layer: int = 4) -> Tally:
 
 def take(model, passage):
     """Read a passage as a run does."""
-    return workers.take(model, passage.text, 512)
+    return steps.take(model, passage.text, 512)
 
 
 def tallied(model, texts, settings) -> Tally:

@@ -13,18 +13,17 @@ import ray
 from pandas.testing import assert_frame_equal
 from transformers import BertConfig, BertModel
 
-from core.corpus import in_process, running, running_changes
+from core.corpus import running, running_changes
 from core.corpus.__main__ import command
 from core.corpus.changes import Changes, Pair
 from core.corpus.folder import JOB, PARTS, RunFolder
-from core.corpus.in_process import InProcessRun
 from core.corpus.opened import open_run
 from core.corpus.reading import find_files
 from core.corpus.running import Pool, Progress, run
 from core.corpus.running_changes import run_changes
+from core.corpus.steps import InProcessRun, heads_of, passages_of, take
 from core.corpus.tables import COLUMNS, About, tables
 from core.corpus.tally import Tally
-from core.corpus.workers import heads_of, passages_of, take
 from core.models.loading import load_model
 from core.models.passages import Passage, Problem
 from core.models.tokens import token_texts
@@ -175,7 +174,7 @@ def test_a_run_in_this_process_gives_the_tables_of_the_command(encoder, tmp_path
     here = InProcessRun(load_model(encoder), file, tmp_path / "page", 10**6)
     while here.go_on():
         pass
-    assert here.total == here.done == about.passages > 3 * in_process.AT_ONCE
+    assert here.total == here.done == about.passages > 12
     assert here.tokens == about.tokens
     ours, theirs = tables_in(tmp_path / "page"), tables_in(tmp_path / "command")
     assert sorted(ours) == sorted({*COLUMNS} - {"claims"})

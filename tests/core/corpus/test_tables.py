@@ -8,8 +8,8 @@ import pytest
 from pyarrow import fs
 
 from core.corpus.profiles import map_of
-from core.corpus.relations import DIRECTIONS
 from core.corpus.tables import METADATA, About, tables, write
+from core.corpus.tally import DIRECTIONS
 from core.models.passages import Location, Passage, Problem, Relation
 from tests.core.corpus.plain import about, empty_tally, passages, settings_of, tallied
 

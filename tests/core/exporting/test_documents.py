@@ -1,7 +1,9 @@
-"""A figure as an HTML page: small, whole, and nothing of it is read as markup or fetched; and a program as a notebook."""
+"""A figure as an HTML page: small, whole, and nothing of it is read as markup or fetched; a program as a notebook; and the card
+of a head as Markdown: read by a Markdown reader of its own, it says what its lines say, and nothing else."""
 
 import base64
 import gzip
+import html
 import json
 import re
 from importlib.metadata import version
@@ -12,12 +14,13 @@ import numpy as np
 import plotly
 import plotly.graph_objects as go
 import pytest
+from markdown_it import MarkdownIt
 
 from core import attend
 from core.attention.head import Head
-from core.exporting.documents import CARTESIAN, to_html, to_notebook
+from core.exporting.documents import CARTESIAN, CardLine, to_html, to_markdown, to_notebook
 from core.exporting.pictures import GROUNDS, portrait
-from core.figures.plots.waterfall import waterfall
+from core.figures.plots.bars import waterfall
 from core.models.catalogue import CATALOGUE
 from tests.core.exporting.test_pictures import NASTY, picture
 
@@ -114,3 +117,35 @@ def test_it_names_files_and_folders_of_this_machine_without_their_folders(tmp_pa
     assert str(tmp_path) not in json.dumps(made)
     assert made.cells[2].source.startswith("# To be put beside this notebook: 'a model'\ntext = 'a model'\n")
     assert made.cells[3].source == cells[1]
+
+
+MARKED_UP = [
+    "“<img src=x onerror=alert(1)>”",
+    "`a` **b** _c_ ~~d~~ [e](http://evil.example) ![f](g)",
+    "www.evil.example and https://evil.example/a_b",
+    "| a | b |",
+    "&lt; &#60; $x$ \\",
+    "# no heading\n\n- no list\n> nor a quotation",
+]
+
+
+def rendered(text: str) -> str:
+    """As a reader sees it that knows tables, struck words and bare addresses."""
+    reader = MarkdownIt("commonmark", {"linkify": True, "html": True}).enable(["table", "strikethrough"])
+    return reader.render(text)
+
+
+@pytest.mark.parametrize("words", MARKED_UP)
+def test_what_others_wrote_stays_text(words):
+    written = rendered(to_markdown(words, [CardLine(words, words, words, words)], {"text": words, words: ""}))
+    assert set(re.findall(r"<(\w+)", written)) == {"h1", "h2", "ul", "li", "strong"}
+    seen = html.unescape(re.sub(r"</?(h1|h2|ul|li|strong)>", "", written))
+    plain = " ".join(words.split())
+    assert seen.count(plain) == 7, seen
+
+
+def test_lines_stand_in_their_order_with_their_numbers():
+    lines = [CardLine("Here", "67.3%", "from “it”", "one text"), CardLine("Known claims", "", "None.")]
+    written = to_markdown("Head 5.11", lines, {"model": "all-MiniLM-L6-v2"}).splitlines()
+    assert written[:4] == ["# Head 5.11", "", "- Here: **67.3%** from “it” (one text)", "- Known claims: None."]
+    assert written[-1] == "- model: all-MiniLM-L6-v2"

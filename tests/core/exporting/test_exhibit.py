@@ -11,8 +11,7 @@ import safetensors.numpy
 
 from core import Edits, InputError, attend, capture, load_model
 from core.attention.head import Head
-from core.exporting.exhibit import MAX_BYTES, Drawing, Exhibit, Upload, read, write
-from core.exporting.kept_heads import KeptHead
+from core.exporting.exhibit import MAX_BYTES, Drawing, Exhibit, KeptHead, Upload, read, write
 from core.exporting.tables import tables_of, to_csv
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from tests.core.captures.test_opening import EDITS

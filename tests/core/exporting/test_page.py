@@ -11,8 +11,7 @@ from core.exporting import page
 from core.exporting.exhibit import Drawing
 from core.exporting.page import PageKnob, to_page
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.plots.bars import bars
-from core.figures.plots.waterfall import waterfall
+from core.figures.plots.bars import bars, waterfall
 from tests.core.exporting.test_documents import inside
 from tests.refusals import refused
 

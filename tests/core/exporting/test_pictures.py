@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from core.exporting.panels import panels
-from core.exporting.pictures import GROUNDS, portrait, print_widths
+from core.exporting.pictures import GROUNDS, panels, portrait, print_widths
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from tests.core.figures.test_theme import CHARTS, letters
 

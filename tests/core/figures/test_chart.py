@@ -8,16 +8,12 @@ from core.attention.head import Head
 from core.attention.masks import causal, grid
 from core.attention.stages import BY_KEY
 from core.figures.chart import Chart, Values
-from core.figures.heatmaps.all_heads import metric_grid, small_pictures
-from core.figures.heatmaps.equation import TERMS, equation
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.heatmaps.patches import on_image
-from core.figures.heatmaps.side_by_side import side_by_side, small
-from core.figures.heatmaps.views import additive_mask, stage_heatmap
-from core.figures.plots.bars import bar_panels, bars, share_bars
+from core.figures.heatmaps.side_by_side import TERMS, equation, side_by_side, small
+from core.figures.heatmaps.views import additive_mask, metric_grid, on_image, small_pictures, stage_heatmap
+from core.figures.plots.bars import bar_panels, bars, share_bars, waterfall
 from core.figures.plots.diagrams import plane, wiring
 from core.figures.plots.lines import Series, lines
-from core.figures.plots.waterfall import waterfall
 from tests.hostile import processor_time
 
 TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")

@@ -8,7 +8,7 @@ import pytest
 from core.attention.head import Head
 from core.attention.masks import causal
 from core.attention.trace import attend
-from core.figures.heatmaps.equation import MAX_CELLS, TERMS, equation
+from core.figures.heatmaps.side_by_side import MAX_CELLS, TERMS, equation
 
 QUERY, KEY = 4, 2
 

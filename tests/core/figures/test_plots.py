@@ -5,11 +5,10 @@ import pytest
 
 from core import attend, explain
 from core.attention.masks import causal, grid
-from core.figures.plots.bars import AROUND, NUMBER, Mark, bar_panels, bars, log_bars, running
+from core.figures.plots.bars import AROUND, NUMBER, Mark, bar_panels, bars, log_bars, passed_on, running, waterfall
 from core.figures.plots.diagrams import HEIGHTS, plane, wiring
 from core.figures.plots.dots import dots, dots_against
 from core.figures.plots.lines import Series, label_log_axes, lines
-from core.figures.plots.waterfall import passed_on, waterfall
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], [-1.0, -2.0], [-1.0, 2.0], [0.0, 0.0]])

@@ -11,8 +11,8 @@ from plotly.colors import sample_colorscale
 
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.heatmaps.patches import on_image
 from core.figures.heatmaps.side_by_side import side_by_side, small
+from core.figures.heatmaps.views import on_image
 from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, FORBIDDEN, SEQUENTIAL
 from tests.contrast import BACKGROUNDS, contrast, hexadecimal
 

@@ -12,18 +12,14 @@ from core import attend, explain
 from core.attention.head import Head
 from core.attention.stages import BY_KEY
 from core.figures import palette
-from core.figures.heatmaps.all_heads import metric_grid, small_pictures
-from core.figures.heatmaps.equation import equation
 from core.figures.heatmaps.frames import VEIL, with_borders, with_spotlight
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.heatmaps.patches import on_image
-from core.figures.heatmaps.side_by_side import side_by_side, small
-from core.figures.heatmaps.views import additive_mask, stage_heatmap
-from core.figures.plots.bars import bar_panels, bars, distribution_bars, log_bars, running, share_bars
+from core.figures.heatmaps.side_by_side import equation, side_by_side, small
+from core.figures.heatmaps.views import additive_mask, metric_grid, on_image, small_pictures, stage_heatmap
+from core.figures.plots import bars as bars_of
 from core.figures.plots.diagrams import plane, wiring
 from core.figures.plots.dots import dots, dots_against, head_map
 from core.figures.plots.lines import Series, lines
-from core.figures.plots.waterfall import passed_on, waterfall
 from core.figures.theme import smallest_letters, template
 from tests.contrast import BACKGROUNDS, THEME, contrast, hexadecimal, mixed
 
@@ -34,24 +30,24 @@ CHARTS = {
     "additive": lambda: additive_mask(ONES, AB, AB),
     "metric grid": lambda: metric_grid(ONES, "sink", signed=False, chosen=(0, 0), height=300),
     "small pictures": lambda: small_pictures(np.ones((2, 2, 2, 2)), chosen=(0, 0), left_out=None, height=300),
-    "bar panels": lambda: bar_panels(AB, {"one": [1, 2], "two": [2, 1]}, x="x"),
-    "blocks": lambda: running(np.ones(2), AB, [1, 2], [1.0, 1.0]),
+    "bar panels": lambda: bars_of.bar_panels(AB, {"one": [1, 2], "two": [2, 1]}, x="x"),
+    "blocks": lambda: bars_of.running(np.ones(2), AB, [1, 2], [1.0, 1.0]),
     "lines": lambda: lines([Series("a", [1, 2], [1, 2])], x="x", y="y"),
-    "bars": lambda: bars(AB, {"one": [1, 2]}, y="y"),
+    "bars": lambda: bars_of.bars(AB, {"one": [1, 2]}, y="y"),
     "dots": lambda: dots({"one": ONES}, y="y"),
     "dots by two numbers": lambda: dots_against(ONES, ONES, names=("one", "other"), marked=(0, 0)),
     "heatmap": lambda: heatmap(ONES, Axis("query"), Axis("key"), name="weight"),
-    "waterfall": lambda: waterfall(CELL),
-    "passed on": lambda: passed_on(CELL),
-    "log bars": lambda: log_bars(AB, {"one": [1, 2]}, x="x", limits=(1, 10)),
+    "waterfall": lambda: bars_of.waterfall(CELL),
+    "passed on": lambda: bars_of.passed_on(CELL),
+    "log bars": lambda: bars_of.log_bars(AB, {"one": [1, 2]}, x="x", limits=(1, 10)),
     "patches": lambda: on_image(np.zeros((4, 4, 3), np.uint8), ONES, (0, 0)),
     "side by side": lambda: side_by_side([small(ONES)], ["a"], AB, AB, across=1),
     "equation": lambda: equation(HEAD.overview().matrices, pin=(0, 1), opened="raw", scale=HEAD.scale),
     "stage": lambda: with_borders(
         stage_heatmap(BY_KEY["masked"], HEAD.overview().matrices, AB, AB, pin=(0, 1)), columns=[1], names=AB
     ),
-    "share bars": lambda: share_bars(AB, {"before": np.array([0.5, 0.1]), "after": np.array([0.2, 0.1])}),
-    "distribution": lambda: distribution_bars(
+    "share bars": lambda: bars_of.share_bars(AB, {"before": np.array([0.5, 0.1]), "after": np.array([0.2, 0.1])}),
+    "distribution": lambda: bars_of.distribution_bars(
         np.array([3, 0, 1]), 1.0, label="sink", mean=0.2, quartiles=(0.1, 0.2, 0.4), means=ONES / 2, chosen=(0, 1)
     ),
     "head map": lambda: head_map(

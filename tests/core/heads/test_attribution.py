@@ -23,8 +23,7 @@ from core.heads.attribution import (
     score_attribution,
 )
 from core.heads.paths import follow
-from tests.core.passes import PICTURE, READ, every_head
-from tests.core.taken_apart import taken_apart, tiny_taken_apart
+from tests.core.passes import PICTURE, READ, every_head, taken_apart, tiny_taken_apart
 from tests.core.tiny_models import DECODER, MORE_READERS_AND_WRITERS, TINY, randomised, tiny
 from tests.refusals import refused
 

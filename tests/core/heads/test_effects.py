@@ -15,9 +15,9 @@ from core.capturing.branching import Branches
 from core.heads.effects import Effects, Patching, patch_effects, rank_correlation
 from core.models.inputs import all_inputs
 from core.models.modules import kind_of
-from tests.core.mixed_heads import before_mixing, eager_twin
+from tests.core.naive_attention import before_mixing
 from tests.core.passes import tiny_model
-from tests.core.tiny_models import GROUPED, TWO_TOWERS, number_words, randomised, tiny
+from tests.core.tiny_models import GROUPED, TWO_TOWERS, number_words, randomised, tiny, twin_of
 from tests.refusals import refused
 
 IDS = [5, 17, 8, 40, 17, 23]
@@ -38,7 +38,7 @@ def asked_of(name, kind=None, token=None):
     """A tiny model, its twin in eager code, what both read, and what is asked of its heads."""
     model = tiny_model(name)
     inputs = all_inputs(model, input_ids=IDS, **({"target": WRITTEN[1:]} if name == "T5" else {}))
-    return model, eager_twin(model.network), inputs, Effects(model, inputs, token, kind)
+    return model, twin_of(model.network), inputs, Effects(model, inputs, token, kind)
 
 
 def answer(network, **inputs):
@@ -334,7 +334,7 @@ def passed(network, text, layers, put=()):
 @pytest.fixture(scope="module")
 def both_texts(three_layers):
     """A twin in eager code, the modules that mix its heads, and what it answered and returned for each text."""
-    network = eager_twin(three_layers.network)
+    network = twin_of(three_layers.network)
     layers = mixing("Llama", network, "self")
     return network, layers, *(passed(network, text, layers) for text in (TEXT, SOURCE))
 
@@ -358,7 +358,7 @@ def share(found, plain, source, answers=None):
 def test_every_head_in_turn(name, kind, answers, atol, three_layers):
     """A sentence vector moves along the line between both."""
     model = three_layers if name == "Llama" else load_model(tiny(name), tokenizer=number_words())
-    network = eager_twin(model.network)
+    network = twin_of(model.network)
     layers = mixing(name, network, kind)
     written = {"decoder_input_ids": torch.tensor([[0, 9, 30]])} if name == "T5" else {}
     text, other = ({"input_ids": ids(text)} | written for text in (TEXT, SOURCE))

@@ -9,12 +9,13 @@ from core import capture
 from core.errors import InputError
 from core.heads import examples
 from core.heads.probing import random_texts
-from tests.core.mixed_heads import before_mixing, eager_twin
+from tests.core.naive_attention import before_mixing
+from tests.core.tiny_models import twin_of
 
 
 @pytest.fixture(scope="module")
 def twin(smollm):
-    return eager_twin(smollm.network)
+    return twin_of(smollm.network)
 
 
 def logits_of(network, ids):
@@ -118,7 +119,7 @@ def test_a_pronoun_between_two_sentences(minilm):
     seen = []
     found = examples.patch_pronoun(minilm, seen.append)
     assert seen == list(range(1, examples.pronoun_steps(minilm) + 1))
-    network = eager_twin(minilm.network)
+    network = twin_of(minilm.network)
     it, ids = 10, [torch.tensor([minilm.tokenizer(text)["input_ids"]]) for text in (examples.TIRED, examples.WIDE)]
     assert minilm.tokenizer.convert_ids_to_tokens(ids[0][0].tolist())[it] == "it"
 

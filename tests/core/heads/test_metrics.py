@@ -1,6 +1,5 @@
 """Metrics on heads whose answer is known, and against a plain reading of their definitions on real weights."""
 
-import copy
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +22,7 @@ from tests.core.attention.test_matrix_files import npz
 from tests.core.corpus.plain import reader
 from tests.core.heads.plain import numbers
 from tests.core.passes import eager_layers, tiny_model, tiny_pass
-from tests.core.tiny_models import WEIGHTS_ONLY, eager, randomised, tiny
+from tests.core.tiny_models import WEIGHTS_ONLY, eager, randomised, tiny, twin_of
 from tests.refusals import refused
 
 STRONGEST = ("strongest_key", "strongest_share")
@@ -202,9 +201,7 @@ def test_the_largest_number_that_is_known(values, place):
 
 def eager_weights(model, text):
     """The weights of the model's eager code, in the ways in which weights come alone: from a model, and from a file."""
-    twin = copy.deepcopy(model.network)
-    twin.set_attn_implementation("eager")
-    exposed = replace(model, network=twin)
+    exposed = replace(model, network=twin_of(model.network))
     inputs = all_inputs(model, text)
     field = "encoder_attentions" if model.is_encoder_decoder else "attentions"
     layers = getattr(run(exposed, inputs, output_attentions=True), field)

@@ -12,7 +12,7 @@ from core.models.bounds import MAX_CONFIG_BYTES, MAX_SMALL_BYTES
 from core.models.loading import load_model
 from tests.conftest import PATIENCE
 from tests.core.models import folders
-from tests.core.tiny_models import TINY, WEIGHTS_ONLY, WITHOUT_WEIGHTS, number_words
+from tests.core.tiny_models import EVERY, TINY, WEIGHTS_ONLY, WITHOUT_WEIGHTS, number_words
 
 
 def refusal(folder: Path) -> str:
@@ -148,7 +148,7 @@ def test_a_network_that_is_tried_without_weights_has_a_bound_of_its_own(tmp_path
 
 @pytest.mark.parametrize("name", [*TINY, *WEIGHTS_ONLY, *WITHOUT_WEIGHTS])
 def test_every_architecture_is_read_as_transformers_saves_it(name, tmp_path):
-    network = (TINY | WEIGHTS_ONLY | WITHOUT_WEIGHTS)[name]()
+    network = EVERY[name]()
     network.save_pretrained(tmp_path, max_shard_size="20KB")
     model = load_model(tmp_path)
     assert (type(model.network), model.notes) == (type(network), ())

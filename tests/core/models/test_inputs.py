@@ -9,7 +9,7 @@ from transformers import BertConfig, BertModel, PreTrainedModel
 from core import Edits, Model, capture, load_model
 from core.capturing.weights_only import attention_weights
 from core.models.inputs import TooLongError, image_size, read_token_numbers
-from tests.core.tiny_models import SMALL, TINY, WEIGHTS_ONLY, number_words, tiny
+from tests.core.tiny_models import EVERY, SMALL, TINY, number_words, tiny
 from tests.refusals import refused
 
 
@@ -21,7 +21,7 @@ def narrow(network: PreTrainedModel) -> Model:
 
 @pytest.mark.parametrize("name", ["BERT", "Llama", "T5", "GPT-J"])
 def test_a_token_beyond_the_embeddings_is_refused(name):
-    model = narrow((TINY | WEIGHTS_ONLY)[name]())
+    model = narrow(EVERY[name]())
     read = capture if name in TINY else attention_weights
     assert read(model, "5 59").input_ids == (5, 59)
     with refused("model", r"tokens 0 to 59, and this text has token 60"):

@@ -17,6 +17,7 @@ from transformers.pytorch_utils import Conv1D
 from core.models import calls
 from core.models.loading import load_model
 from core.models.model import Model
+from core.models.modules import kind_of
 from core.models.projections import head_weights
 from tests.core.tiny_models import FALCON, GROUPED, LOCAL_EXPERTS, SEQ2SEQ, SMALL, T5, TINY, WEIGHTS_ONLY
 from tests.refusals import refused
@@ -381,3 +382,29 @@ def test_quantised_matrices_are_refused():
     with refused("model", r"Linear of torch\.float8_e4m3fn is not a plain matrix"):
         head_weights(model, 0, 0)
     head_weights(model, 1, 0)
+
+
+# --- Which kind of attention a module computes, by its name alone
+
+
+@pytest.mark.parametrize(
+    ("name", "of_both", "of_any_other"),
+    [
+        ("model.encoder.layers.0.self_attn", "encoder", "self"),  # BART
+        ("model.decoder.layers.0.self_attn", "decoder", "self"),  # and OPT, which has no encoder
+        ("model.decoder.layers.0.encoder_attn", "cross", "cross"),
+        ("encoder.block.0.layer.0.SelfAttention", "encoder", "self"),  # T5
+        ("decoder.block.0.layer.1.EncDecAttention", "cross", "cross"),
+        ("decoder.layers.0.cross_attention", "cross", "cross"),
+        ("decoder.layers.0.cross_attn.k_proj.weight", "cross", "cross"),
+        ("decoder.bert.encoder.layer.0.crossattention.self", "cross", "cross"),  # put together from two BERTs
+        ("decoder.bert.encoder.layer.0.attention.self", "decoder", "self"),
+        ("text_decoder.layers.0.self_attn", "decoder", "self"),
+        ("text_encoder.layers.0.self_attn", "encoder", "self"),
+        ("shared", "encoder", "self"),
+        ("transformer.h.0.crossattention", "cross", "cross"),  # GPT-2 beside an encoder that is not part of it
+    ],
+)
+def test_the_kind_of_a_module(name, of_both, of_any_other):
+    assert kind_of(name, is_encoder_decoder=True) == of_both
+    assert kind_of(name, is_encoder_decoder=False) == of_any_other

@@ -1,7 +1,5 @@
 """Models of two towers, of which the text's is opened, and models that need more than a text, which are refused."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -19,8 +17,7 @@ READ = np.random.default_rng(1).integers(3, 64, 12)
 
 def whole_in_eager(network):
     """What the two towers' own method gives for the text, with all its attention weights: [layers][heads, tokens, tokens]."""
-    twin = copy.deepcopy(network)
-    twin.set_attn_implementation("eager")
+    twin = tiny.twin_of(network)
     with torch.inference_mode():
         given = twin.get_text_features(input_ids=torch.from_numpy(READ)[None], output_attentions=True)
     return given.last_hidden_state[0].numpy(), [layer[0].numpy() for layer in given.attentions]

@@ -15,7 +15,7 @@ from core.claims.consequences import MUTED, PATCHED, muting, patching, says_what
 from core.claims.examples import MOST_PASSAGES, ClaimExample, claim_examples, for_testing
 from core.claims.terms import CONDITIONS, KEYS
 from core.claims.verdicts import RULE, sentence
-from core.figures.plots.intervals import intervals
+from core.figures.plots.lines import intervals
 from core.heads.examples import LANGUAGE_MODEL
 from core.models.passages import passages_of
 from core.units import counted, listed

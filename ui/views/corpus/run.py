@@ -12,12 +12,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
-from core.corpus.in_process import InProcessRun
 from core.corpus.opened import ListedRun, Run, open_run, runs_in
+from core.corpus.steps import InProcessRun
 from core.exporting.documents import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
+from core.installed import versions
 from core.units import counted
-from core.versions import versions
 from ui import links, presenting, progress, settings, shown, state
 from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import made_by

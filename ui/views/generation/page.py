@@ -15,7 +15,7 @@ from core.attention.trace import Array
 from core.capturing.costs import image_bytes, kept_bytes
 from core.capturing.generation.generating import Generating
 from core.capturing.sampling import Sampling, at_temperatures
-from core.exporting.kept_heads import KeptHead
+from core.exporting.exhibit import KeptHead
 from core.exporting.tables import Side
 from core.figures.chart import Chart
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap

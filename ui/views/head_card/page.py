@@ -16,7 +16,7 @@ from core.capturing.edits.edits import Edits
 from core.capturing.edits.lines import lines_of
 from core.claims.claim import Claim
 from core.claims.known import known_claims, measured
-from core.exporting.head_card import CardLine
+from core.exporting.documents import CardLine
 from core.figures.heatmaps.views import view_heatmap
 from core.figures.labels import visible
 from core.heads.attribution import Attribution, main_reason

@@ -17,7 +17,7 @@ from core.attention.rowwise import Pooled
 from core.capturing.layer_labels import layer_labels
 from core.claims.known import followed_most
 from core.claims.verdicts import RULE
-from core.figures.heatmaps.all_heads import small_pictures
+from core.figures.heatmaps.views import small_pictures
 from core.figures.labels import all_placed, visible
 from core.heads import patterns, views
 from core.heads.metrics import METRICS, Metric, head_metrics, largest, most_telling, pair_weights, standing_out

@@ -6,7 +6,7 @@ from core.attention.trace import Array
 from core.figures.heatmaps.side_by_side import small
 from core.heads.views import HeadContributions, add_up, head_contributions
 from core.lessons import long_range, scaling
-from core.lessons.scaling import Around, GradientSweep, ModelScores, StackGradients, Sweep, sweep
+from core.lessons.scaling import Around, HeadGradients, ModelScores, RowStatistics, StackGradients, Sweep, sweep
 from core.models.modules import Kind
 from core.models.projections import head_weights
 from ui.cache import OnProgress, Store, cached
@@ -55,12 +55,12 @@ def gradient_reach(length: int, gain: float, forget_bias: float) -> dict[str, lo
 
 
 @cached(Store(12, waits=True), spinner="Measuring random heads")
-def scaling_sweep(keys: int, distribution: str, deviation: float) -> Sweep:
+def scaling_sweep(keys: int, distribution: str, deviation: float) -> Sweep[RowStatistics]:
     return call(sweep, keys=keys, distribution=distribution, deviation=deviation)
 
 
 @cached(Store(1, waits=True), spinner="Following gradients through random heads")
-def gradient_sweep() -> GradientSweep:
+def gradient_sweep() -> Sweep[HeadGradients]:
     return call(scaling.head_gradients)
 
 

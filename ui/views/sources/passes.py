@@ -15,7 +15,7 @@ from core.capturing.edits.edits import Edits
 from core.capturing.generation.generating import Generating
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
-from core.exporting.kept_heads import KeptHead
+from core.exporting.exhibit import KeptHead
 from core.heads.probing import longest, probe_heads
 from core.heads.quantities import Pass
 from core.models.images import Tiles, read_image

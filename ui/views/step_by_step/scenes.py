@@ -16,8 +16,7 @@ from core.attention.rowwise import Overview
 from core.attention.sources import DISTRIBUTIONS, Matrices, random_matrices, toy_sentence
 from core.attention.stages import BY_KEY
 from core.capturing.certifying import Certificate
-from core.exporting.exhibit import ENDING, Exhibit, read
-from core.exporting.kept_heads import KeptHead
+from core.exporting.exhibit import ENDING, Exhibit, KeptHead, read
 from core.exporting.tables import stage_table
 from ui import links, shown, state
 from ui.calls import call, uploaded

@@ -14,11 +14,11 @@ from core.attention.ledger import OutputSum, lines
 from core.attention.rowwise import Overview
 from core.attention.stages import BY_KEY, Stage, number
 from core.capturing.layer_labels import layer_labels
-from core.figures.heatmaps.equation import TERMS, equation, middle_of
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
+from core.figures.heatmaps.side_by_side import TERMS, equation, middle_of
 from core.figures.heatmaps.views import colour_limit, stage_heatmap
-from core.figures.plots.waterfall import passed_on, waterfall
+from core.figures.plots.bars import passed_on, waterfall
 from core.heads.views import pair_ranges
 from core.notebook.figures import stage_figure
 from ui import links, presenting, shown, state

@@ -13,11 +13,12 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from core import InputError, check_model, load_model
+from core import check_model, load_model
 from core.capturing.checking.checkup import CHECKS
 from core.capturing.checking.reading import TEXT
 from core.models.model import Model
 from tests.core.tiny_models import GROUPED, LOCAL, TINY, WEIGHTS_ONLY, randomised, tiny
+from tests.refusals import refused
 
 
 def failed(model: Model) -> set[str]:
@@ -56,38 +57,26 @@ def test_other_precisions_are_clean(dtype: str) -> None:
 # --- planted faults
 
 
-def instead(module: Any, forward: Callable[..., Any]) -> None:
-    """Run this in the place of a module's forward, which it gets as its first argument."""
-    module.forward = partial(forward, module.forward)
+Plant = Callable[[Any], object]  # puts a fault into a module, or into a model
 
 
-def larger(factor: float, own: Callable, *read: Any, **options: Any) -> Any:
-    return own(*read, **options) * factor
+def instead(forward: Callable[..., Any]) -> Plant:
+    """What is run in the place of a module's forward, which it gets as its first argument."""
+    return lambda module: setattr(module, "forward", partial(forward, module.forward))
 
 
-def with_mask(make: Callable[[int], Any], own: Callable, *read: Any, **options: Any) -> Any:
-    """An attention module that is given another mask."""
-    return own(*read, **options | {"attention_mask": make(options["hidden_states"].shape[1])})
+def times(factor: float) -> Plant:
+    return instead(lambda own, *read, **options: own(*read, **options) * factor)
 
 
-def minus_ten_thousand(tokens: int) -> torch.Tensor:
-    return torch.full((1, 1, tokens, tokens), -10_000.0).triu(1)
+def masked(make: Callable[[torch.Tensor], torch.Tensor]) -> Plant:
+    """An attention module that is given another mask, made from ones for all pairs."""
 
+    def attend(own: Callable, *read: Any, **options: Any) -> Any:
+        ones = torch.ones(1, 1, *[options["hidden_states"].shape[1]] * 2)
+        return own(*read, **options | {"attention_mask": make(ones)})
 
-def everything(tokens: int) -> torch.Tensor:
-    return torch.ones(1, 1, tokens, tokens, dtype=torch.bool)
-
-
-def three_tokens(tokens: int) -> torch.Tensor:
-    return everything(tokens).tril() & everything(tokens).triu(-2)
-
-
-def one_position_late(own: Callable, x: Any, position_ids: Any, **options: Any) -> Any:
-    return own(x, position_ids + 1, **options)
-
-
-def heads_swapped(own: Callable, x: torch.Tensor) -> torch.Tensor:
-    return own(x).unflatten(-1, (2, 8)).flip(-2).flatten(-2)
+    return instead(attend)
 
 
 def stale(own: Callable, *read: Any, **options: Any) -> Any:
@@ -97,73 +86,54 @@ def stale(own: Callable, *read: Any, **options: Any) -> Any:
     return own(*read, **options)
 
 
-def padding_read(own: Callable, *read: Any, **options: Any) -> Any:
-    return own(*read, **options | {"attention_mask": None})
+def heads_swapped(own: Callable, x: torch.Tensor) -> torch.Tensor:
+    return own(x).unflatten(-1, (2, 8)).flip(-2).flatten(-2)
 
 
-def without_bias(own: Callable, x: torch.Tensor) -> torch.Tensor:
-    return own(x) - own.__self__.bias
-
-
-def patches(network: Any) -> Any:
-    return network.embeddings.patch_embeddings.projection
-
-
-def experts(network: Any) -> Any:
-    return network.model.layers[1].mlp.experts
-
-
-def layer(network: Any) -> Any:
-    return network.model.layers[0].self_attn
-
-
-FAULTS: dict[str, tuple[str, str, Callable[[Any], object]]] = {
-    "queries 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).q_proj, partial(larger, 1.01))),
-    "keys 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).k_proj, partial(larger, 1.01))),
-    "values 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).v_proj, partial(larger, 1.01))),
-    "W_O 1 % too large": ("matrix products", "Llama", lambda n: instead(layer(n).o_proj, partial(larger, 1.01))),
-    "a norm 1 % too large": ("other modules", "Llama", lambda n: instead(n.model.norm, partial(larger, 1.01))),
-    "a norm without its bias": ("other modules", "GPT-2", lambda n: instead(n.transformer.h[0].ln_1, without_bias)),
-    "a convolution 1 % too large": ("other modules", "ViT", lambda n: instead(patches(n), partial(larger, 1.01))),
-    "an expert that is left out": ("other modules", "gpt-oss", lambda n: instead(experts(n), partial(larger, 0.5))),
-    "swapped key heads": ("projections", "Llama", lambda n: instead(layer(n).v_proj, heads_swapped)),
-    "ignored scale": ("scale", "Llama", lambda n: setattr(layer(n), "scaling", 1.0)),
-    "wrong rotary base": ("rotary positions", "Llama", lambda n: n.model.rotary_emb.inv_freq.mul_(0.9)),
-    "rotary positions from 1": ("rotary positions", "Llama", lambda n: instead(n.model.rotary_emb, one_position_late)),
-    "no rotation": ("rotary positions", "SmolLM3", lambda n: setattr(layer(n), "use_rope", 0)),
-    "rotation in a layer without": (
-        "rotary positions",
-        "SmolLM3",
-        lambda n: setattr(n.model.layers[1].self_attn, "use_rope", 1),
-    ),
-    "positions from 1": (
-        "absolute positions",
-        "GPT-2",
-        lambda n: instead(n.transformer.wpe, lambda own, ids: own(ids + 1)),
-    ),
-    "no mask": ("later tokens", "Llama", lambda n: instead(layer(n), partial(with_mask, everything))),
-    "a mask of -10,000": ("mask", "Llama", lambda n: instead(layer(n), partial(with_mask, minus_ten_thousand))),
-    "another window": ("window", "Mistral", lambda n: instead(layer(n), partial(with_mask, three_tokens))),
-    "no soft cap": ("soft cap", "Gemma 2", lambda n: setattr(layer(n), "attn_logit_softcapping", None)),
-    "stale cache": ("cache", "Llama", lambda n: instead(n.model, stale)),
-    "padding that is read": ("padding", "BERT", lambda n: instead(n.encoder, padding_read)),
-    "NaN": ("finite numbers", "Llama", lambda n: layer(n).v_proj.weight.data.fill_(float("nan"))),
+FIRST, SECOND = (f"model.layers.{layer}.self_attn" for layer in range(2))
+PATCHES = "embeddings.patch_embeddings.projection"
+READS_PADDING = instead(lambda own, *read, **options: own(*read, **options | {"attention_mask": None}))
+WITHOUT_BIAS = instead(lambda own, x: own(x) - own.__self__.bias)
+LATE = instead(lambda own, x, position_ids, **options: own(x, position_ids + 1, **options))
+FAULTS: dict[str, tuple[str, str, str, Plant]] = {
+    "queries 1 % too large": ("matrix products", "Llama", f"{FIRST}.q_proj", times(1.01)),
+    "keys 1 % too large": ("matrix products", "Llama", f"{FIRST}.k_proj", times(1.01)),
+    "values 1 % too large": ("matrix products", "Llama", f"{FIRST}.v_proj", times(1.01)),
+    "W_O 1 % too large": ("matrix products", "Llama", f"{FIRST}.o_proj", times(1.01)),
+    "a norm 1 % too large": ("other modules", "Llama", "model.norm", times(1.01)),
+    "a norm without its bias": ("other modules", "GPT-2", "transformer.h.0.ln_1", WITHOUT_BIAS),
+    "a convolution 1 % too large": ("other modules", "ViT", PATCHES, times(1.01)),
+    "an expert that is left out": ("other modules", "gpt-oss", "model.layers.1.mlp.experts", times(0.5)),
+    "swapped key heads": ("projections", "Llama", f"{FIRST}.v_proj", instead(heads_swapped)),
+    "ignored scale": ("scale", "Llama", FIRST, lambda m: setattr(m, "scaling", 1.0)),
+    "wrong rotary base": ("rotary positions", "Llama", "model.rotary_emb", lambda m: m.inv_freq.mul_(0.9)),
+    "rotary positions from 1": ("rotary positions", "Llama", "model.rotary_emb", LATE),
+    "no rotation": ("rotary positions", "SmolLM3", FIRST, lambda m: setattr(m, "use_rope", 0)),
+    "rotation in a layer without": ("rotary positions", "SmolLM3", SECOND, lambda m: setattr(m, "use_rope", 1)),
+    "positions from 1": ("absolute positions", "GPT-2", "transformer.wpe", instead(lambda own, ids: own(ids + 1))),
+    "no mask": ("later tokens", "Llama", FIRST, masked(torch.Tensor.bool)),
+    "a mask of -10,000": ("mask", "Llama", FIRST, masked(lambda ones: -10_000 * ones.triu(1))),
+    "another window": ("window", "Mistral", FIRST, masked(lambda ones: ones.tril().triu(-2).bool())),
+    "no soft cap": ("soft cap", "Gemma 2", FIRST, lambda m: setattr(m, "attn_logit_softcapping", None)),
+    "stale cache": ("cache", "Llama", "model", instead(stale)),
+    "padding that is read": ("padding", "BERT", "encoder", READS_PADDING),
+    "NaN": ("finite numbers", "Llama", f"{FIRST}.v_proj", lambda m: m.weight.data.fill_(torch.nan)),
 }
 
 
-@pytest.mark.parametrize(("check", "architecture", "plant"), FAULTS.values(), ids=FAULTS)
-def test_planted_faults_are_found(check: str, architecture: str, plant: Callable[[Any], object]) -> None:
+@pytest.mark.parametrize(("check", "architecture", "module", "plant"), FAULTS.values(), ids=FAULTS)
+def test_planted_faults_are_found(check: str, architecture: str, module: str, plant: Plant) -> None:
     network = tiny(architecture)
     model = load_model(network)
-    plant(network)
+    plant(network.get_submodule(module))
     assert check in failed(model)
 
 
 def test_one_percent_is_found_in_bfloat16() -> None:
     network = tiny("Llama").bfloat16()
     model = load_model(network)
-    instead(layer(network).v_proj, partial(larger, 1.01))
-    instead(network.model.layers[1].input_layernorm, partial(larger, 1.01))
+    for module in (f"{FIRST}.v_proj", "model.layers.1.input_layernorm"):
+        times(1.01)(network.get_submodule(module))
     assert {"matrix products", "other modules"} <= failed(model)
 
 
@@ -194,36 +164,21 @@ def on_disk(tmp_path: Path) -> Model:
     return load_model(tmp_path)
 
 
-def lose_bias(model: Model) -> None:
-    layer(model.network).q_proj.bias = None
-
-
-def change_weight(model: Model) -> None:
-    layer(model.network).q_proj.weight.data.mul_(1.01)
-
-
-def split_otherwise(model: Model) -> None:
-    model.tokenizer.add_tokens(["The cat"])
-
-
 def begin_twice(model: Model) -> None:
-    model.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single="<s> <s> $A", special_tokens=[("<s>", 0)]
-    )
+    twice = TemplateProcessing(single="<s> <s> $A", special_tokens=[("<s>", 0)])
+    model.tokenizer.backend_tokenizer.post_processor = twice
 
 
 @pytest.mark.parametrize(
     ("check", "plant"),
     [
-        ("leftovers", lose_bias),
-        ("weights", change_weight),
-        ("tokens", split_otherwise),
+        ("leftovers", lambda model: setattr(model.network.get_submodule(f"{FIRST}.q_proj"), "bias", None)),
+        ("weights", lambda model: model.network.get_parameter(f"{FIRST}.q_proj.weight").data.mul_(1.01)),
+        ("tokens", lambda model: model.tokenizer.add_tokens(["The cat"])),
         ("beginning and end", begin_twice),
     ],
 )
-def test_faults_between_a_model_and_its_files_are_found(
-    on_disk: Model, check: str, plant: Callable[[Model], None]
-) -> None:
+def test_faults_between_a_model_and_its_files_are_found(on_disk: Model, check: str, plant: Plant) -> None:
     assert not failed(on_disk)
     plant(on_disk)
     assert check in failed(on_disk)
@@ -244,7 +199,7 @@ def test_it_ends_when_its_time_is_over() -> None:
 def test_its_sentences_name_what_failed() -> None:
     network = tiny("Llama")
     model = load_model(network)
-    layer(network).scaling = 1.0
+    FAULTS["ignored scale"][3](network.get_submodule(FIRST))
     checkup = check_model(model, seconds=600)
     assert not checkup.holds
     assert "failed on this machine: scale." in checkup.summary
@@ -273,7 +228,7 @@ def test_a_check_that_raises_counts_as_not_made(monkeypatch: pytest.MonkeyPatch)
 def test_a_model_that_raises_counts_as_not_checked() -> None:
     network = tiny("Llama")
     model = load_model(network)
-    instead(network.model.layers[0].mlp, fails)
+    instead(fails)(network.model.layers[0].mlp)
     checkup = check_model(model, seconds=600)
     assert {finding.holds for finding in checkup.findings.values()} == {None}
     assert "The model could not be read" in str(checkup)
@@ -281,6 +236,5 @@ def test_a_model_that_raises_counts_as_not_checked() -> None:
 
 
 def test_models_without_queries_are_refused() -> None:
-    with pytest.raises(InputError) as refusal:
+    with refused("model"):
         check_model(load_model(WEIGHTS_ONLY["BLOOM"]()))
-    assert refusal.value.field == "model"

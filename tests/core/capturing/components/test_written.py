@@ -12,9 +12,7 @@ import transformers as t
 
 from core import capture, load_model
 from core.capturing.components.linear_maps import first_other, passes_on
-from tests.core.passes import READ, given_to
-from tests.core.same_bits import assert_same_bits
-from tests.core.taken_apart import taken_apart, tiny_taken_apart
+from tests.core.passes import READ, assert_same_bits, given_to, taken_apart, tiny_taken_apart
 from tests.core.tiny_models import (
     HYBRIDS,
     MORE_READERS_AND_WRITERS,

@@ -25,10 +25,9 @@ from core.heads.views import thumbnails
 from core.models.calls import IMPLEMENTATION
 from core.models.inputs import all_inputs, image_inputs
 from tests.core.capturing.edits.test_lines import ANY_CHANGE
-from tests.core.naive_attention import Naive, naive_pass, twin_of
-from tests.core.passes import every_head
-from tests.core.same_bits import assert_same_bits
-from tests.core.tiny_models import SMALL, number_words, randomised, tiny
+from tests.core.naive_attention import NAME, Naive, naive_pass
+from tests.core.passes import assert_same_bits, every_head
+from tests.core.tiny_models import SMALL, number_words, randomised, tiny, twin_of
 from tests.hostile import processor_time
 from tests.refusals import refused
 
@@ -44,7 +43,7 @@ TOLERANCE = 2e-5
 @cache
 def model_and_twin(name: str):
     network = tiny(name)
-    return load_model(network, tokenizer=number_words()), twin_of(network)
+    return load_model(network, tokenizer=number_words()), twin_of(network, NAME)
 
 
 def numbers(text: str) -> list[int]:
@@ -322,7 +321,7 @@ def test_an_edit_is_made_in_one_of_the_layers_that_share_their_weights():
 
 def test_an_image_with_a_muted_head():
     network = tiny("ViT")
-    model, twin = load_model(network), twin_of(network)
+    model, twin = load_model(network), twin_of(network, NAME)
     picture = np.random.default_rng(3).integers(0, 256, (12, 12, 3), dtype=np.uint8)
     taken = capture(model, image=picture, edits=Edits(mute_heads={(0, 1)}, block_keys=[4]))
     changes = together(when(everywhere, keys=(4,)), when(at_one, output=MUTED))
@@ -346,7 +345,7 @@ def assert_refused_also_by_the_check(taken, edits, field, run, words=""):
 
 def test_half_precision():
     network = tiny("Llama").to(torch.bfloat16)
-    model, twin = load_model(network, tokenizer=number_words()), twin_of(network)
+    model, twin = load_model(network, tokenizer=number_words()), twin_of(network, NAME)
     edits = Edits(mute_heads={(0, 0)}, scale_by={(0, 1): 2.0}, pattern={(0, 2): "previous"})
     taken = capture(model, TEXT, edits=edits)
     changes = {(0, 0): {"output": MUTED}, (0, 1): {"factor": 2.0}, (0, 2): {"pattern": "previous"}}

@@ -19,7 +19,7 @@ from core.heads.likeness import weight_differences
 from core.models.calls import Call
 from core.models.inputs import all_inputs, image_text_inputs
 from tests.core.passes import eager_layers, every_head
-from tests.core.tiny_models import CAUSAL_WEIGHTS, T5, TINY, eager, number_words, randomised, tiny
+from tests.core.tiny_models import CAUSAL_WEIGHTS, T5, TINY, eager, number_words, randomised, tiny, twin_of
 from tests.core.tiny_seeing import PLACES, SEEING, seeing
 from tests.refusals import refused
 
@@ -93,8 +93,7 @@ def test_each_step_is_the_pass_up_to_it(name):
 
 def test_as_transformers_generates(smollm):
     ids = torch.tensor([all_inputs(smollm, FRANCE)["input_ids"][0].tolist()])
-    network = copy.deepcopy(smollm.network)
-    network.set_attn_implementation("eager")
+    network = twin_of(smollm.network)
     options = {"do_sample": False, "max_new_tokens": NEW, "pad_token_id": 0}
     theirs = network.generate(ids, attention_mask=torch.ones_like(ids), **options)
     written = generate(smollm, FRANCE, NEW)
@@ -156,22 +155,18 @@ def test_it_ends_where_the_model_can_read_no_further(gpt2):
     assert generate(gpt2, numbers(60), 3).ended is None
 
 
-class Stopped(Exception):
-    pass
-
-
 def test_what_is_there_stays_when_a_pass_is_stopped(gpt2):
     told = []
     assert len(generate(gpt2, numbers(5), 4, on_progress=told.append).token_ids) == 4
     assert told == [1, 2, 3, 4]
 
     def stop(_: int) -> None:
-        raise Stopped
+        raise KeyboardInterrupt
 
     inputs = all_inputs(gpt2, numbers(5))
     writing, undisturbed = Generating(gpt2, inputs), Generating(gpt2, inputs)
     for _ in range(3):
-        with pytest.raises(Stopped):
+        with pytest.raises(KeyboardInterrupt):
             writing.go_on(stop)
         assert writing.go_on()
         undisturbed.go_on()
@@ -220,8 +215,7 @@ def test_multiplications_are_half_the_operations_that_torch_counts_in_eager_code
     model = endless(name)
     target, tokens = ({"target": range(30, 36)}, {"target_tokens": 7}) if name in SEQ2SEQ else ({}, {})
     inputs = all_inputs(model, input_ids=range(3, 23), **target)
-    network = copy.deepcopy(model.network)
-    network.set_attn_implementation("eager")
+    network = twin_of(model.network)
     grows = list(inputs)[-1]
     with torch.inference_mode():
         begun = network(**inputs | {grows: inputs[grows][:, :-1]}, use_cache=True)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import islice, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,17 +27,19 @@ from ..capturing.capture import Capture, capture, not_captured
 from ..capturing.weights_only import attention_weights
 from ..errors import InputError
 from ..heads.quantities import Pass
+from ..installed import versions
 from ..models.inputs import all_inputs
 from ..models.loading import load_model, load_outline
 from ..models.model import Model
-from ..models.passages import Passage, Problem, counter, cut, faults_of_a_text, text_hash
+from ..models.passages import Passage, PassageByPassage, Problem, counter, cut, faults_of_a_text, text_hash
 from ..models.tokens import token_texts
-from ..progress import stop_point
-from .folder import read_passage, save_part
+from ..progress import OnProgress, stop_point
+from ..threads import one_thread
+from .folder import RunFolder, read_passage, save_part
 from .reading import open_folder, read_texts
 from .settings import Job, RunSettings, versions_that_count
-from .tables import LAST, MAP, tables
-from .tally import ModelHeads, Tally, tally_bytes
+from .tables import LAST, MAP, About, tables
+from .tally import ModelHeads, Tally, first_of, tally_bytes
 
 COUNTED = 4096  # passages and problems that are handed on together
 # What is known of each passage before it is measured; the hash is that of its text.
@@ -248,3 +252,112 @@ def finished_tables(tally: Tally, model: Model) -> Iterator[tuple[str, pa.Table]
 
             yield MAP, map_of(*(made[part].to_pandas() for part in ("metrics", "classes", "distances"))).table()
         yield name, table
+
+
+# --- a run in this process, without Ray: a passage at a time, whenever somebody asks for the next. Workers measure passages
+# with the same function, and both put the tables together in the same way. So the tables are those that the command makes of
+# the same file, to the last bit.
+
+TOLD = 64  # passages between two reports of how many characters are counted
+
+
+class InProcessRun(PassageByPassage):
+    """A run over a file of text, as far as it has come. The last passage counts as read when the tables are there.
+
+    settings  those of the command without any flag; passages are no longer than the model reads
+    tokens    how many there are in all passages
+    folder    of the tables, once `about` is there
+    about     the record of the run; None until it has finished
+    nbytes    about how much memory it takes while it is at work
+    """
+
+    def __init__(
+        self, model: Model, file: Path, folder: Path, most_tokens: int, on_progress: OnProgress | None = None
+    ) -> None:
+        """Count the tokens of a file, at most so many, and begin a run over it. The folder is made.
+
+        on_progress  called now and then with how many characters have been counted
+
+        Raises InputError: field "model" for a model that reads no texts, "data" for a file without text or with more tokens,
+        "out" for a folder that cannot be used.
+        """
+        self.settings = fitted(RunSettings(dtype=model.dtype), model)
+        self._job = Job(model.name, model.revision, str(file.parent), versions_that_count(), self.settings)
+        self._model, self._file = model, file
+        passages, self._problems, census = self._counted(most_tokens, on_progress)
+        super().__init__(passages, self._measure)
+        self._corpus = corpus_hash(in_order(census, self._problems, len(self._problems)))
+        self._reached = np.concatenate([[0], census["tokens"].cumsum()])  # tokens before each passage
+        self.tokens = int(self._reached[-1])
+        kept = bytes_kept(self.settings, model)
+        self.nbytes = 4 * kept  # it is held several times while it is put in order and written
+        self._heads = heads_of(self.settings, model)
+        self._place = RunFolder.of(str(folder))
+        self._place.begin(self._job.json(self._corpus), kept)
+        self.folder = folder
+        self.about: About | None = None
+        self._began = time.monotonic()
+        self._begin()
+
+    def _counted(
+        self, most_tokens: int, on_progress: OnProgress | None
+    ) -> tuple[list[Passage], list[Problem], NDArray[np.void]]:
+        passages, problems, rows, tokens = [], [], [], 0
+        count = counter(self._model)
+        for found in passages_of([self._file.name], self._job, self._model):
+            if isinstance(found, Problem):
+                problems.append(found)
+                continue
+            passages.append(found)
+            rows.append(census_row(found, count))
+            tokens += rows[-1][1]
+            if tokens > most_tokens:  # the rest is not even read: a text may be far longer
+                raise InputError(
+                    f"The text has more than {most_tokens:,} tokens for {self._model.name}. Shorten it, or run it with the "
+                    "command “python -m core.corpus run”, which reads any number.",
+                    field="data",
+                )
+            if on_progress is not None and len(passages) % TOLD == 0:
+                on_progress(found.start + len(found.text))
+        return passages, problems, np.array(rows, CENSUS)
+
+    def _begin(self) -> None:
+        """Begin the tally, with nothing measured."""
+        self._tally, self._measured, self.done = Tally(self.settings, self._heads), 0, 0
+        self._tally.note(first_of(self._problems), len(self._problems))
+
+    @property
+    def share(self) -> float:
+        """The share of all tokens that is measured."""
+        return float(self._reached[self.done] / self.tokens)
+
+    def _measure(self, passage: Passage, place: int) -> None:
+        """Measure a passage; after the last one, write the tables.
+
+        Raises InputError (field "out") where the tables cannot be written; the next call tries it again.
+        """
+        if place == self._measured:
+            try:
+                with one_thread():
+                    measure([passage], self._model, self._tally)
+            except Exception:
+                self._begin()  # the passage may be half counted
+                raise
+            self._measured += 1
+        if self._measured == self.total:
+            self._finish()
+
+    def _finish(self) -> None:
+        about = About.of(
+            self._tally,
+            self._model,
+            data=self._file.name,
+            files=1,
+            corpus=self._corpus,
+            versions=versions("torch", "transformers", "numpy"),
+            seconds=time.monotonic() - self._began,
+        )
+        self._place.finish(finished_tables(self._tally, self._model), about)
+        self.about = about
+        self.passages = ()
+        del self._tally, self._model  # all that is large

@@ -1,20 +1,26 @@
-"""What a worker does, without a cluster around it."""
+"""What a worker does, without a cluster around it; and a run in this process: the same however often it is stopped."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from pyarrow import fs
 
 from core import __version__, load_model
-from core.corpus import workers
+from core.corpus import steps
 from core.corpus.folder import load_parts, merge_parts, parts_in, save_part
+from core.corpus.opened import open_run
 from core.corpus.reading import find_files
+from core.corpus.steps import CENSUS, InProcessRun, Measurer, count_passages, limited, read_shards
 from core.corpus.tally import ModelHeads
-from core.corpus.workers import CENSUS, Measurer, count_passages, limited, read_shards
-from tests.core.corpus.plain import job_of, reader
+from core.progress import stopped_by
+from tests.core.corpus.plain import job_of, passages, reader
 from tests.core.tiny_models import WEIGHTS_ONLY, randomised
+from tests.refusals import refused
 
 SENTENCE = """# text = the cats saw
 1\tthe\t_\tDET\t_\t_\t2\tdet\t_\t_
@@ -109,7 +115,7 @@ def test_a_part_is_the_same_after_it_was_written_and_read(job, tmp_path):
 def test_many_passages_are_told_in_several_rows(bert_folder, tmp_path, monkeypatch):
     (tmp_path / "a.conllu").write_text(7 * SENTENCE + "no columns\n\n" + 4 * SENTENCE)
     job, files = job_of(str(bert_folder), str(tmp_path), **SMALL), find_files(str(tmp_path))
-    monkeypatch.setattr(workers, "COUNTED", 5)
+    monkeypatch.setattr(steps, "COUNTED", 5)
     rows = list(count_passages({"item": json.dumps(files.names)}, job))
     numbers = [np.frombuffer(row["census"], CENSUS) for row in rows]
     assert [len(one) for one in numbers] == [5, 4, 2]
@@ -158,7 +164,7 @@ def test_a_worker_that_cannot_work_says_why(job, trees, tmp_path, changes, field
 def test_a_passage_that_cannot_be_read_is_counted_and_listed(job, tmp_path, monkeypatch, text, why):
     """One that is longer than the worker reads, and one on which the model fails: both end nothing, as long as the model
     reads others, and are not tried again and again."""
-    read, failing = workers.take, ["moon"]
+    read, failing = steps.take, ["moon"]
 
     def take(model, text, most):
         if failing[0] in text:
@@ -168,7 +174,7 @@ def test_a_passage_that_cannot_be_read_is_counted_and_listed(job, tmp_path, monk
     passages = json.loads(whole_shard(job))
     passages[3]["text"] = text
     measurer = Measurer(job, str(tmp_path), 1)
-    monkeypatch.setattr(workers, "take", take)
+    monkeypatch.setattr(steps, "take", take)
     assert measurer({"shard": [json.dumps(passages)]})["failed"] == [""]
     tally = tally_in(tmp_path)
     (problem,) = tally.problems
@@ -185,3 +191,117 @@ def test_a_line_that_no_tokenizer_takes_ends_no_counting(bert_folder, tmp_path):
     (row,) = count_passages({"item": json.dumps(files.names)}, job)
     assert len(np.frombuffer(row["census"], CENSUS)) == 2
     assert [problem["place"] for problem in json.loads(row["problems"])] == [{"file": "a.jsonl", "row": 2}]
+
+
+# --- a run in this process. That its tables are those of the command is tested beside the command, in test_running.py; that it
+# needs nothing that only the command needs, in test_install.py.
+
+TEXT = "\n".join(passage.text for passage in passages(60))
+
+
+@pytest.fixture(scope="module")
+def begin(bert_folder, tmp_path_factory):
+    """Begins a run over a text into a folder of that name."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "text.txt").write_text(TEXT)
+    model = load_model(str(bert_folder))
+    return lambda name, most=10**6: InProcessRun(model, folder / "text.txt", folder / name, most)
+
+
+@pytest.fixture(scope="module")
+def alone(begin):
+    """The tables of a run that nobody stops or shares."""
+    return finish(begin("alone"))
+
+
+def finish(run):
+    while run.go_on():
+        pass
+    return {file.stem: repr(pq.read_table(file).to_pydict()) for file in run.folder.glob("*.parquet")}
+
+
+def test_it_tells_how_far_it_is_and_ends_with_a_run_that_opens(begin):
+    run = begin("run")
+    assert (run.done, run.share, run.about) == (0, 0, None)
+    told = []
+    while run.go_on():
+        told.append((run.done, run.share))
+    assert told == sorted(told)
+    assert told[0][0] == 1
+    assert told[-1] == (run.total, 1)
+    opened = open_run(run.folder)
+    assert opened.about == run.about
+    assert (opened.about.tokens, opened.about.passages, opened.about.data) == (run.tokens, run.total, "text.txt")
+
+
+def test_whoever_shares_it_measures_each_passage_once(begin, alone):
+    shared = begin("shared")
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: finish(shared), range(4)))
+    assert results[-1] == alone
+
+
+def test_after_an_error_half_way_nothing_is_counted_twice(begin, alone, monkeypatch):
+    run, take, taken = begin("fails"), steps.take, []
+
+    def fails_once(*given):
+        taken.append(given)
+        if len(taken) == 8:
+            raise MemoryError
+        return take(*given)
+
+    monkeypatch.setattr(steps, "take", fails_once)
+    with pytest.raises(MemoryError):
+        finish(run)
+    assert finish(run) == alone
+
+
+def test_a_run_that_is_ended_in_a_passage_goes_on_with_it(begin, alone):
+    class Ended(BaseException):
+        pass
+
+    run, left, done = begin("ended"), 0, []
+
+    def check(_):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Ended
+
+    while run.about is None:
+        left = 7 + len(done)  # a little farther each time
+        with suppress(Ended), stopped_by(check):
+            finish(run)
+        done.append(run.done)
+    assert len(done) > 3
+    assert done == sorted(done)  # what was measured stays
+    assert finish(run) == alone
+
+
+def test_a_text_that_is_too_long_is_refused_before_all_of_it_is_read(begin, monkeypatch):
+    run = begin("exact")
+    assert begin("enough", run.tokens).tokens == run.tokens
+    read, row = [], steps.census_row
+    monkeypatch.setattr(steps, "census_row", lambda *given: read.append(given) or row(*given))
+    with refused("data", r"more than 100 tokens for .*Shorten it"):
+        begin("less", 100)
+    assert len(read) < run.total
+
+
+@pytest.mark.parametrize(("contents", "words"), [(b" \n", "no text in it"), (b"a\xff", "not UTF-8")])
+def test_a_file_without_text_is_refused(bert, tmp_path, contents, words):
+    (tmp_path / "text.txt").write_bytes(contents)
+    with refused("data", words):
+        InProcessRun(bert, tmp_path / "text.txt", tmp_path / "run", 100)
+
+
+def test_it_computes_with_one_thread(begin, monkeypatch):
+    """Other threads keep theirs: tests/core/test_threads.py."""
+    before, told, measure = torch.get_num_threads(), [], steps.measure
+    monkeypatch.setattr(steps, "measure", lambda *given: told.append(torch.get_num_threads()) or measure(*given))
+    torch.set_num_threads(3)
+    try:
+        begin("threads").go_on()
+        assert ({*told}, torch.get_num_threads()) == ({1}, 3)
+    finally:
+        torch.set_num_threads(before)

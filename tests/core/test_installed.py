@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import transformers
 
-from core.versions import versions
+from core.installed import versions
 
 
 def test_versions_are_those_of_what_runs():
