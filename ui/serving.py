@@ -27,11 +27,13 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 from streamlit.proto.ClientState_pb2 import ClientState
+from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.runtime import exists, get_instance
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
 from streamlit.runtime.scriptrunner_utils.script_requests import _has_active_trigger_value
+from streamlit.runtime.state.common import user_key_from_element_id
 from streamlit.runtime.state.safe_session_state import SafeSessionState
 
 from ui import settings, state
@@ -46,6 +48,7 @@ SCRIPTS = Path(streamlit.__file__).parent / "static" / "static" / "js"
 _OWN = b"<script>" + Path(__file__).with_suffix(".js").read_bytes() + b"</script>"
 # Only the server knows where an address of ours ends in a page, and only the browser what a proxy has put before it.
 _AT_A_PAGE = b"<script>window.headlight.findServer()</script>"
+_OF_PAGES = state.IN_ADDRESS - {*state.HOW}  # names of fields
 _PAGES = {file.stem for file in PAGES.rglob("*.py")}
 _HEAD = 2**15  # bytes of a script that hold its imports
 _IMPORTED = re.compile(rb"""(?:from|import)\s*["']\./([\w.-]+\.js)["']""")
@@ -130,7 +133,8 @@ def answer_in_order() -> None:
     and is answered after the others: by then a third may have come, and Streamlit takes the second for the newer of both.
 
     Every message names a page, and the browser names the old one until the new one has begun. What is pressed there, or a
-    component tells, would lead back to it. So such a message counts for the page that was last gone to.
+    field or component tells, would lead back to it. So such a message counts for the page that was last gone to. Whoever goes
+    to a page sends none of its fields.
     """
 
     def look(self: ScriptRunner) -> None:
@@ -138,18 +142,23 @@ def answer_in_order() -> None:
             _look(self)
 
     def take(self: AppSession, client_state: ClientState | None) -> None:
-        if client_state is not None and any(map(_has_active_trigger_value, client_state.widget_states.widgets)):
-            went = _WENT.get(self, client_state)
-            if went.page_script_hash and went.page_script_hash != client_state.page_script_hash:
+        if client_state is not None:
+            went = _WENT.setdefault(self, client_state)
+            if not (client_state.page_script_hash and any(map(_is_of_a_page, client_state.widget_states.widgets))):
+                _WENT[self] = client_state
+            elif went.page_script_hash and went.page_script_hash != client_state.page_script_hash:
                 client_state.page_script_hash, client_state.query_string = went.page_script_hash, went.query_string
                 client_state.is_history_navigation = went.is_history_navigation
-        elif client_state is not None:
-            _WENT[self] = client_state
         _take(self, client_state)
 
     AppSession.request_rerun = take
     SafeSessionState.on_script_will_rerun = undisturbed()(_begin)
     ScriptRunner._maybe_handle_execution_control_request = look
+
+
+def _is_of_a_page(widget: WidgetState) -> bool:
+    """Return whether a message with this widget was sent by a page: the widget is one of its fields, or was pressed."""
+    return _has_active_trigger_value(widget) or user_key_from_element_id(widget.id) in _OF_PAGES
 
 
 @contextmanager

@@ -135,4 +135,4 @@ def test_axe_finds_nothing_and_presented_it_is_one_screen_with_large_letters(go)
     finds_nothing(app.in_scheme("dark"), {"type": "rule", "values": ["color-contrast"]})
     app.in_scheme("light")
     for looks in ("kept=spread&metric=previous&layer=2&head=9", "heads_as=map&looks=distance"):
-        is_legible(app, f"corpus?{looks}", (1280, 720))
+        is_legible(app, f"corpus?{looks}", (1280, 720), (800, 600))

@@ -1,12 +1,12 @@
-"""The page names what is fetched early, which the server has. A page finds its server at once."""
+"""The page names what is fetched early, which the server has. A page finds its server at once, and nothing pulses meanwhile."""
 
 from collections.abc import Callable
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
-from tests.browser.driver import App
+from tests.browser.driver import App, Server, eventually, new_page
 from ui.serving import early_scripts
 
 
@@ -26,3 +26,26 @@ def test_a_page_finds_its_server_at_once(visit: Callable[..., App]) -> None:
     app.page.on("request", lambda request: asked.append(urlsplit(request.url).path))
     expect(app.open("/softmax/?scores=2%2C+1").page.locator(".js-plotly-plot").first).to_be_visible()
     assert [path for path in asked if path.endswith("/health")] == ["/_stcore/health"]
+
+
+# How many bars stand for parts of the page that are still to come, and how many of them move, over all frames of the browser.
+_BARS = """
+window.bars = [0, 0];
+const look = () => {
+    const bar = "[data-testid=stSkeleton]";
+    window.bars[0] += document.querySelectorAll(bar).length;
+    window.bars[1] += document.getAnimations().filter(({ effect }) => effect.target?.closest(bar)).length;
+    requestAnimationFrame(look);
+};
+look();
+"""
+
+
+def test_what_is_still_to_come_does_not_pulse(browser: Browser, server: Server) -> None:
+    """The browser would draw it all the time, on a machine that does not ask for less motion."""
+    page = new_page(browser.new_context())
+    page.add_init_script(_BARS)
+    page.goto(f"{server.address}/step_by_step")
+    expect(page.locator(".js-plotly-plot").first).to_be_visible()
+    eventually(page, lambda: page.evaluate("window.bars.map(Boolean)"), [True, False])
+    page.context.close()

@@ -4,6 +4,7 @@ import os
 import signal
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from playwright.sync_api import expect
 
 from core import capture
@@ -104,18 +105,31 @@ def test_a_click_beside_going_back_does_not_part_page_and_address(go):
         app.idle().eventually(wrong, {})
 
 
-# An arrow key is pressed on a page that has just been left.
+# An arrow key is pressed on a page that has just been left. A slider tells what comes of it 0.2 s later.
 LEAVE = """
 (keys) => {
     document.querySelector("a[href$=heads]").click();
-    keys.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+    keys.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
 }
 """
 
 
-def test_a_press_on_a_page_that_was_left_does_not_lead_back_to_it(go):
-    app = go("/step_by_step?source=random&seed=4")
-    app.widget(state.ARROWS).locator(".keys").evaluate(LEAVE)
+@pytest.mark.parametrize(
+    ("page", "keys"),
+    [
+        ("/step_by_step?source=random&seed=4", f".st-key-{state.ARROWS} .keys"),
+        ("/softmax", f".st-key-{state.TEMPERATURE} input"),
+    ],
+)
+def test_what_is_done_on_a_page_that_was_left_does_not_lead_back_to_it(go, server, page, keys):
+    app = go(page).idle()
+    sent = len(app.sent)
+    os.kill(server.process_id, signal.SIGSTOP)  # it hears of both at once
+    try:
+        app.page.locator(keys).evaluate(LEAVE)
+        app.eventually(lambda: len(app.sent) - sent, 2)
+    finally:
+        os.kill(server.process_id, signal.SIGCONT)
     app.idle().reaches("/heads")
     expect(app.page.get_by_role("heading", name="Heads", exact=True)).to_be_visible()
 

@@ -14,6 +14,7 @@ const heard = new WeakSet(); // pictures that say when they are drawn
 let texts = new Map(); // by node: what Streamlit has written there
 let nodes; // of each text, by its number; undefined while nobody has looked for them
 let due = []; // pictures that do not yet show the last frame
+let spent = new Map(); // by key: milliseconds that drawing a picture has taken since the page has run
 let wanted; // the knob that moved last, and where it stands
 let handles = new Map(); // by the name of their knobs
 const resized = new ResizeObserver(placeHandles);
@@ -95,7 +96,7 @@ function show() {
     const all = frames.knobs[name]?.frames ?? [];
     if (all.length === 0) return;
     const [, frame] = all.reduce((best, one) => (distance(one) < distance(best) ? one : best));
-    due = [...new Set([...due, ...charts.keys(), ...Object.keys(frame.charts)])];
+    due = [...new Set([...due, ...charts.keys(), ...Object.keys(frame.charts)])].filter(pictureOf);
     drawNext(frame);
     nodes ??= found();
     nodes.forEach((of, number) => {
@@ -107,17 +108,20 @@ function show() {
     if (point) put(name, frames.knobs[name].at = point.slice(1)); // also where the picture is fitted into another window
 }
 
-// One picture in each frame of the browser, in turns: two would take the time of three.
+// One picture in each frame of the browser: two would take the time of three. Each gets as much time as the others, so that one of
+// many matrices does not hold up one of a single matrix, which is drawn more often.
 function drawNext(frame) {
-    const chart = due.shift();
+    const time = (chart) => spent.get(chart) ?? 0, begun = performance.now();
+    const chart = due.sort((one, other) => time(one) - time(other)).shift();
     if (chart === undefined) return;
     draw(chart, frame.charts[chart]);
+    spent.set(chart, time(chart) + performance.now() - begun);
     requestAnimationFrame(() => { if (wanted === undefined) drawNext(frame); });
 }
 
 const pictureOf = (key) => document.querySelector(`.st-key-${CSS.escape(key)} .js-plotly-plot`);
 
-// Draw a picture as Streamlit has drawn it, with what differs in a frame. Told only what changes, Plotly needs two thirds of the time.
+// Draw a picture as Streamlit has drawn it, with what differs in a frame. Where Plotly need not compare, it takes two thirds of the time.
 function draw(key, change) {
     const element = pictureOf(key);
     if (!element || !window.Plotly) return;
@@ -125,11 +129,11 @@ function draw(key, change) {
     heard.add(element);
     const drawn = charts.get(key), before = drawn?.change;
     if (drawn?.element === element && drawn.now === element.data && !before?.all && !change?.all) {
-        const traces = drawn.data.map((trace, number) => differing(trace, before?.data?.[number], change?.data?.[number]));
-        const names = Object.keys(Object.assign({}, ...traces)), of = (name) => traces.map((trace) => trace[name]);
+        drawn.data.forEach((trace, number) =>
+            Object.assign(element.data[number], differing(trace, before?.data?.[number], change?.data?.[number])));
+        Object.assign(element.layout, differing(drawn.layout, before?.layout, change?.layout));
         drawn.change = change;
-        window.Plotly.update(element, Object.fromEntries(names.map((name) => [name, of(name)])),
-            differing(drawn.layout, before?.layout, change?.layout));
+        window.Plotly.redraw(element); // its update would draw the words of a layout once more
         return;
     }
     const { data, layout } = drawn?.element === element && drawn.now === element.data ? drawn : element;
@@ -139,7 +143,7 @@ function draw(key, change) {
     charts.get(key).now = element.data;
 }
 
-// The entries that this frame changes, or the one before has changed, as Plotly takes them: null stands for nothing.
+// The entries that this frame changes, or the one before has changed: null stands for nothing, as in Plotly.
 function differing(whole, before, change) {
     const names = Object.keys({ ...before, ...change });
     return Object.fromEntries(names.map((name) => [name, { ...whole, ...change }[name] ?? null]));
@@ -160,6 +164,7 @@ function write(node, words) {
 // The page has run. Streamlit draws anew only what differs from what it has drawn before, and knows nothing of frames.
 function takeBack(sent) {
     due = [];
+    spent = new Map();
     nodes?.forEach((of, number) => {
         const pieces = sent.said[number] ?? [];
         of?.forEach((node, place) => {

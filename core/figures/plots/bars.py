@@ -329,15 +329,15 @@ def _layout(label: str, end: float, quartiles: Sequence[float]) -> dict[str, Any
     layout["margin"] |= {"t": 8}
     layout["xaxis"] |= {"title": {"text": label}, "range": [-0.01 * end, end * 1.02 or 1], "nticks": 8}
     layout["yaxis"] |= {
-        "title": {"text": "share of queries"},
+        "title": {"text": "queries"},  # longer words would reach beside the strip
         "type": "log",
         "range": [np.log10(LEAST), 0.1],
         "tickvals": [0.0001, 0.001, 0.01, 0.1, 1],
         "ticktext": ["0.01%", "0.1%", "1%", "10%", "100%"],
-        "domain": [0, 0.7],
+        "domain": [0, 0.63],
     }
     layout["yaxis2"] = {
-        "domain": [0.75, 1],
+        "domain": [0.66, 1],
         "range": [_ALL - 0.6, _THIS + 0.6],
         "tickvals": [_ALL, _THIS],
         "ticktext": ["all heads", "this head"],
