@@ -17,7 +17,7 @@ import pytest
 from tests.source_files import EVERYTHING, PRODUCT, ROOT, called, literal, python_files, text
 from ui import state
 
-MOST_LINES = {"program": (PRODUCT, 52_009), "tests": (("tests",), 39_181)}  # CONTRIBUTING.md says where these should go
+MOST_LINES = {"program": (PRODUCT, 52_288), "tests": (("tests",), 39_385)}  # CONTRIBUTING.md says where these should go
 SAFE = {"allow_pickle": False, "trust_remote_code": False, "weights_only": True, "unsafe_allow_html": False}
 
 

@@ -148,7 +148,7 @@ def claims() -> str:
     for terms in (CONDITIONS, KEYS):
         for term in terms:
             drawn = np.atleast_2d(read_joined(term.name, terms)(facts))
-            picture = "<br>".join("".join("▪" if cell else "▫" for cell in row) for row in drawn)
+            picture = "<br>".join("".join("▪" if cell else "▫" for cell in row) for row in drawn if term.by != "head")
             rows.append((f"`{term.name}`", term.words, term.by, picture, term.source))
     return rows_of(("words", "definition", "follows from", "", "source"), rows)
 

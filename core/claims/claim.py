@@ -12,8 +12,12 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import InputError
-from .terms import CONDITIONS, KEYS, QUOTED, Joined, read_joined
+from .facts import Facts
+from .terms import CONDITIONS, KEYS, QUOTED, WRITES, Joined, read_joined
 
 ANY = "any head"
 MOST_CHARACTERS = 500  # of a claim
@@ -22,6 +26,7 @@ MOST_BYTES = 200_000  # of a file of claims
 MOST_IN_A_LINE = 2_000  # characters of such a file: tomllib takes a key of n parts n² steps
 _PLACE = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _CONTROL = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
+_VERB = re.compile(f"looks at |(?={WRITES})")
 _LINE = re.compile(r"(?P<head>[^:]*): (?P<rest>.*), at least (?P<least>[0-9.eE+-]{1,20})")
 
 
@@ -31,11 +36,12 @@ class Claim:
 
     head   "17.3", its layer and its number, both from 0; or "any head", for the one that does it most
     when   the queries that it speaks of: a condition of `core.claims.terms`
-    keys   the keys that the head looks at from there: a set of keys of `core.claims.terms`
+    keys   the keys that the head looks at from there: a set of keys of `core.claims.terms`; or what the head writes
     least  the share of its attention, above 0 and at most 1, that these keys get of such a query on average
 
-    The share of a query is the sum of its weights on its keys; queries without such a key do not count. Raises InputError
-    (field "claim") for what cannot be read.
+    The share of a query is the sum of its weights on its keys; queries without such a key do not count. Where a claim says what
+    the head writes, the share is 1 where it does, and 0 where it does not. Raises InputError (field "claim") for what cannot be
+    read.
     """
 
     head: str
@@ -63,7 +69,10 @@ class Claim:
         if self.head != ANY and _PLACE.fullmatch(self.head) is None:
             why = f"“{self.head[:40]}” is not a head. Write its layer and its number, such as 17.3, or “{ANY}”."
             raise InputError(why, field="claim")
-        _ = self.condition, self.key_set
+        _ = self.condition
+        if self.is_about_writing and len(self.key_set.steps) > 1:
+            why = f"“{WRITES}” stands alone: what a head writes is not a key. Make two claims of it."
+            raise InputError(why, field="claim")
 
     @classmethod
     def read(cls, line: str) -> Claim:
@@ -74,13 +83,13 @@ class Claim:
         # Words in quotation marks may look like any part of a claim.
         blank = re.sub(QUOTED, lambda match: f'"{"_" * (len(match[0]) - 2)}"', line)
         found = _LINE.fullmatch(blank)
-        between = -1 if found is None else blank.find("looks at ", found.start("rest"), found.end("rest"))
-        if found is None or between < 0:
+        verb = found and _VERB.search(blank, found.start("rest"), found.end("rest"))
+        if found is None or verb is None:
             raise InputError(f"“{line[:60]}” is not a claim. Write it like this: {EXAMPLE}", field="claim")
-        when = line[found.start("rest") : between].strip()
+        when = line[found.start("rest") : verb.start()].strip()
         if when and not when.endswith(","):
-            raise InputError(f"“{line[:60]}” needs a comma before “looks at”.", field="claim")
-        keys = line[between + len("looks at ") : found.end("rest")]
+            raise InputError(f"“{line[:60]}” needs a comma before “{verb[0].strip() or 'writes'}”.", field="claim")
+        keys = line[verb.end() : found.end("rest")]
         try:
             least = float(found["least"])
         except ValueError:
@@ -89,7 +98,8 @@ class Claim:
 
     def __str__(self) -> str:
         when = "" if not self.when else "always, " if self.when == "always" else f"when {self.when}, "
-        return f"{self.head}: {when}looks at {self.keys}, at least {str(self.least).removesuffix('.0')}"
+        verb = "" if self.is_about_writing else "looks at "
+        return f"{self.head}: {when}{verb}{self.keys}, at least {str(self.least).removesuffix('.0')}"
 
     @property
     def place(self) -> tuple[int, int] | None:
@@ -105,19 +115,37 @@ class Claim:
     def key_set(self) -> Joined:
         return read_joined(self.keys, KEYS)
 
-    @property
+    @cached_property
     def by_position(self) -> bool:
         """Whether the keys follow from where they stand alone."""
         return self.key_set.by == {"position"}
 
-    @property
+    @cached_property
+    def is_about_writing(self) -> bool:
+        """Whether it says what the head writes."""
+        return "head" in self.key_set.by
+
+    @cached_property
     def is_about_resting(self) -> bool:
         """Whether the keys are among those where attention rests, the first and special ones: elsewhere these do not count."""
         return any(term.name in ("the first token", "special tokens") for term in self.key_set.terms)
 
-    @property
+    @cached_property
     def needs_annotation(self) -> bool:
         return "annotation" in self.key_set.by | self.condition.by
+
+    def is_spoken_of(self, facts: Facts) -> bool:
+        """Whether a passage can say anything of it: one without annotation can't of relations, nor of all that is not one."""
+        return facts.is_annotated or not self.needs_annotation
+
+    def speaks(self, facts: Facts) -> NDArray[np.bool_]:
+        """[L] the queries of a passage that it speaks of."""
+        return self.condition(facts) & self.is_spoken_of(facts)
+
+    def wanted(self, facts: Facts) -> NDArray[np.bool_]:
+        """[L, L] the keys that it names, of each query that it speaks of."""
+        speaks = self.speaks(facts)
+        return self.key_set(facts) & speaks[:, None] if speaks.any() else np.zeros(facts.back.shape, np.bool_)
 
 
 EXAMPLE = "17.3: when the token occurred before, looks at the tokens after its occurrences, at least 0.4"

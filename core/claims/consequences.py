@@ -50,7 +50,7 @@ def muting(
     rows: list[list[tuple[int, float, float]]] = [[], []]
     step = step_counter(on_progress)
     for passage in for_testing(passages, MUTED):
-        taken, facts, speaks = spoken(model, claim, place, passage)
+        taken, facts, speaks, _ = spoken(model, claim, place, passage)
         if len(facts) > 1:
             ids = [*taken.input_ids]
             before, after = (
@@ -102,7 +102,7 @@ def patching(
     for passage in for_testing(passages, 4 * PATCHED):
         if len(changes[0]) == PATCHED:
             break
-        taken, facts, keys = spoken(model, claim, place, passage)
+        taken, facts, keys, _ = spoken(model, claim, place, passage)
         pair = _copies(model, taken, facts, keys, rng)
         if pair is not None:
             query, texts = pair
@@ -124,8 +124,7 @@ def _copies(
 ) -> tuple[int, tuple[str, str]] | None:
     """A query with keys that can be changed, and the passage with other tokens at them, and with others elsewhere; None where
     there is no such query."""
-    ordinary, places = ~facts.are("special"), np.arange(len(facts))
-    ordinary[0] = False
+    ordinary, places = ~facts.rests, np.arange(len(facts))
     changeable = keys & ordinary & (facts.back != 0)
     for query in rng.permutation(np.flatnonzero(changeable.any(axis=1)[:-1])).tolist():
         at, others = np.flatnonzero(changeable[query]), np.flatnonzero(ordinary & ~keys[query] & (places < query))

@@ -16,6 +16,7 @@ from ..progress import OnProgress, step_counter
 from .claim import Claim
 from .facts import Facts
 from .shares import TESTING, half_and_group
+from .writing import looked_at
 
 MOST, MOST_PASSAGES = 10, 40
 DRAWN = 8  # queries of each passage, of which the clearest is shown
@@ -25,7 +26,7 @@ DRAWN = 8  # queries of each passage, of which the clearest is shown
 class ClaimExample:
     """A query that a claim speaks of.
 
-    share    of its attention on the claim's keys, in [0, 1]
+    share    of its attention on the claim's keys, in [0, 1]; 1 or 0 where the claim says what the head writes
     query    its position among the tokens
     weights  [tokens] all its weights
     keys     [tokens] bool: the keys that the claim names
@@ -60,15 +61,14 @@ def claim_examples(
     found: list[tuple[ClaimExample, ClaimExample]] = []
     step = step_counter(on_progress)
     for passage in for_testing(passages, MOST_PASSAGES):
-        taken, _, keys = spoken(model, claim, place, passage)
+        taken, _, keys, shares = spoken(model, claim, place, passage)
         if keys.any():
             weights, tokens = taken.trace(*place).weights, token_texts(model.tokenizer, taken.input_ids)
             rng = np.random.default_rng([seed, text_hash(passage.text)])
             drawn = rng.permutation(np.flatnonzero(keys.any(axis=1)))[:DRAWN]
-            shares = (weights[drawn] * keys[drawn]).sum(axis=1)
             most, least = (
-                ClaimExample(float(shares[one]), int(drawn[one]), tokens, weights[drawn[one]], keys[drawn[one]])
-                for one in (shares.argmax(), shares.argmin())
+                ClaimExample(float(shares[one]), int(one), tokens, weights[one], keys[one])
+                for one in (drawn[shares[drawn].argmax()], drawn[shares[drawn].argmin()])
             )
             found.append((most, least))
         step()
@@ -83,10 +83,14 @@ def for_testing(passages: Sequence[Passage], most: int) -> list[Passage]:
 
 def spoken(
     model: Model, claim: Claim, place: tuple[int, int], passage: Passage
-) -> tuple[Capture, Facts, NDArray[np.bool_]]:
-    """A pass over a passage, its facts, and the keys of each query that a claim speaks of: [queries, keys]."""
+) -> tuple[Capture, Facts, NDArray[np.bool_], NDArray[np.floating]]:
+    """A pass over a passage, its facts, the keys of each query that a claim speaks of: [queries, keys], and its share:
+    [queries]. Where it says what the head writes, the key is the one that the query looks at."""
     taken = capture(model, passage.text)
     facts = Facts.of(model.tokenizer, taken.input_ids, passage)
-    mask = taken.trace(*place).mask
-    keys = claim.key_set(facts) & claim.condition(facts)[:, None] & (True if mask is None else mask)
-    return taken, facts, keys & (facts.is_annotated or not claim.needs_annotation)
+    if claim.is_about_writing:
+        keys, written = looked_at(taken, facts, place, taken.kinds[0])
+        return taken, facts, keys & claim.speaks(facts)[:, None], written.astype(np.float64)
+    trace = taken.trace(*place)
+    keys = claim.wanted(facts) & (True if trace.mask is None else trace.mask)
+    return taken, facts, keys, (trace.weights * keys).sum(axis=1)

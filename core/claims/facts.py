@@ -114,3 +114,8 @@ class Facts:
     def are(self, kind: str) -> NDArray[np.bool_]:
         """[L] the tokens of a class."""
         return self.kinds == kind
+
+    @cached_property
+    def rests(self) -> NDArray[np.bool_]:
+        """[L] where attention rests: the first token and special ones."""
+        return self.are("special") | (np.arange(len(self)) == 0)

@@ -24,11 +24,11 @@ from ..models.modules import Kind
 from ..models.passages import Passage, text_hash
 from .claim import Claim
 from .facts import Facts
+from .writing import STRONG, PassageWriting, writer_of
 
 HALVES, GROUPS = 2, 64
 MOST_TOKENS = 512  # of a passage: what is asked of each pair of its tokens is held for every claim
 LOOKING, TESTING = range(HALVES)
-STRONG = 0.5  # of a query's attention on one key: the head has chosen it
 COUNTS = ("queries", "recalled", "hits", "strong", "passages")
 SUMS = ("shares", "chance", "usual")
 
@@ -56,6 +56,10 @@ class ClaimSums:
     strong    [HALVES, C, H] int64: queries that give at least STRONG to one key that is neither the first nor special
     hits      [HALVES, C, H] int64: those of them that meet the condition, and where this key is one of the claim's
     passages  [HALVES, C] int64: passages with such a query
+
+    Where a claim says what the head writes, DRAWN queries of each passage count (`core.claims.writing`). shares and recalled
+    are how many of them write the token that they look at; chance is how many would write any token of the vocabulary, and
+    usual how many write another one of the passage.
     """
 
     claims: tuple[Claim, ...]
@@ -116,20 +120,18 @@ class ClaimSums:
 
 @dataclass(frozen=True, eq=False)
 class _OfMask:
-    """What follows from the mask of some rows alone, which most layers share.
+    """What follows from the mask of some rows alone, which most layers share. W of the claims have keys in the passage.
 
     allowed  as in `Rows`
-    wanted   [rows, keys, C] 1 for the keys of each claim
-    counted  [rows, 1 or heads, C] bool: queries that a claim speaks of, and that may attend to a key of its
-    numbers  the sums over these rows that follow from it, by their names in `ClaimSums`: [1 or heads, C]
-    usual    [1 or heads, rows × keys, 3 C] how often a weight counts, over the number of pairs at its distance that a claim
-             does not speak of: once for each of the claim's keys at this distance, then for each key of the claim's queries;
-             then 1 for the keys of the claim's queries
+    wanted   [rows, W, keys] 1 for the keys of each claim
+    numbers  the sums over these rows that follow from it, by their names in `ClaimSums`: [1 or heads, W]
+    usual    [1 or heads, 3 K, rows × keys], of the K of these claims whose keys do not follow from their position: how often
+             a weight counts, over the number of pairs at its distance that a claim does not speak of, once for each of the
+             claim's keys at this distance, then for each key of the claim's queries; then 1 for the keys of these queries
     """
 
     allowed: Tensor
     wanted: Tensor
-    counted: Tensor
     numbers: dict[str, Tensor]
     usual: Tensor
 
@@ -137,20 +139,28 @@ class _OfMask:
 class PassageShares:
     """The numbers of one passage, layer by layer. Nothing in it grows with the number of layers but these numbers."""
 
-    def __init__(self, claims: Sequence[Claim], facts: Facts) -> None:
-        self._least = torch.tensor([claim.least for claim in claims], dtype=torch.float64)
-        # A passage without annotation says nothing of claims that need it, and "not its head" is not every key there.
-        spoken = [facts.is_annotated or not claim.needs_annotation for claim in claims]
-        when = [claim.condition(facts) & is_spoken for claim, is_spoken in zip(claims, spoken, strict=True)]
-        self._spoken, self._when = torch.tensor(spoken), torch.from_numpy(np.stack(when))
-        self._keys = torch.from_numpy(np.stack([claim.key_set(facts) for claim in claims]))
-        self._content = torch.tensor([not claim.by_position for claim in claims])
-        resting = facts.are("special") | (np.arange(len(facts)) == 0)
-        self._others = torch.from_numpy(~resting).float()
-        rests = torch.tensor([claim.is_about_resting for claim in claims])
-        self._comparable = torch.from_numpy(~resting) | rests[:, None]
+    def __init__(self, claims: Sequence[Claim], taken: Capture, facts: Facts, kind: Kind) -> None:
+        """Raises InputError for a tokenizer that does not say where in an annotated text its tokens stand."""
+        self._calls, self._length = taken.each_layer(kind), len(facts)
+        self._spoken = np.array([claim.is_spoken_of(facts) and not claim.is_about_writing for claim in claims])
+        wanted = [claim.wanted(facts) for claim in claims]
+        self._places = [place for place, keys in enumerate(wanted) if keys.any()]
+        own = [claims[place] for place in self._places]
+        self._least = torch.tensor([claim.least for claim in own], dtype=torch.float64)
+        self._wanted = torch.tensor(
+            np.array([wanted[place] for place in self._places], np.bool_).reshape(len(own), *facts.back.shape)
+        )
+        self._content = [place for place, claim in enumerate(own) if not claim.by_position]
+        self._others = torch.from_numpy(~facts.rests)
+        about_resting = torch.tensor([own[place].is_about_resting for place in self._content], dtype=torch.bool)
+        self._comparable = self._others | about_resting[:, None]
+        writing = [place for place, claim in enumerate(claims) if claim.is_about_writing]
+        writer = writer_of(taken.model, kind) if writing else None
+        self._writing = writer and PassageWriting(writer, facts, [claims[place].speaks(facts) for place in writing])
+        self._written = writing if writer else []
         self._masks: list[_OfMask] = []
         self._layers: list[dict[str, Tensor]] = []
+        self._strong: list[Tensor] = []
 
     def add(self, layer: Iterable[Rows]) -> None:
         """Add a layer, from all of its rows."""
@@ -161,91 +171,113 @@ class PassageShares:
         ):
             self._masks = self._read_masks(blocks, allowed)
         parts = [self._of_rows(rows, mask) for rows, mask in zip(blocks, self._masks, strict=True)]
-        sums = {name: torch.stack([part[name] for part in parts]).sum(dim=0) for name in parts[0]}
+        sums = {name: sum((part[name] for part in parts[1:]), start=parts[0][name]) for name in parts[0]}
         wanted, every, given = sums["usual"].chunk(3, dim=1)
-        sums["usual"] = torch.where(every > 0, given * wanted / every, 0)
+        sums["usual"] = torch.zeros_like(sums["shares"])
+        sums["usual"][:, self._content] = torch.where(every > 0, given * wanted / every, 0)
+        self._strong.append(sums.pop("strong"))
         self._layers.append(sums)
+        call = next(self._calls)
+        if self._writing is not None:
+            self._writing.add(call, blocks)
 
     def _of_rows(self, rows: Rows, mask: _OfMask) -> dict[str, Tensor]:
-        """The sums over some rows, by their names in `ClaimSums`: [heads, C]; "usual" is still threefold, as in `_OfMask`."""
-        weights, part, keys = rows.weights.float().cpu(), slice(rows.start, rows.stop), rows.allowed.shape[2]
-        # [rows, heads, C]
-        shares = torch.where(mask.counted, (weights.transpose(0, 1) @ mask.wanted).double(), 0)
-        # Of the keys where attention does not rest, the one that gets most.
-        most, key = (weights * self._others[:keys]).max(dim=-1)
-        is_strong = (most >= STRONG).T[..., None]
-        on_wanted = self._keys[:, part].permute(1, 2, 0)[torch.arange(len(shares))[:, None], key.T]
-        found = {
-            "shares": shares,
-            "recalled": mask.counted & (shares >= self._least),
-            "strong": is_strong & self._spoken,
-            "hits": is_strong & on_wanted & self._when[:, part].T[:, None],
-        }
+        """The sums over some rows, by their names in `ClaimSums`: [heads, W]; "usual" is still threefold, as in `_OfMask`, and
+        "strong" the same for all claims: [heads]."""
+        weights = rows.weights.float().cpu()
+        shares = (weights.transpose(0, 1) @ mask.wanted.mT).double()  # [rows, heads, W]
+        head, query, key = self._strong_keys(weights)
+        nothing = torch.zeros(len(weights), mask.wanted.shape[1])
         usual = (
-            (weights.flatten(1)[:, None] @ mask.usual)[:, 0]
+            (weights.flatten(1)[:, None] @ mask.usual.mT)[:, 0]
             if len(mask.usual) > 1
-            else weights.flatten(1) @ mask.usual[0]
+            else weights.flatten(1) @ mask.usual[0].T
         )
-        sums = {name: numbers.sum(dim=0, dtype=torch.float64) for name, numbers in found.items()}
-        whole = {name: numbers.expand(len(weights), -1) for name, numbers in mask.numbers.items()}
-        return sums | whole | {"usual": usual.double()}
+        return {
+            "shares": shares.sum(dim=0),
+            "recalled": (shares >= self._least).sum(dim=0),
+            "strong": head.bincount(minlength=len(weights)),
+            "hits": nothing.index_add_(0, head, mask.wanted[query, :, key]),
+            "usual": usual.double(),
+            **{name: numbers.expand(len(weights), -1) for name, numbers in mask.numbers.items()},
+        }
+
+    def _strong_keys(self, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The head, the row and the key of each query that gives at least STRONG to a key where attention does not rest."""
+        head, query = (weights.amax(dim=-1) >= STRONG).nonzero().T
+        most, key = (weights[head, query] * self._others[: weights.shape[2]]).max(dim=-1)
+        is_elsewhere = most >= STRONG
+        return head[is_elsewhere], query[is_elsewhere], key[is_elsewhere]
 
     def _read_masks(self, blocks: Sequence[Rows], allowed: Sequence[Tensor]) -> list[_OfMask]:
         """What follows from the masks of a layer: of all its rows, since other queries stand anywhere in the passage."""
-        of_rows, length = [], self._when.shape[1]
-        heads = max(map(len, allowed))
+        content, heads = self._wanted[self._content], max(map(len, allowed))
         # Numbers of pairs at each distance: those of a claim, all those of its queries, and those that it does not speak of.
-        wanted_pairs, query_pairs, other_pairs = torch.zeros(3, heads, 2 * length, len(self._least))
+        wanted_pairs, query_pairs, other_pairs = counts = torch.zeros(3, heads, len(content), 2 * self._length)
+        of_rows = []
         for rows, may in zip(blocks, allowed, strict=True):
-            part, keys = slice(rows.start, rows.stop), may.shape[2]
-            wanted = self._keys[:, part, :keys] & self._when[:, part, None]
-            comparable = may[:, None] & (self._comparable[:, None, :keys] | wanted)  # [1 or heads, C, rows, keys]
-            belongs = may[:, None] & wanted
+            wanted = content[:, rows.start : rows.stop, : may.shape[2]]
+            belongs = may[:, None] & wanted  # [1 or heads, K, rows, keys]
+            comparable = may[:, None] & (self._comparable[:, None, : may.shape[2]] | wanted)
             parts = belongs, comparable & belongs.any(dim=-1, keepdim=True), comparable & ~wanted
-            pairs = [part.flatten(2).mT.float() for part in parts]
-            distance = (torch.arange(keys) - torch.arange(rows.start, rows.stop)[:, None] + length).flatten()
-            for into, of in zip((wanted_pairs, query_pairs, other_pairs), pairs, strict=True):
-                into.index_add_(1, distance, of.expand(heads, -1, -1))
-            of_rows.append((may, wanted.permute(1, 2, 0), distance, *pairs[1:]))
-        known = (other_pairs > 0) & self._content
+            pairs = torch.stack(parts).float()
+            counts[..., self._distances(rows, may)] += _by_distance(pairs)
+            of_rows.append(pairs[1:])
+        known = other_pairs > 0
         each, of_them = (torch.where(known, of / other_pairs.clamp_min(1), 0) for of in (wanted_pairs, query_pairs))
         # Distances at which there are no others count as the mean of those with some.
-        scale = wanted_pairs.sum(dim=1) / (wanted_pairs * known).sum(dim=1).clamp_min(1)
-        usual = torch.cat([each, of_them], dim=2) + (each * (scale - 1)[:, None]).repeat(1, 1, 2)
-        return [
-            self._of_mask(
-                may, wanted, torch.cat([others.repeat(1, 1, 2) * usual[: len(may), distance], of_query], dim=2)
-            )
-            for may, wanted, distance, of_query, others in of_rows
-        ]
+        scale = wanted_pairs.sum(dim=-1) / (wanted_pairs * known).sum(dim=-1).clamp_min(1)
+        usual = torch.stack([each, of_them]) + each * (scale - 1)[..., None]
+        masks = []
+        for rows, may, (of_query, others) in zip(blocks, allowed, of_rows, strict=True):
+            by_pair = usual[:, : len(may), :, self._distances(rows, may)].unfold(-1, may.shape[2], 1).flip(-2)
+            threefold = torch.cat([*(others * by_pair), of_query], dim=1)
+            masks.append(self._of_mask(rows, may, threefold.flatten(2)))
+        return masks
 
-    def _of_mask(self, allowed: Tensor, wanted: Tensor, usual: Tensor) -> _OfMask:
-        number = allowed.transpose(0, 1).float() @ wanted.float()  # [rows, 1 or heads, C]
-        choices = allowed.sum(dim=-1).T[..., None].clamp_min(1)
-        counted = number > 0
-        chance = (number.double() / choices).sum(dim=0)
-        return _OfMask(
-            allowed,
-            wanted.float().contiguous(),
-            counted,
-            {"queries": counted.sum(dim=0).double(), "chance": chance},
-            usual,
-        )
+    def _distances(self, rows: Rows, allowed: Tensor) -> slice:
+        """Where the distances key - query of some rows stand, from the last query and the first key, among all in a passage."""
+        first = self._length - rows.stop + 1
+        return slice(first, first + sum(allowed.shape[1:]) - 1)
+
+    def _of_mask(self, rows: Rows, allowed: Tensor, usual: Tensor) -> _OfMask:
+        wanted = self._wanted[:, rows.start : rows.stop, : allowed.shape[2]].transpose(0, 1).float().contiguous()
+        number = allowed.transpose(0, 1).float() @ wanted.mT  # [rows, 1 or heads, W]
+        chance = number.double() / allowed.sum(dim=-1).T[..., None].clamp_min(1)
+        return _OfMask(allowed, wanted, {"queries": (number > 0).sum(dim=0), "chance": chance.sum(dim=0)}, usual)
 
     def numbers(self) -> dict[str, NDArray[np.float64]]:
         """Counts and sums over the passage, by the names of `ClaimSums`: [C, H]."""
-        most = max(len(layer["shares"]) for layer in self._layers)
+        most = max(map(len, self._strong))
 
-        def whole(layer: Tensor) -> Tensor:
-            return pad(layer, (0, 0, 0, most - len(layer)))  # a layer may have fewer heads than others
+        def whole(layers: Sequence[Tensor], places: Sequence[int]) -> NDArray[np.float64]:
+            """[C, H] from the numbers of some claims in each layer, which may have fewer heads than others."""
+            found = np.zeros((len(self._spoken), most * len(layers)))
+            found[places] = torch.cat([pad(layer, (0, 0, 0, most - len(layer))) for layer in layers]).T
+            return found
 
-        return {name: torch.cat([whole(layer[name]) for layer in self._layers]).T.numpy() for name in self._layers[0]}
+        found = {name: whole([layer[name] for layer in self._layers], self._places) for name in self._layers[0]}
+        found["strong"] = whole([strong[:, None] for strong in self._strong], np.flatnonzero(self._spoken).tolist())
+        if self._writing is not None:
+            written = self._writing.numbers()
+            for name, numbers in found.items():
+                numbers[self._written] = whole([layer[name] for layer in written], self._written)[self._written]
+        return found
+
+
+def _by_distance(pairs: Tensor) -> Tensor:
+    """[..., rows, keys] summed along its diagonals: [..., rows + keys - 1], from the last row and the first key."""
+    rows, keys = pairs.shape[-2:]
+    # Each row begins one place later than the row below it.
+    moved = pad(pairs.flip(-2), (0, rows)).flatten(-2)[..., : rows * (rows + keys - 1)]
+    return moved.unflatten(-1, (rows, rows + keys - 1)).sum(dim=-2)
 
 
 @torch.inference_mode()
 def measure(claims: Sequence[Claim], taken: Capture, facts: Facts, kind: Kind | None = None) -> PassageShares:
     """Measure a passage in all heads."""
-    measured = PassageShares(claims, facts)
-    for blocks in taken.in_rows(taken.kinds[0] if kind is None else kind):
+    kind = taken.kinds[0] if kind is None else kind
+    measured = PassageShares(claims, taken, facts, kind)
+    for blocks in taken.in_rows(kind):
         measured.add(blocks)
     return measured

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from .facts import Facts
 
-# What a set of keys follows from: where its keys stand, what they are, or what somebody has written beside the text.
-By = Literal["position", "content", "annotation"]
+# What a set of keys follows from: where its keys stand, what they are, what somebody has written beside the text, or the head.
+By = Literal["position", "content", "annotation", "head"]
 Rule = Callable[[Facts, re.Match[str]], Any]
 QUOTED = r'"[^"]*"'
+WRITES = "writes the token that it looks at"
 _LIST = rf"{QUOTED}(?:, ?{QUOTED})*"
 
 
@@ -240,6 +241,14 @@ KEYS: tuple[Term, ...] = (
         _UD,
         _dependent,
         r"its (?!head |head$|occurrences|last |word)([a-z]{1,20})",
+    ),
+    Term(
+        WRITES,
+        "head",
+        "the token at k is among the 5 that the head's output there raises most; k gets most of q's weights outside the first "
+        "and special tokens",
+        "Wang et al. 2023, section 3.3 (copy score); Elhage et al. 2021",
+        lambda facts, _: np.zeros(facts.back.shape, np.bool_),  # no key of a passage: `core.claims.writing`
     ),
 )
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from .claim import Claim
 from .shares import LOOKING, TESTING, ClaimSums
+from .terms import WRITES
 
 Verdict = Literal["holds", "does not hold", "cannot be said"]
 LEAST_QUERIES, LEAST_PASSAGES = 30, 8  # for any verdict
@@ -42,9 +43,10 @@ def verdicts(sums: ClaimSums, *, seed: int = 0) -> pd.DataFrame:
     recall      the share of queries of which the keys get at least the least share
     precision   of the queries that give at least half to one key, which is neither the first nor special: how often the claim
                 names this key; NaN where there are none, and for claims about the first or special tokens
-    chance      what as many keys get that are drawn evenly from those that each query may attend to
+    chance      what as many keys get that are drawn evenly from those that each query may attend to; of what a head writes,
+                how often a token is among as many of the vocabulary
     base_rate   what these keys would get if only their distance counted (`ClaimSums.usual`); NaN for keys that follow from
-                position
+                position; of what a head writes, how often it raises another token of the passage instead
     rank, heads  the place of the head among all heads by share, from 1, and how many heads there are
     null        the largest chance or base rate of any head
     looking     the share in the half for looking
@@ -141,9 +143,18 @@ def require_annotation(claims: tuple[Claim, ...], is_annotated: bool) -> None:
 
 def sentence(row: Any, keys: str = "these keys") -> str:
     """A verdict in words, from a row of the table. keys: what its claim calls them"""
+    writes = WRITES in row["claim"]
     if row["queries"] < LEAST_QUERIES or row["passages"] < LEAST_PASSAGES:
-        return f"Cannot be said: {row['queries']} queries in {row['passages']} passages speak of it."
+        why = f"{row['queries']} queries in {row['passages']} passages speak of it"
+        if writes and not row["queries"]:
+            why = "what a head writes is known of models that predict the next token alone"
+        return f"Cannot be said: {why}."
     said = str(row["verdict"]).capitalize()
     interval = f"{row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
+    if writes:
+        return (
+            f"{said}: {row['head']} {WRITES} for {interval} of its queries; no head writes another token of the passage, or "
+            f"one by chance, for more than {row['null']:.1%}."
+        )
     by_chance = f"no head gives more than {row['null']:.1%} by chance or distance alone"
     return f"{said}: {row['head']} gives {keys} {interval} of its attention; {by_chance}."

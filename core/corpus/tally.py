@@ -20,6 +20,7 @@ from torch.nn.functional import one_hot
 
 from ..averages import ExactSum
 from ..capturing.calls.rows import Rows
+from ..capturing.capture import Capture
 from ..capturing.weights_only import WeightRows
 from ..claims.claim import Claim
 from ..claims.facts import Facts
@@ -279,8 +280,10 @@ class _PassageSums:
         self.attending = np.zeros((heads, count), np.int64)
         self.strongest: list[dict[str, ArrayLike]] = []
         self.words = tokens_of_words(tokenizer, passage, self.keys) if passage.relations else None
-        facts = Facts.of(tokenizer, taken.input_ids, passage) if tally.claims is not None else None
-        self.claims = None if facts is None or tally.claims is None else PassageShares(tally.claims.claims, facts)
+        self.claims = None
+        if tally.claims is not None and isinstance(taken, Capture):
+            facts = Facts.of(tokenizer, taken.input_ids, passage)
+            self.claims = PassageShares(tally.claims.claims, taken, facts, kind)
         self.between_words = np.zeros((heads, len(passage.words), len(passage.words)))
         self._even: dict[int, tuple[Tensor, NDArray[np.float64], NDArray[np.float64]]] = {}
 

@@ -19,6 +19,7 @@ from core.heads.probing import probe_heads
 from core.heads.views import HeadView, ViewMatrix, thumbnails
 from core.models import tokens
 from core.models.words import word_starts
+from tests.core.tiny_models import number_words, tiny
 from tests.pages import app as pages
 from tests.pages.app import address, drawn, fields, figure, go, has, links, new, part, ran, texts, words
 from ui import state
@@ -367,6 +368,22 @@ def test_each_head_says_at_once_which_known_claims_hold(minilm) -> None:
     best = rows[rows["name"] == "special tokens"].nlargest(1, "share").iloc[0]
     assert f"special tokens {best['head']} ({best['share']:.0%})" in words(app)
     assert "holds: " not in words(go(new(), "heads", layer="5", head="11"))
+
+
+def test_what_is_published_of_heads_stands_on_the_page(tmp_path) -> None:
+    """Of GPT-2 small, which is known by its name as in the command; of others it says whose the numbers are."""
+    tiny("GPT-2").save_pretrained(tmp_path / "gpt2")
+    number_words().save_pretrained(tmp_path / "gpt2")
+    said = words(go(new(), "heads", model=str(tmp_path / "gpt2"), text="5 17 8 5"))
+    assert (
+        "Published: induction 5.5 .932, 6.9 .913, 7.10 .910, 5.1 .908, 7.2 .833 on 50 random tokens read twice; "
+        in said
+    )
+    assert "previous token 4.11 (Wang et al. 2023)" in said
+    app = go(new(), "heads")
+    assert "Published" not in words(app)
+    (known_heads,) = [one for one in app.caption if one.value.startswith("Known heads")]
+    assert "Nothing is published of these heads; the numbers are ours." in known_heads.help
 
 
 def test_a_model_that_was_not_tested_says_how_and_then_what_was_found(claims_of_few_texts) -> None:

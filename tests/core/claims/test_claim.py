@@ -23,6 +23,7 @@ LINES = (
     "0.0: always, looks at not (the first token or special tokens), at least 0.123456789",
     'any head: when the token is one of ", at least 0.5", "x: looks at y", "a\\b", looks at words among "é, looks at", '
     "at least 0.3",
+    "23.4: when the token is special, writes the token that it looks at, at least 0.5",
 )
 
 
@@ -88,7 +89,7 @@ def evaluated(node, values):
 
 @pytest.mark.parametrize(("known", "loops"), [(terms.CONDITIONS, CONDITIONS), (terms.KEYS, KEYS)])
 def test_terms_are_joined_as_in_python(known, loops):
-    written = [one for term in known for one in loops[term.name]]
+    written = [one for term in known for one in loops.get(term.name, ())]
     names = {one: f"t{number}" for number, one in enumerate(written)}
     values = {name: read_joined(one, known)(FACTS) for one, name in names.items()}
 
@@ -114,6 +115,8 @@ CLAIMS = {
     "no head": ("looks at itself, at least 0.4", NOT_A_CLAIM),
     "another head": ("the head: looks at itself, at least 0.4", r"“the head” is not a head\. Write its layer"),
     "no comma": ("1.1: when always looks at itself, at least 0.4", "needs a comma before “looks at”"),
+    "what is written": ("1.1: writes the moon, at least 0.4", NOT_A_CLAIM),
+    "no comma before it": ("1.1: always writes the token that it looks at, at least 0.4", "a comma before “writes”"),
     "no share": (LINE.format(""), NOT_A_CLAIM),
     "not a share": (LINE.format("0.4.1"), r"“0\.4\.1” is not a number\. Write a share such as 0\.4"),
     "a share of nothing": (LINE.format("0"), SHARE),

@@ -50,7 +50,7 @@ def test_a_condition(term, read):
     assert seen == ({True} if term.name == "always" else {True, False})
 
 
-@pytest.mark.parametrize("term", terms.KEYS, ids=lambda term: term.name)
+@pytest.mark.parametrize("term", terms.KEYS[:-1], ids=lambda term: term.name)  # the last is no key of a passage
 def test_a_set_of_keys(term, read):
     seen = set()
     for written, rule in KEYS[term.name].items():

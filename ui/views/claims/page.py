@@ -164,7 +164,8 @@ def _draw(found: pd.DataFrame, claims: tuple[Claim, ...], name: str, title: str)
     groups = {said.capitalize(): np.flatnonzero(verdict == said).tolist() for said in SAID if (verdict == said).any()}
     ends = found["low"], found["share"], found["high"]
     marks = {"Least share": [claim.least for claim in claims], "Chance": found["null"].to_numpy()}
-    look: dict[str, Any] = {"x": "Share of attention", "form": ".1%", "marks": marks, "limits": (0, 1.02)}
+    of = "attention, or of queries" if any(claim.is_about_writing for claim in claims) else "attention"
+    look: dict[str, Any] = {"x": f"Share of {of}", "form": ".1%", "marks": marks, "limits": (0, 1.02)}
     chart = intervals(_names(found, claims), groups, ends, **look)
     chart.layout["xaxis"]["tickformat"] = ".0%"
     show_chart(chart, name, f"{title}, with intervals, beside the least share and chance.", title=title)
@@ -222,7 +223,9 @@ def _show_examples(of: OneClaim, network: Model) -> None:
         for number, example in enumerate(examples):
             key = state.one_of(state.SHADED, number)
             shaded_text(example.tokens, example.weights, example.query, limit=limit, key=key)
-            if example.keys.sum() > 1 or not example.keys[example.weights.argmax()]:  # else the text above says it
+            if of.claim.is_about_writing:
+                st.markdown(_written_in_words(example))
+            elif example.keys.sum() > 1 or not example.keys[example.weights.argmax()]:  # else the text above says it
                 st.markdown(_in_words(example))
 
 
@@ -236,6 +239,11 @@ def _in_words(example: ClaimExample) -> str:
     strongest = at[np.argsort(-example.weights[at], kind="stable")]
     names = list(dict.fromkeys(quoted(example.tokens[key]) for key in strongest))
     return f"{quoted(example.tokens[example.query])} gives **{example.share:.0%}** to {listed(names, NAMED)}"
+
+
+def _written_in_words(example: ClaimExample) -> str:
+    looks = f"{quoted(example.tokens[example.query])} looks at {quoted(example.tokens[int(example.keys.argmax())])}"
+    return f"{looks}, which the head {'**writes**' if example.share else 'does **not** write'}"
 
 
 def _show_effects(of: OneClaim, network: Model) -> None:

@@ -15,7 +15,7 @@ from core import Capture
 from core.attention.masks import Predicate
 from core.attention.rowwise import Pooled
 from core.capturing.layer_labels import layer_labels
-from core.claims.known import followed_most
+from core.claims.known import followed_most, published
 from core.claims.verdicts import RULE
 from core.figures.heatmaps.views import small_pictures
 from core.figures.labels import all_placed, visible
@@ -300,15 +300,19 @@ def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tupl
 
 
 def _show_known(head: AnyHead, known: Known | None) -> None:
-    """Name the head that follows each known claim most, of those for which it holds, or link to the page that tests them."""
+    """Name the head that follows each known claim most, of those for which it holds, or link to the page that tests them; and
+    what others have published of these heads."""
+    others = published(head.request.model.name)
     if known is not None:
         rows = followed_most(known.table).to_dict("records")
         named = ", ".join("{name} {head} ({share:.0%})".format(**row) for row in rows)
-        help = f"Of each claim the head that does it most, on {known.texts}. {RULE}"
+        help = f"Of each claim the head that does it most, on {known.texts}. {others.get('', '')} {RULE}"
         st.caption(plain(f"Known heads: {named or 'no known claim holds'}."), help=help)
     elif missing(head.capture.model, QUERIES_AND_KEYS, TEXTS) is None and not head.request.model.is_recorded:
         address = {state.MODEL: head.request.model.name} | known_address()
         links.link_to("claims", "Test the known claims", ":material/fact_check:", address)
+    if "" not in others:
+        st.caption(plain(f"Published: {'; '.join(map(' '.join, others.items()))}."))
 
 
 def _show_numbers(head: AnyHead, ranking: Ranking, known: Known | None, left_out: NDArray[np.bool_] | None) -> None:
