@@ -21,27 +21,17 @@ def text(path: Path | str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-def imports(source: str, *, package: str = "") -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of everything imported at any depth; `from a import b` gives a and a.b, for b may be a module.
+def imports(source: str, *, package: str = "") -> Iterator[str]:
+    """The dotted names of everything imported at any depth; `from a import b` gives a and a.b, for b may be a module.
 
     package   the dotted package that the source is in, from which relative imports are counted
     """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            yield node.lineno, base
-            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Call) and called(node) in {"import_module", "__import__"}:
-            yield from ((node.lineno, name) for name in map(literal, node.args[:1]) if name is not None)
-
-
-def called(call: ast.Call) -> str:
-    """Last part of the name that is called: `slider` for both `slider()` and `st.sidebar.slider()`."""
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-def literal(node: ast.expr | None) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+            yield from (base, *(f"{base}.{alias.name}" for alias in node.names))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            yield from (name.value for name in node.args[:1] if isinstance(name, ast.Constant))

@@ -49,7 +49,7 @@ def pins(requirements: str) -> dict[str, str]:
 
 def third_party(source: str, package: str = "") -> set[str]:
     """Top-level modules that a source in this package imports and that are neither ours nor Python's."""
-    top = {name.partition(".")[0] for _, name in imports(source, package=package)}
+    top = {name.partition(".")[0] for name in imports(source, package=package)}
     return top - OURS - set(sys.stdlib_module_names) - {""}
 
 

@@ -27,6 +27,7 @@ from ui import lessons, links, state
 from ui.cache import Store
 from ui.links import Form
 from ui.requests import ModelChoice
+from ui.views.claims import results as claims
 from ui.views.corpus import run as corpus
 from ui.views.lesson import results as experiments
 from ui.views.sources import models
@@ -98,6 +99,7 @@ def found_on_every_page() -> dict[str, Found]:
         with (
             mock.patch("streamlit.plotly_chart"),
             mock.patch.object(experiments, "sweep", wraps(sweep)(partial(sweep, queries=2, repeats=1))),
+            mock.patch.object(claims, "SOME", 2),  # texts
             mock.patch.object(experiments.scaling_sweep, "store", Store(12, waits=True)),
             mock.patch.object(models.loaded, "store", Store(5, waits=True)),  # pages go from one to the other and back
             mock.patch("ui.views.what_if.worked_examples.run", return_value=None),

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Callable, Generator, Iterator
+from functools import wraps
 from pathlib import Path
+from typing import Any, NoReturn
 from unittest import mock
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Frame, Locator, Page, sync_playwright
 
 from check import find_browser
-from tests.browser.driver import BROWSER_ARGUMENTS, App, Server, Visits
+from tests.browser.driver import BROWSER_ARGUMENTS, App, Server, Visits, looking
 
 # Pages are too short-lived for scripts to be compiled well: without it they take an eighth less processor time.
 BASELINE_CODE = "--js-flags=--no-opt --no-maglev"
@@ -28,6 +30,51 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         tails = [(f"Log of {server.address}", "\n".join(server.log().splitlines()[-40:])) for server in Server.running]
         report.sections += tails
     return report
+
+
+# What Playwright tells of a page at one moment.
+LOOKS = {"all", "all_inner_texts", "all_text_contents", "aria_snapshot", "bounding_box", "content", "count", "evaluate"}
+LOOKS |= {"element_handle", "element_handles", "eval_on_selector", "eval_on_selector_all", "evaluate_all", "title"}
+LOOKS |= {
+    "evaluate_handle",
+    "get_attribute",
+    "inner_html",
+    "inner_text",
+    "input_value",
+    "query_selector",
+    "text_content",
+}
+LOOKS |= {"is_checked", "is_disabled", "is_editable", "is_enabled", "is_hidden", "is_visible", "query_selector_all"}
+
+
+class Unseen:
+    """What a page shows before anybody has waited for it. Something may be done there, whatever comes of it; nobody may use
+    what is seen."""
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise AssertionError("A page is looked at once, which may not be drawn yet; `eventually` waits for it.")
+
+    __bool__ = __eq__ = __getattr__ = __str__ = _refuse
+    __hash__ = None
+
+
+def waited_for(look: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(look)
+    def looks(*given: Any, **options: Any) -> Any:
+        seen = look(*given, **options)
+        return seen if looking else Unseen()
+
+    return looks
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_looks_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (Page, Frame, Locator):
+            for name in LOOKS & vars(kind).keys():
+                patch.setattr(kind, name, waited_for(vars(kind)[name]))
+        patch.setattr(Page, "url", property(waited_for(Page.url.fget)))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -64,9 +111,9 @@ def visit(visits: Visits, server: Server) -> Iterator[Callable[..., App]]:
         yield visit
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def regular(visits: Visits, server: Server) -> Iterator[App]:
-    """A visitor who stays for all tests of a file."""
+    """A visitor who stays for all tests."""
     with visits.to(server) as visit:
         yield visit("/softmax")
 

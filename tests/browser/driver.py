@@ -1,7 +1,7 @@
 """Headlight in a browser: a server of its own, the page worked by widget keys and roles, its pictures read as numbers.
 
 A page is drawn after a test has acted, and on a busy machine much later. So a test never looks at it once: it waits with
-Playwright's `expect`, or with `eventually` for what that cannot say; tests/test_layout.py forbids the rest.
+Playwright's `expect`, or with `eventually` for what that cannot say; conftest.py forbids the rest.
 """
 
 import base64
@@ -424,12 +424,23 @@ def new_page(context: BrowserContext) -> Page:
     return page
 
 
+looking: list[Callable[[], object]] = []  # what is looked at until it is as expected, at this moment
+
+
 def eventually(page: Page, look: Callable[[], Seen], expected: object = bool, patience: float = PATIENCE) -> Seen:
     """Look at a page until what is seen is as expected, and return it; at the end of all patience say what was seen last.
 
     expected  a value, or a function that says whether a value will do
     """
-    deadline = time.monotonic() + patience
+    looking.append(look)
+    try:
+        return _seen(page, look, expected, time.monotonic() + patience)
+    finally:
+        looking.pop()
+
+
+def _seen(page: Page, look: Callable[[], Seen], expected: object, deadline: float) -> Seen:
+    pause = 50.0  # milliseconds; what takes longer is looked at less often, because looking takes time too
     while True:
         try:
             seen = look()
@@ -441,7 +452,8 @@ def eventually(page: Page, look: Callable[[], Seen], expected: object = bool, pa
         if time.monotonic() > deadline:
             wanted = "" if callable(expected) else f", not {expected!r}"
             raise AssertionError(f"last seen: {last[:3000]}{wanted} ({_whereabouts(page)})")
-        page.wait_for_timeout(50)
+        page.wait_for_timeout(pause)
+        pause = min(1.3 * pause, 500.0)
 
 
 def _whereabouts(page: Page) -> str:

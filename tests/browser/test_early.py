@@ -1,9 +1,11 @@
-"""The page names what is fetched early, which the server has. A page finds its server at once, and nothing pulses meanwhile."""
+"""The page names what is fetched early, which the server has. A page finds its server at once, and nothing pulses meanwhile. No
+test looks at it once."""
 
 from collections.abc import Callable
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.driver import App, Server, eventually, new_page
@@ -49,3 +51,22 @@ def test_what_is_still_to_come_does_not_pulse(browser: Browser, server: Server) 
     expect(page.locator(".js-plotly-plot").first).to_be_visible()
     eventually(page, lambda: page.evaluate("window.bars.map(Boolean)"), [True, False])
     page.context.close()
+
+
+def test_a_page_is_not_looked_at_before_it_is_waited_for(go: Callable[[str], App]) -> None:
+    app = go("/softmax")
+    heading = app.page.get_by_role("heading", name="Softmax", exact=True)
+    app.eventually(lambda: (app.here, heading.count(), heading.is_visible()), ("/softmax", 1, True))
+    looks = (
+        app.page.title,
+        app.alerts,
+        heading.count,
+        heading.inner_text,
+        lambda: app.here,
+        lambda: app.page.evaluate("1"),
+    )
+    for look in looks:
+        for use in (bool, str, len, lambda seen: seen == "Softmax", lambda seen: seen[0]):
+            with pytest.raises((AssertionError, TypeError)):
+                use(look())
+    app.page.evaluate("window.isChanged = true")  # something is done

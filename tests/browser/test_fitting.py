@@ -1,6 +1,7 @@
 """What every page is before anybody does anything: its first screen, in a frame and on a phone, and what axe finds on it."""
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -88,14 +89,25 @@ def tab_stops(app: App) -> int:
     return 30
 
 
+@pytest.fixture(scope="module")
+def schemes(regular: App) -> Iterator[list[str]]:
+    """Of the visitor who stays: the one that is on, and the other one."""
+    yield ["light", "dark"]
+    regular.in_scheme("light")
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_opens_and_fits_and_axe_finds_nothing(go, page):
+def test_a_page_opens_and_fits_and_axe_finds_nothing(go, schemes, page):
     """In a window that becomes smaller, as one that is turned. Only this test finds a page that is wider than its window, knobs
     of a lesson below their picture, and names, roles and contrasts as the browser works them out from the whole page."""
     address, name = ADDRESSES.get(page, f"/{page}"), page.partition("?")[0]
     app = go(address)
+    app.page.set_viewport_size(LAPTOP)
     title = {"gallery": "Headlight"}.get(name) or LESSONS.get(name) or name.replace("_", " ").capitalize()
     expect(app.page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+    expect(app.page).to_have_title(re.compile("."))
+    finding, pictures = OPENS.get(page, ("", []))
+    said = app.page.get_by_text(finding).first
 
     def tops() -> list[float]:
         """Where the knobs, the picture and the words of an experiment begin, if it has them."""
@@ -103,31 +115,15 @@ def test_a_page_opens_and_fits_and_axe_finds_nothing(go, page):
         return [box.bounding_box()["y"] for box in boxes if box.count()]
 
     if page in OPENS:
-        finding, pictures = OPENS[page]
-        app.page.set_viewport_size(LAPTOP)
-        said = app.page.get_by_text(finding).first
         app.eventually(lambda: bottoms(said, *(app.widget(state.picture(one)) for one in pictures)), is_at_most(720))
         app.eventually(
             lambda: app.page.evaluate(_FIRST_SCREEN),
             lambda seen: seen["bottom"] <= 720 and seen["words"] <= 60,
         )
         app.eventually(lambda: [tab_stops(app)], is_at_most(14))
-        app.fits(390).eventually(lambda: [*bottoms(said), app.page.evaluate(_FIRST_SCREEN)["top"]], is_at_most(844))
-    app.fits(800, 600).fits(390).eventually(tops, lambda found: found == sorted(found))
-    if page == "query_key_value":
-        app.eventually(lambda: len(tops()), 3)
-        app.page.set_viewport_size(LAPTOP)  # knobs and picture stand side by side
-        app.eventually(tops, lambda tops: abs(tops[0] - tops[1]) < 2 and tops[2] > tops[0])
-    if page == "heads":
-        metric = app.widget(state.METRIC).locator("input")
-        app.eventually(lambda: metric.evaluate("field => field.scrollWidth <= field.clientWidth"))  # it is not cut
-        lines = [app.widget(state.one_of(state.FINDING, place)) for place in (0, 1, 2)]
-        app.eventually(lambda: np.diff(bottoms(*lines)), is_at_most(48))
-        app.unfold("Options").fits()
-        for key, choice in ((state.ATLAS_BY, "Small pictures"), (state.SHOWN_AS, "Lines")):
-            app.press(key, choice).fits()
-        app.unfold("Options", fold=True)
-    app.page.set_viewport_size({"width": 1280, "height": 900})
+        app.page.get_by_test_id("stMain").focus()  # the help of the last stop goes
+    if page == "query_key_value":  # knobs and picture stand side by side
+        app.eventually(tops, lambda tops: len(tops) == 3 and abs(tops[0] - tops[1]) < 2 and tops[2] > tops[0])
     if page in ("step_by_step", "heads"):
         app.switch(state.TABLES)
     if page == "heads":
@@ -135,15 +131,29 @@ def test_a_page_opens_and_fits_and_axe_finds_nothing(go, page):
     # A page that is left has no images any more. How a page is shown says nothing of what it shows.
     app.idle().page.wait_for_function("[...document.images].every(image => image.complete)")
     finds_nothing(app, {"type": "tag", "values": RULES})
-    expect(app.page).to_have_title(re.compile("."))
     if page == "what_if":
         app.widget(state.SHARE).get_by_role("button").click()
         expect(app.page.get_by_role("dialog")).to_be_visible()
         finds_nothing(app, {"type": "tag", "values": RULES})
         app.keys("Escape")
     if page in IN_THE_DARK:
-        finds_nothing(app.in_scheme("dark"), {"type": "rule", "values": ["color-contrast"]})
-        app.in_scheme("light")
+        schemes.reverse()
+        finds_nothing(app.in_scheme(schemes[0]), {"type": "rule", "values": ["color-contrast"]})
+    app.fits(800, 600).fits(390).eventually(tops, lambda found: found == sorted(found))
+    if page in OPENS:
+        app.eventually(lambda: [*bottoms(said), app.page.evaluate(_FIRST_SCREEN)["top"]], is_at_most(844))
+    if page == "heads":
+        metric = app.widget(state.METRIC).locator("input")
+        app.eventually(lambda: metric.evaluate("field => field.scrollWidth <= field.clientWidth"))  # it is not cut
+        lines = [app.widget(state.one_of(state.FINDING, place)) for place in (0, 1, 2)]
+        app.eventually(lambda: np.diff(bottoms(*lines)), is_at_most(48))
+        app.unfold("Options").fits()
+        for key, choice in (
+            (state.ATLAS_BY, "Small pictures"),
+            (state.SHOWN_AS, "Lines"),
+            (state.SHOWN_AS, "Heatmap"),
+        ):
+            app.press(key, choice).fits()
 
 
 def test_a_page_fits_into_the_promised_frame(go):

@@ -55,21 +55,21 @@ def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, fres
     assert len(list(cache.glob("SmolLM2*/model.safetensors"))) == 1
 
 
-def test_a_link_with_many_settings(visit, fresh_server, smollm):
+def test_a_link_with_many_settings(visit, fresh_server, minilm):
     """On a server that has not shown it before. Only this test finds settings of Heads that get lost in a link together."""
-    app = visit("/heads?model=SmolLM2-135M-Instruct&metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
+    app = visit("/heads?metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
     text = "Grüße: the cat saw the dog; 100 %?\nA second line & the end <b>"
-    taken = capture(smollm, text)
-    match = match_heads(taken, pairs([(7, 2), (9, 4)]))
+    taken = capture(minilm, text)
+    match = match_heads(taken, pairs([(7, 6), (9, 8)]))
     bound = float(np.quantile(match, 0.8).round(2))
-    passes = (match >= bound) & (np.arange(30) <= 20)[:, None]
+    passes = (match >= bound) & (np.arange(6) <= 3)[:, None]
     assert 3 < passes.sum() < passes.size
-    app.write(state.TEXT, text).write(state.PAIRS, "7-2, 9-4")
-    app.unfold("Options").number(state.AT_LEAST, bound).number(state.TO_LAYER, 20).unfold("Options", fold=True)
-    app.click_cell("atlas", 4, 2).pins("atlas", 4, 2).press(state.ORDER, "Lowest first")
+    app.write(state.TEXT, text).write(state.PAIRS, "7-6, 9-8")
+    app.unfold("Options").number(state.AT_LEAST, bound).number(state.TO_LAYER, 3).unfold("Options", fold=True)
+    app.click_cell("atlas", 2, 5).pins("atlas", 2, 5).press(state.ORDER, "Lowest first")
     app.unfold("Numbers").toggle(state.LEAVE_OUT, "First token").switch(state.RENORMALISE)
-    app.choose(state.MEAN_OF, "4.2").choose(state.MEAN_OF, "7.1").unfold("Numbers", fold=True)
-    view = HeadView(heads=((4, 2), (7, 1)), left_out=frozenset({"first"}), renormalise=True)
+    app.choose(state.MEAN_OF, "2.5").choose(state.MEAN_OF, "3.1").unfold("Numbers", fold=True)
+    view = HeadView(heads=((2, 5), (3, 1)), left_out=frozenset({"first"}), renormalise=True)
     viewed = ViewMatrix(taken, "self", view)
     pictures = {"atlas": np.where(passes, match, np.nan), "head": viewed.overview().matrices["view"].values}
     app.shows(pictures).press(state.SHOWN_AS, "Text").idle().page.locator(".token").nth(6).click()
@@ -105,14 +105,14 @@ def shows_the_same(app: App, copy: App) -> None:
     copy.go(address).eventually(lambda: everything(copy), expected)
 
 
-def test_links_reproduce_each_session(visit, fresh_server, smollm):
+def test_links_reproduce_each_session(visit, fresh_server, minilm):
     """Only this test finds an address that leaves something out which only the first server remembers."""
     text = "Grüße & Küsse: 100 %?\nA second line; a=b+c #1"
     app, copy = visit(), visit("/softmax", at=fresh_server.wait())
-    app.write(state.TEXT, text).choose(state.MODEL, "SmolLM2-135M-Instruct").choose(state.HEAD_BOX, "Head 4.2")
+    app.write(state.TEXT, text).choose(state.HEAD_BOX, "Head 4.2")
     app.choose(state.MASK, "Sliding window").number(state.MASK_SIZE, 5).idle().click_stage("Masked").idle()
     app.click_cell("As it is", 5, 2).pins("As it is", 5, 2)
-    app.shows_trace(capture(smollm, text).trace(4, 2), stages=("Value",))
+    app.shows_trace(capture(minilm, text).trace(4, 2), stages=("Value",))
     shows_the_same(app, copy)
     app.go("/step_by_step").choose(state.SOURCE, "My own matrices").switch(state.SCALING)
     app.write(state.OWN["value"], "1\n2\n3\n-4.5").eventually(lambda: state.OWN["value"] in app.said)

@@ -120,9 +120,9 @@ def test_heads_by_a_pair_that_a_click_chooses(go, taken):
     ranked_by(7, 2)
 
 
-def test_the_text_itself(visit, taken):
+def test_the_text_itself(go, taken):
     """Only this test finds shades that are wrong once pins and directions were changed, or pointing that asks the server."""
-    app = visit("/heads?metric=sink&layer=3&head=2&as=Text")
+    app = go("/heads?metric=sink&layer=3&head=2&as=Text")
     weights = taken.trace(3, 2).weights
     tokens = app.page.locator(".token")
     expect(tokens).to_have_count(16)
@@ -150,7 +150,6 @@ def test_the_text_itself(visit, taken):
         return sorted((frame["y0"] + frame["y1"]) / 2 for frame in frames if frame["line"].get("dash") == "dot")
 
     app.eventually(dotted, [5, 8])
-    visit(app.settled(lambda: app.here)).eventually(dotted, [5, 8])
 
 
 def test_stopping_a_long_pass(go, smollm):

@@ -102,9 +102,9 @@ def test_no_click_on_a_mask_is_lost_or_counts_twice(go):
     app.has(state.CELLS, m.to_rows(expected))
 
 
-def test_next_leads_through_a_lesson_and_on_and_back_goes_back(visit):
+def test_next_leads_through_a_lesson_and_on_and_back_goes_back(go):
     """Only this test finds an experiment that the address does not say, or a next lesson that opens in its middle."""
-    app = visit("/query_key_value")
+    app = go("/query_key_value")
 
     def stands_at(path: str, part: str | None) -> App:
         app.eventually(lambda: (urlsplit(app.here).path, app.said.get(state.PART)), (path, part and [part]))

@@ -214,7 +214,7 @@ def press_at_once(app: App, *keys: str) -> None:
 
 
 VIEWS_OF_A_TALK = (
-    "heads?metric=previous&model=SmolLM2-135M-Instruct&layer=18&head=6",
+    "heads?metric=entropy&layer=3&head=6",
     PARIS,
     "heads?metric=sink&layer=0&head=2",
     "step_by_step?layer=1",  # head, stage and text as they open

@@ -54,9 +54,9 @@ def drop(app: App, file: Path) -> App:
     return app.upload(state.EXHIBIT_FILE, file).says("From an exhibit").idle()
 
 
-def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(visit, browser, trace, minilm, tmp_path):
+def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(go, browser, trace, minilm, tmp_path):
     """Only this test finds a saved file that the browser made, and that other programs read otherwise."""
-    app = share(visit(f"/step_by_step?text={TEXT}"))
+    app = share(go(f"/step_by_step?text={TEXT}"))
     tokens = capture(minilm, TEXT).tokens()[0]
 
     svg = ElementTree.parse(saved(app, "SVG", tmp_path)).getroot()
@@ -114,7 +114,8 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(visit,
     file = tmp_path / "nowhere.headlight"
     file.write_bytes(write(replace(exhibit, heads={"head 5.11": nowhere})))
 
-    app = drop(visit("/exhibit"), file)
+    app.keys("Escape")
+    app = drop(go("/exhibit"), file)
     app.shows_trace(trace).has(state.SOURCE, "An exhibit").shows({AS_IT_IS: trace.weights})
     expect(app.page.get_by_text("Agrees with the model")).to_have_count(1)
     app.unfold("Provenance").says("no-such-model")
@@ -135,10 +136,10 @@ def test_two_pictures_that_are_compared_are_taken_as_one(go, tmp_path):
     app.keys("Escape")
 
 
-def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_the_same_in_every_form(visit, minilm, tmp_path):
+def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_the_same_in_every_form(go, minilm, tmp_path):
     """Only this test finds a PDF, SVG or PNG whose size, origin or letters other programs do not see, or that another program
     draws otherwise than the browser draws the picture."""
-    app = share(visit(f"/step_by_step?text={SHORT}"))
+    app = share(go(f"/step_by_step?text={SHORT}"))
     app.press(state.SHARED_WIDTH, "85 mm")
     for words in ("Sentence", "Title", "Model and text"):
         app.toggle(state.WORDS_ABOVE, words)
@@ -149,6 +150,7 @@ def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_the_same_in_every_for
     document = PdfDocument(saved(app, "PDF", tmp_path))
     assert sum("pdf" in url for url in asked) == 2
     svg = ElementTree.parse(saved(app, "SVG", tmp_path)).getroot()
+    app.keys("Escape")
 
     millimetres = [side / 72 * 25.4 for side in document[0].get_size()]
     assert millimetres[0] == pytest.approx(85, abs=0.01)

@@ -77,12 +77,11 @@ def at_stop(app, place):
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
-def test_the_card_stands_beside_its_outlined_subject_in_view_and_all_stays_when_it_is_left(
-    visit, opening, width, height
-):
+def test_the_card_stands_beside_its_outlined_subject_in_view_and_all_stays_when_it_is_left(go, opening, width, height):
     """Only this test finds a card that covers what it speaks of, or speaks of something out of sight, keys that are faster than
     the stops come, or choices that the tour does not give back at its end."""
-    app = visit(f"/step_by_step?text={quote('My own words')}&stage=scaled&scaling=false", width=width, height=height)
+    app = go(f"/step_by_step?text={quote('My own words')}&stage=scaled&scaling=false")
+    app.page.set_viewport_size({"width": width, "height": height})
     app.widget(state.TOUR_START).get_by_role("button").press("Enter")
     at_stop(app, 1).keys(*["ArrowRight"] * len(STOPS))
     expect(app.page.locator(CARD)).to_have_count(0)
@@ -160,8 +159,9 @@ def test_token_text_is_data(go, smollm):
     # Any dialog, script error or stray request fails in `visit`.
 
 
-def test_a_stage_and_a_text_are_reached_on_a_phone(visit, opening, minilm):
-    app = visit(width=390, height=844).shows_trace(opening)
+def test_a_stage_and_a_text_are_reached_on_a_phone(app, opening, minilm):
+    app.page.set_viewport_size({"width": 390, "height": 844})
+    app.shows_trace(opening)
     line = app.widget(state.EQUATION)
     app.eventually(lambda: line.evaluate("line => line.scrollWidth > 2 * line.clientWidth"))
     opens(app.idle().click_stage("Output"), "output", opening.output)  # brought into sight, and opened
@@ -185,8 +185,9 @@ PAUSES = """
 """
 
 
-def test_the_equation_plays_without_the_server_and_stays_where_it_is_paused(visit, minilm):
-    app = visit("/step_by_step", reduced_motion="no-preference").idle()
+def test_the_equation_plays_without_the_server_and_stays_where_it_is_paused(go, minilm):
+    go("/softmax").page.emulate_media(reduced_motion="no-preference")
+    app = go("/step_by_step")
     stage = app.page.get_by_text("Every query meets every key")
     app.button("Play the equation").hover()
     before = len(app.idle().sent)  # coming near, the browser asks for frames
@@ -199,4 +200,4 @@ def test_the_equation_plays_without_the_server_and_stays_where_it_is_paused(visi
     app.says_in_address(stage="raw").idle()
     expect(stage).to_be_visible()
     app.page.get_by_role("button", name="One step back").click()
-    app.says_in_address(stage="query")
+    app.says_in_address(stage="query").page.emulate_media(reduced_motion="reduce")

@@ -59,9 +59,9 @@ def traces(vit: Path, file: Path):
     return capture(load_model(vit), image=read_image(file.read_bytes())).trace
 
 
-def test_a_picture_from_its_upload_to_the_attention_of_a_patch(visit, vit, house):
+def test_a_picture_from_its_upload_to_the_attention_of_a_patch(go, vit, house):
     """Only this test finds a picture whose patches are not those that the page marks."""
-    app = upload(type_path(visit("/heads"), vit), house)
+    app = upload(type_path(go("/heads"), vit), house)
     trace = traces(vit, house)
     app.shows({"head": trace(0, 2).weights})  # the head that the page opens with
     app.eventually(lambda: app.ticks("head", "y")[:2], ["[CLS]", "patch 0,0"])
@@ -77,8 +77,8 @@ def test_a_picture_from_its_upload_to_the_attention_of_a_patch(visit, vit, house
     shows_patches(1, 2).has(state.HEAD_BOX, "Head 1.2").says("Agrees with the model")
 
 
-def test_patches_lie_on_the_picture_in_its_proportions(visit: Callable[..., App], vit: Path, house: Path) -> None:
-    app = upload(visit(f"/heads?metric=sink&model={vit}&as={PICTURE}"), house)
+def test_patches_lie_on_the_picture_in_its_proportions(go: Callable[..., App], vit: Path, house: Path) -> None:
+    app = upload(go(f"/heads?metric=sink&model={vit}&as={PICTURE}"), house)
     image = app.widget(state.picture("patches"))
 
     def boxes() -> list[list[float]]:
@@ -100,8 +100,8 @@ def test_patches_lie_on_the_picture_in_its_proportions(visit: Callable[..., App]
     app.shows({"head": trace.weights}).has(state.SHOWN_AS, "Heatmap")
 
 
-def test_a_region_is_drawn_on_the_picture_and_hidden(visit: Callable[..., App], vit: Path, house: Path) -> None:
-    app = upload(visit(f"/what_if?model={vit}"), house)
+def test_a_region_is_drawn_on_the_picture_and_hidden(go: Callable[..., App], vit: Path, house: Path) -> None:
+    app = upload(go(f"/what_if?model={vit}"), house)
     app.click_cell("patches", 3, 1, to=(1, 2)).click("Hide the region")
     app.says_in_address(edit="block key 8-9 14-15 20-21")
     app.eventually(lambda: app.drawn("patches").values[1:4, 1:3], lambda hidden: np.isnan(hidden).all())

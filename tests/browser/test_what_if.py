@@ -38,10 +38,10 @@ def grid(table, column):
     return table.pivot(index="layer", columns="head", values=column).to_numpy()
 
 
-def test_a_change_is_switched_off_kept_in_a_reload_and_taken_back(visit, smollm):
+def test_a_change_is_switched_off_kept_in_a_reload_and_taken_back(go, smollm):
     """Only this test finds a change that a reload loses, or that cannot be taken back."""
     france, muted = (capture(smollm, FRANCE, edits=edits) for edits in (None, MUTED))
-    app = visit(link("mute 23.4", model=SMOLLM, layer=29, head=2))
+    app = go(link("mute 23.4", model=SMOLLM, layer=29, head=2))
     before, after = france.trace(29, 2), muted.trace(29, 2)
     assert np.abs(after.weights - before.weights).max() > 0.2
     app.shows(before_and_after(before, after)).says("“·Paris” comes next: 77.3% → 14.1%").is_well()

@@ -140,7 +140,7 @@ def test_too_few_passages_say_nothing():
 def test_a_claim_that_speaks_of_nothing_says_so_and_has_no_examples():
     nothing = 'any head: when the token is one of "zebra", looks at itself, at least 0.5'
     lines = f"0.2: looks at the previous token, at least 0.5\n{nothing}"
-    app = opened("claims", **{state.CLAIMS: lines, state.CLAIM: "1"})
+    app = opened("claims", **{state.CLAIMS: lines, state.CLAIM: "1", state.CHECKED_ON: "own", state.TEXTS: OWN})
     assert "Cannot be said: 0 queries in 0 passages speak of it." in said(app)
     assert "rank" not in said(app)
     assert "rank 1 of 72" in said(choose(app, state.CLAIM, "1 · 0.2: the previous token"))
@@ -163,6 +163,7 @@ def test_its_lines_give_the_same_numbers(verdicts, tmp_path):
     assert len(results[1][0]) == 10
 
 
+@pytest.mark.usefixtures("claims_of_few_texts")
 def test_the_known_claims_fill_the_field():
     app = press(opened("claims", checked_on="own", texts=OWN, claims=LINES.replace("16.0", "1.0")), "Known claims")
     assert app.text_area(key=state.CLAIMS).value == "\n".join(map(str, known_claims()))

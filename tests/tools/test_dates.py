@@ -5,15 +5,11 @@ from datetime import date, datetime
 from random import Random
 
 import pytest
+from num2words import num2words
 
 from tools.training.dates import DIGITS, HELD_OUT, KNOWN, WrittenDate, draw, split, write
 
-ORDINALS = [
-    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
-    *("eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth"),
-    *("nineteenth", "twentieth", "twenty-first", "twenty-second", "twenty-third", "twenty-fourth", "twenty-fifth"),
-    *("twenty-sixth", "twenty-seventh", "twenty-eighth", "twenty-ninth", "thirtieth", "thirty-first"),
-]
+ORDINALS = [num2words(number, to="ordinal") for number in range(1, 32)]
 PATTERNS = {"yyyy": "%Y", "yy": "%y", "mm": "%m", "m": "%m", "mon": "%b", "month": "%B", "wkd": "%a", "weekday": "%A"}
 PATTERNS |= dict.fromkeys(("d", "dd", "dth", "ordinal"), "%d")
 

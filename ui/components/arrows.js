@@ -1,6 +1,7 @@
 const GLIDE = matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth";
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 let isOnPicture = false; // whether the mouse was pressed on the picture: the page may be redrawn before it is released
+let stop = null; // ends the previous call, which may be cleaned up long after the next one has begun, and would take its click
 export default function ({ parentElement, data, setTriggerValue }) {
     const keys = parentElement.querySelector(".keys");
     keys.textContent = data.text;
@@ -30,8 +31,10 @@ export default function ({ parentElement, data, setTriggerValue }) {
         if (isOnPicture) keys.focus({ preventScroll: true });
         isOnPicture = false;
     };
+    stop?.();
     const listening = new AbortController();
     document.addEventListener("pointerdown", down, { capture: true, signal: listening.signal });
     document.addEventListener("pointerup", up, { capture: true, signal: listening.signal });
-    return () => listening.abort();
+    stop = () => listening.abort();
+    return stop;
 }

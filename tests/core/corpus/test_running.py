@@ -254,39 +254,9 @@ def test_what_a_worker_finds_wrong_ends_the_run(encoder, texts, tmp_path):
     assert not list((tmp_path / "run" / PARTS).iterdir())
 
 
-def test_what_changed_in_a_copy_is_that_of_a_plain_loop(encoder, texts, tmp_path):
-    """To the last bit; halves follow from where the passages stand."""
-    network, copied, out = BertModel.from_pretrained(encoder), str(tmp_path / "copy"), tmp_path / "changes.json"
-    network.encoder.layer[1].attention.self.query.weight.data[:8] *= 2  # of head 0
-    network.save_pretrained(copied)
-    reader().save_pretrained(copied)
-    given = ["--base", encoder, "--copy", copied, "--data", texts, "--out", str(out), "--column", "body"]
-    assert exit_status(command, "changes", *given, "--tokens", str(TOKENS), "--passage-tokens", "40") == 0
-    written = json.loads(out.read_text())
-    job = job_of(encoder, texts, column="body", **SMALL | {"passage_tokens": READS})
-    pair = Pair(load_model(encoder), load_model(copied))
-    changes, every = pair.changes(), list(passages_of(find_files(texts).names, job, pair.base))
-    there = sorted((found for found in every if isinstance(found, Passage)), key=lambda one: one.id)
-    with one_thread():
-        for found in there:
-            if changes.tokens + len(pair.ids(found.text)[0]) > TOKENS:
-                break
-            pair.add(changes, found.text, found.id % 2)
-    assert (written["passages"], written["tokens"], written["unread"]) == (changes.passages, changes.tokens, 2)
-    assert changes.passages > 9
-    table = pd.DataFrame(written["heads"])
-    assert_frame_equal(table.astype(float), changes.table().astype(float), check_exact=True)
-    assert table["divergence"].idxmax() == 4
-    assert not [*tmp_path.glob("*.unfinished")]
-    with refused("model", "4 of 4: heads"):
-        tiny("ALBERT").save_pretrained(tmp_path / "albert")
-        reader().save_pretrained(tmp_path / "albert")
-        run_changes(encoder, str(tmp_path / "albert"), texts, str(tmp_path / "albert.json"), column="body", workers=1)
-
-
-def test_a_comparison_that_was_stopped_continues(texts, tmp_path, capsys, monkeypatch):
-    """With what is compared kept, and the same file in the end as without a stop; heads are swapped back in all of it."""
-    base, copied = str(tmp_path / "base"), str(tmp_path / "copy")
+def test_what_changed_in_a_copy_is_that_of_a_plain_loop_also_after_a_stop(texts, tmp_path, capsys, monkeypatch):
+    """To the last bit, of whatever half; with what is compared kept, and heads swapped back in all of it."""
+    base, copied, swap = str(tmp_path / "base"), str(tmp_path / "copy"), [(1, 1), (0, 2)]
     network = tiny("Llama")
     for folder in (base, copied):
         network.save_pretrained(folder)
@@ -294,9 +264,16 @@ def test_a_comparison_that_was_stopped_continues(texts, tmp_path, capsys, monkey
         network.model.layers[1].self_attn.q_proj.weight.data[8:16] *= 2  # of head 1, in the copy
     whole, stopped = tmp_path / "whole.json", tmp_path / "stopped.json"
     given = ["changes", "--base", base, "--copy", copied, "--data", texts, "--column", "body", "--swap", "1.1,0.2"]
-    given += ["--tokens", str(TOKENS), "--workers", "1"]
+    given += ["--tokens", str(TOKENS), "--passage-tokens", "40", "--workers", "1"]
     assert exit_status(command, *given, "--out", str(whole)) == 0
     assert "With 1.1 of the base: loss" in capsys.readouterr().out
+    written = json.loads(whole.read_text())
+    expected = changes_in_a_loop(base, copied, texts, swap)
+    assert (written["passages"], written["tokens"], written["unread"]) == (expected.passages, expected.tokens, 2)
+    assert expected.passages > 9
+    table = pd.DataFrame(written["heads"])
+    assert_frame_equal(table.astype(float), expected.table().astype(float), check_exact=True)
+    assert table["divergence"].idxmax() == 5
     read = []
 
     def stop(progress):
@@ -305,26 +282,45 @@ def test_a_comparison_that_was_stopped_continues(texts, tmp_path, capsys, monkey
             raise Stopped
 
     monkeypatch.setattr(running_changes, "KEPT_AFTER", 0)
-    how = {"column": "body", "tokens": TOKENS, "workers": 1}
+    how = {"column": "body", "tokens": TOKENS, "passage_tokens": 40, "workers": 1}
     with pytest.raises(Stopped):
-        run_changes(base, copied, texts, str(stopped), swap=[(1, 1), (0, 2)], on_progress=stop, **how)
+        run_changes(base, copied, texts, str(stopped), swap=swap, on_progress=stop, **how)
     [part] = (tmp_path / "stopped.json.unfinished" / PARTS).iterdir()
     kept = Changes.from_bytes(part.read_bytes())
     assert 0 < kept.tokens == read[-1]
     assert len({*kept.ids.tolist()}) == kept.passages + kept.unread
     with refused("out", r"another run has been begun, with swap \[\[1, 1\], \[0, 2\]\] \(here \[\[1, 1\]\]\)"):
-        run_changes(base, copied, texts, str(stopped), swap=[(1, 1)], **how)
+        run_changes(base, copied, texts, str(stopped), swap=swap[:1], **how)
     again = []
-    run_changes(base, copied, texts, str(stopped), swap=[(1, 1), (0, 2)], on_progress=again.append, **how)
+    run_changes(base, copied, texts, str(stopped), swap=swap, on_progress=again.append, **how)
     assert Progress("Starting the workers", kept.tokens, again[-1].of) in again
-    assert json.loads(stopped.read_text()) == json.loads(whole.read_text())
+    assert json.loads(stopped.read_text()) == written
     assert not [*tmp_path.glob("*.unfinished")]
-    written = json.loads(whole.read_text())
     found = {(row["layer"], row["head"]): row for row in written["swapped"]}
     # All that was changed is undone by the first; the second never changed.
     assert found[1, 1]["loss"] == pytest.approx(written["loss"]["base"], abs=1e-5)
     assert found[0, 2]["loss"] == pytest.approx(written["loss"]["copy"], abs=1e-5)
     assert abs(found[1, 1]["change"]) > 1e-5 > abs(found[0, 2]["change"])
+
+
+def changes_in_a_loop(base, copied, data, swap):
+    job = job_of(base, data, column="body", **SMALL)
+    pair = Pair(load_model(base), load_model(copied))
+    changes, every = pair.changes(swap), passages_of(find_files(data).names, job, pair.base)
+    there = sorted((found for found in every if isinstance(found, Passage)), key=lambda one: one.id)
+    with one_thread():
+        for found in there:
+            if changes.tokens + len(pair.ids(found.text)[0]) > TOKENS:
+                break
+            pair.add(changes, found.text, found.id % 2)
+    return changes
+
+
+def test_models_that_are_no_copies_of_each_other_are_not_compared(encoder, texts, tmp_path):
+    tiny("ALBERT").save_pretrained(tmp_path / "albert")
+    reader().save_pretrained(tmp_path / "albert")
+    with refused("model", "4 of 4: heads"):
+        run_changes(encoder, str(tmp_path / "albert"), texts, str(tmp_path / "albert.json"), column="body", workers=1)
 
 
 def test_many_workers_write_less_often():

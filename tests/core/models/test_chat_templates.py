@@ -145,5 +145,5 @@ def test_the_tokens_are_those_of_what_is_written():
 
 def test_the_process_needs_jinja_and_the_standard_library_alone():
     """So it is there in a twentieth of a second; with all of transformers it would take a second."""
-    needed = {name.partition(".")[0] for _, name in imports(text(chat_templates._PROGRAM))}
+    needed = {name.partition(".")[0] for name in imports(text(chat_templates._PROGRAM))}
     assert needed - sys.stdlib_module_names == {"jinja2"}
