@@ -7,8 +7,6 @@ Four passes of the same network over the same tokens are compared; "plain again"
 whatever separates the two is noise. bench/README.md says how to read the table.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import os

@@ -9,8 +9,6 @@ The last two need the library itself, in an environment of its own beside Headli
 process of their own, which this is.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import tempfile

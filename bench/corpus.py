@@ -8,8 +8,6 @@
 The texts are those of `python -m core.corpus example`. Times hang on the machine; of interest is their ratio.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

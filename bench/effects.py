@@ -6,8 +6,6 @@
 bench/README.md says how to read the table.
 """
 
-from __future__ import annotations
-
 import argparse
 
 import numpy as np

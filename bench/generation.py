@@ -7,8 +7,6 @@
 Every figure is the median of several rounds. Times hang on the machine; of interest is their ratio.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

@@ -16,8 +16,6 @@ processor time than there is for them. Beside each server somebody else changes 
 time (bench/bystander.py): how long that took at most is said at the end of each way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Files that nobody means well with, for every field and folder that takes one."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

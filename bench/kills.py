@@ -6,8 +6,6 @@ Each time with a cache folder of its own: a process that converts is killed (SIG
 give the very weights, files and tokens of a conversion that nobody disturbed, and leave nothing else behind but a free lock.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

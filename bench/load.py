@@ -10,8 +10,6 @@ runs from the change to the arrival of the new large picture, apart for light ch
 (another text). Every picture that arrived is compared with core afterwards.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """What several of these programs share: how long something takes, how much memory it needs, quartiles, and a browser."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence

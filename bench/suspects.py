@@ -5,8 +5,6 @@
 bench/README.md says how to read the table.
 """
 
-from __future__ import annotations
-
 from time import process_time
 
 import pandas as pd

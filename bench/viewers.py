@@ -9,8 +9,6 @@ other libraries are installed for this run alone, beside the packages of this en
 stopped.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -9,8 +9,6 @@ the page comes. After each step, once the page is still, the numbers that it dra
 from nothing but the address (tests/browser/addresses.py), and the view of the talk with the one that was saved.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -5,8 +5,6 @@ names.conllu      sentences in which one of two names comes at the end (Wang et 
                   before it to where that name stood first
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -7,8 +7,6 @@ architectures runs every tiny network. links runs every page in every way, which
 (docs/what-if.md) run the models.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import re
@@ -177,7 +175,8 @@ def corpus_flags() -> list[tuple[str, str, str]]:
 
 def example(name: str, found: object) -> str:
     """A worked example: what it shows in words, and its numbers."""
-    told = EXAMPLES[name].tell(found)
+    _, (_, _, tell) = EXAMPLES[name]
+    told = tell(found)
     return f"{told.words}\n\n{rows_of(told.headings, told.rows)}"
 
 

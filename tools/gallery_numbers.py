@@ -4,8 +4,6 @@ Each function takes its passes from a `Passes`, which runs each pass once, and r
 shares in [0, 1], or numbers in the unit that its docstring names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

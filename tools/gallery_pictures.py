@@ -4,8 +4,6 @@
 nothing is drawn, so that they suit a light page and a dark one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from io import BytesIO
 

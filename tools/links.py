@@ -4,8 +4,6 @@ Each word of each menu is chosen once, and each switch turned once, wherever it 
 in the same way. So a field that only some choice brings is found without being named here.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 python -m tools.measured_claims      takes minutes
 """
 
-from __future__ import annotations
-
 import json
 
 from core import load_model

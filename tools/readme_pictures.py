@@ -4,8 +4,6 @@ Each file holds, in its metadata, the words of the menu and the headings that it
 the app.
 """
 
-from __future__ import annotations
-
 import json
 from io import BytesIO
 from typing import NamedTuple

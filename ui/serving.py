@@ -8,8 +8,6 @@
 - The server sends small messages without delay (`send_at_once`): without that, a first visit takes 0.2 s longer.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 import socket

@@ -1,7 +1,5 @@
 """`headlight mcp`, or `python -m core.agents`: Headlight for agents, over MCP or as lines of JSON, on stdin and stdout."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tomllib

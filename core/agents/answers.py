@@ -3,8 +3,6 @@
 Every answer is small. Its lists are cut where it would be larger than `core.agents.serving.MOST_BYTES`, and `cut` says so.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal
 

@@ -4,8 +4,6 @@ A call is a function of the host and of its arguments. Its docstring, the types 
 that an agent reads (`core.agents.serving`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 from math import ceil

@@ -6,8 +6,6 @@ Core does not know the app: the words of addresses are those that docs/links.md 
 that are left out show what the page opens with. The tests open these words on the app's own pages.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Heads ranked by a metric, by the weight of a pair of tokens, or by what the keys of a claim get; and numbers as sums."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,5 +1,7 @@
 """How one number came about: every step between a query, a key and its weight, and the sum that an output is."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, replace
 

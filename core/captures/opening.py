@@ -212,12 +212,11 @@ class _Opening:
         return tuple(self._whole(name, 1, least, most).tolist()) if name in self._arrays else ()
 
     def capture(self) -> Capture:
-        description = self._description
-        calls = description.values.get("calls")
-        kinds = [kind for kind in get_args(Kind) if isinstance(calls, dict) and kind in calls]
-        if not kinds or not isinstance(calls, dict) or len(calls) != len(kinds):
+        calls = self._description.part("calls")
+        kinds = [kind for kind in get_args(Kind) if kind in calls.values]
+        if not kinds or len(calls.values) != len(kinds):
             raise broken(f"its calls are not lists of layers by kind: {', '.join(get_args(Kind))}")
-        entries = {kind: Fields(calls).parts(kind, MAX_LAYERS) for kind in kinds}
+        entries = {kind: calls.parts(kind, MAX_LAYERS) for kind in kinds}
         layers = {kind: self._layers(kind, entries[kind]) for kind in kinds}
         labels = {kind: [(one.whole("layer"), one.text("label")) for one in entries[kind]] for kind in kinds}
         ids, target = self._ids("input_ids"), self._ids("target_ids")
@@ -307,8 +306,8 @@ class _Opening:
         """Where tokens lie on the image."""
         if "on_image" not in self._description.values:
             return {}
-        given: Any = self._description.values["on_image"]
-        kinds: list[Kind] = [kind for kind in layers if isinstance(given, dict) and kind in given]
+        given = self._description.part("on_image").values
+        kinds: list[Kind] = [kind for kind in layers if kind in given]
         if not kinds or len(kinds) != len(given) or "image" not in self._arrays:
             raise broken("where its tokens lie on its image does not fit the rest")
         return {kind: tuple(self._grids(kind, given[kind], layers[kind][0].key.shape[2])) for kind in kinds}

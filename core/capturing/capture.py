@@ -4,6 +4,8 @@ A capture keeps queries, keys, values and outputs, which grow linearly with the 
 computed when its trace is asked for.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -7,8 +7,6 @@ Ends with 0 where every claim holds, 1 where one does not, 2 where none fails an
 `known` ends with 0: no model has every kind of head.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Claims tested on texts, in this process: one passage after another, whenever somebody asks for the next."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import product
 

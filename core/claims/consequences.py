@@ -5,8 +5,6 @@ passage (activation patching, Vig et al. 2020; Wang et al. 2023): one with other
 one with as many other tokens elsewhere. If only the first costs the model its answer, the head carries what these keys hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The clearest examples of a claim, and the clearest counter-examples, as queries with their weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

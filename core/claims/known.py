@@ -1,7 +1,5 @@
 """Claims from the literature, the texts that come along to test them on, and what was measured for the included models."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from functools import cache

@@ -4,8 +4,6 @@ A condition is true or false of each query. A set of keys belongs to each query,
 and are joined by and, or, not and brackets; "not" binds most, "or" least.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

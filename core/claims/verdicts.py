@@ -5,8 +5,6 @@ by chance, or by the distances of its keys alone, by a tenth of the room that is
 It does not hold where the upper end is below either. Otherwise, and with too few queries or passages, it cannot be said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -141,6 +139,11 @@ def require_annotation(claims: tuple[Claim, ...], is_annotated: bool) -> None:
         raise InputError(f"{why} Test it on a .conllu file.", field="claims")
 
 
+def share_of(row: Mapping[Any, Any]) -> str:
+    """The share of a row with its interval, if there is one: with queries in one group of passages alone there is none."""
+    return f"{row['share']:.1%}" + ("" if np.isnan(row["low"]) else f" ({row['low']:.1%} to {row['high']:.1%})")
+
+
 def sentence(row: Any, keys: str = "these keys") -> str:
     """A verdict in words, from a row of the table. keys: what its claim calls them"""
     writes = WRITES in row["claim"]
@@ -150,11 +153,10 @@ def sentence(row: Any, keys: str = "these keys") -> str:
             why = "what a head writes is known of models that predict the next token alone"
         return f"Cannot be said: {why}."
     said = str(row["verdict"]).capitalize()
-    interval = f"{row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
     if writes:
         return (
-            f"{said}: {row['head']} {WRITES} for {interval} of its queries; no head writes another token of the passage, or "
-            f"one by chance, for more than {row['null']:.1%}."
+            f"{said}: {row['head']} {WRITES} for {share_of(row)} of its queries; no head writes another token of the passage, "
+            f"or one by chance, for more than {row['null']:.1%}."
         )
     by_chance = f"no head gives more than {row['null']:.1%} by chance or distance alone"
-    return f"{said}: {row['head']} gives {keys} {interval} of its attention; {by_chance}."
+    return f"{said}: {row['head']} gives {keys} {share_of(row)} of its attention; {by_chance}."

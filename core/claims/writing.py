@@ -9,8 +9,6 @@ A head writes a key's token back if it is among the RAISED tokens that the value
 al. 2023 (section 3.3, https://arxiv.org/abs/2211.00593), there of names after the first MLP, here of what the head looks at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from weakref import WeakKeyDictionary
 
@@ -54,6 +52,7 @@ class Writer:
             heads = [one.tensor for one in components.written if one.role == "head" and (one.where or "self") == kind]
             gradients = []
             for read in components.final[0, -1].unbind():
+                stop_point()  # all of them take seconds
                 of_layers = torch.autograd.grad(read, heads, retain_graph=True, allow_unused=True)
                 gradients.append([one[0, -1] for one in of_layers if one is not None])
         if len(gradients[0]) < len(heads):

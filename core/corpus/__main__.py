@@ -5,8 +5,6 @@ docstrings of the standard library, under the licence of Python itself (PSF Lice
 https://docs.python.org/3/license.html). Nothing is downloaded.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

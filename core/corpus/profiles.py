@@ -15,8 +15,6 @@ the profiles does not move it. t-SNE has 0.956 and 0.974, but noise moves it by 
 apart there need not be unlike.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -4,8 +4,6 @@ Files are read row by row, and never held in memory as a whole where their forma
 reported, and the rows after it are read; of a file that ends in the middle, everything before its end is read.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import json

@@ -4,8 +4,6 @@ Ray Data hands out files, moves passages to workers that hold the model once eac
 not depend on how it does so: tallies add up in any order, and a run is over when every passage has been counted once.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -384,10 +382,10 @@ def begin(
     if address is None or not address.startswith("ray://"):
         return work(address, on_progress)
     with on_ray(address, pool):
-        return run_there(work, on_progress)
+        return _run_there(work, on_progress)
 
 
-def run_there(work: Callable[..., Result], on_progress: Callable[[Progress], None]) -> Result:
+def _run_there(work: Callable[..., Result], on_progress: Callable[[Progress], None]) -> Result:
     """Do work that takes an address and `on_progress`, in the cluster: Ray's client cannot drive Ray Data."""
     start_board: Any = ray.remote(num_cpus=0)(_Board)
     start: Any = ray.remote(num_cpus=0, max_retries=0)(_run_and_report)

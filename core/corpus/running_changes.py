@@ -5,8 +5,6 @@ follows from where it stands. What is compared so far is kept in a folder beside
 stopped continues.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

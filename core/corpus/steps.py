@@ -4,8 +4,6 @@ Nothing here knows Ray. To and from the workers of a cluster everything travels 
 a row of an Arrow table.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -5,8 +5,6 @@ corpus. The strongest are ordered by the metric and then by their draw, the samp
 follows from where a query stands. Queries are the rows of structured arrays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

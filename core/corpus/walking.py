@@ -1,7 +1,5 @@
 """The files below a local folder, each once, however many links lead to it; and the names that a pattern matches."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator

@@ -7,8 +7,6 @@ plotly-cartesian.min.js.gz is the part of plotly.js that draws heatmaps, bars an
 plotly.js-cartesian-dist-min of npm, in the version of plotly.js that plotly.py brings along.
 """
 
-from __future__ import annotations
-
 import ast
 import base64
 import gzip

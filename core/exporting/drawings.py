@@ -1,7 +1,5 @@
 """Charts in a file as data: only what this program draws, without links, external images or markup."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

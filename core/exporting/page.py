@@ -6,8 +6,6 @@ The page holds plotly.js, its policy forbids loading anything, and all texts in 
 page.js shows one view after another, with the keys of a presentation. docs/exports.md says what the file holds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pictures for screens and for print: a figure with a title and notes above it, on a background of its own."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 Whoever draws a figure knows what its numbers stand for, and says so once, here. Nothing is read back from a finished figure.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

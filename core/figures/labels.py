@@ -1,7 +1,5 @@
 """Token text as labels: exactly as written, with visible blanks and harmless markup."""
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

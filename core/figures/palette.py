@@ -3,8 +3,6 @@
 Lines and bars stand out from the page's background by 3 to 1 in either theme, text by 4.5 to 1 (WCAG 2.2, 1.4.11 and 1.4.3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

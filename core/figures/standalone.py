@@ -1,7 +1,5 @@
 """HTML pages that hold all that they show: their policy forbids loading anything, from wherever."""
 
-from __future__ import annotations
-
 import html
 from pathlib import Path
 from string import Template

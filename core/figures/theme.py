@@ -3,8 +3,6 @@
 A figure holds its template. Without one it would get the one that Streamlit sets.
 """
 
-from __future__ import annotations
-
 from contextvars import ContextVar
 from typing import Any
 

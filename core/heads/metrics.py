@@ -5,6 +5,8 @@ spread. They are measured on the exact weights, all heads of a layer together an
 (`core.capturing.calls.rows`), so that memory grows linearly with the text.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

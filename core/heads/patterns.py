@@ -3,6 +3,8 @@
 A pattern is a predicate as in `core.attention.masks`: query and key positions in, True for the cells that belong to it.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 

@@ -5,8 +5,6 @@ normalizer calculation for softmax", algorithm 3, update both with every block o
 algorithm 1, also update the output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Vaswani et al. 2017, section 4 and table 1; Hochreiter and Schmidhuber 1997 and Pascanu et al. 2013 for recurrent layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ W_Q [d_model, d_model] contains the matrices of all heads side by side: its colu
 and W_V; W_O is cut by rows. So more heads need no more parameters: each head is narrower.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Masks: what they do to the weights, and what other ways to mask do."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 The score of a query q and a key k is their dot product, |q| · |k| · cos of the angle between them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

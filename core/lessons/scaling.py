@@ -4,8 +4,6 @@ Vaswani et al. 2017, section 3.2.1 and footnote 4 (https://arxiv.org/abs/1706.03
 pretrained model are measured by the same statistics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, NamedTuple, TypeVar, get_args

@@ -4,8 +4,6 @@ Vaswani et al. 2017, sections 3.1 and 3.2.3: an encoder reads a text, and a deco
 decoder looks first at the text written so far, then at the text that the encoder has read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The softmax: its steps, other normalisations, and its limits in floating point."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Word order: how attention learns positions (sinusoids, rotations, biases), and that it cannot know them otherwise."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ Every way leads to a folder in the Hugging Face layout, and there is one way fro
 tokenizer files and safetensors are read: pickled weights are never opened, and code that comes with a model is never run.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -164,7 +166,7 @@ def model_revision(name_or_path: str | os.PathLike[str]) -> str:
     return _revision(source, _weights(source)[0])
 
 
-def _revision(source: "_Located", files: list[Path]) -> str:
+def _revision(source: _Located, files: list[Path]) -> str:
     revision = source.revision or _sha256(files)
     if source.adapter is None:
         return revision

@@ -3,9 +3,10 @@
 And a model as a file describes it: what a pass that was saved says of the model that made it, which is not there.
 """
 
+from __future__ import annotations
+
 # What a model computes is a fact there.
 # pyright: reportIncompatibleMethodOverride=false
-
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -166,7 +167,7 @@ class Model:
     def _names(self) -> dict[int, str]:
         return {id(module): name for name, module in self.network.named_modules()}
 
-    def with_twin(self, network: Any) -> "Model":
+    def with_twin(self, network: Any) -> Model:
         """The model with a twin of its network, which may lead back into modules of its own: those of both are known."""
         twin = replace(self, network=network)
         twin._names.update(self._names)

@@ -5,6 +5,8 @@ anything that could give a matrix another meaning (a further projection, a param
 add up) raises an error.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -110,7 +112,7 @@ class _Affine(NamedTuple):
     weight: Tensor
     bias: Tensor
 
-    def split(self, size: int) -> "list[_Affine]":
+    def split(self, size: int) -> list[_Affine]:
         """A map for each `size` outputs."""
         return list(map(_Affine, self.weight.split(size, dim=1), self.bias.split(size)))
 

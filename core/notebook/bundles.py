@@ -3,8 +3,6 @@
 Texts by others are shown as text, never as markup.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Classes are registered by name, so that their modules are loaded only when there is something to show.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from importlib import import_module
 from typing import Any

@@ -234,7 +234,7 @@ PARTS = {
     *("attention.rowwise.RowwiseMatrix.overview", "capturing.capture.read", "capturing.capture.edited_pass"),
     *("capturing.recorder.record", "capturing.generation.generating.Generating.go_on"),
     *("heads.effects.Interventions.table", "models.passages.PassageByPassage.finished"),
-    *("progress.step_counter", "threads.side_by_side", "corpus.running.run", "corpus.running.run_there"),
+    *("progress.step_counter", "threads.side_by_side", "corpus.running.run", "corpus.running.begin"),
     "corpus.running_changes.run_changes",
     *("heads.examples.knows_paris", "heads.examples.needs_previous", "heads.examples.patch_pronoun"),
     *("corpus.reading.find_files", "corpus.walking.files_below"),

@@ -132,8 +132,11 @@ def test_no_text_and_too_many_are_said():
 
 
 def test_too_few_passages_say_nothing():
-    app = opened("claims", checked_on="own", texts="One text alone, and nothing after it.")
+    """Nor is there an interval of one group of passages."""
+    app = opened("claims", checked_on="own", texts="One text alone, and nothing after it.\n\nThe other is for testing.")
     assert "Cannot be said: " in said(app)
+    assert "rank 1 of 72" in said(app)
+    assert "nan" not in said(app)
     assert "0 of 4 claims hold" in said(app)
 
 

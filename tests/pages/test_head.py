@@ -76,7 +76,7 @@ def test_known_claims_are_tested_on_the_head_itself(minilm, claims_of_few_texts)
     assert "In general" not in said  # the claim that it follows most holds
     other = said_of(layer=5, head=11)
     assert "No known claim holds for this head." in other
-    assert re.search(r"^13 claims$", other, re.MULTILINE)
+    assert re.search(r"^14 claims$", other, re.MULTILINE)
     assert "Claim holds" not in other
     assert re.search(r"In general: \d+\.\d% \(.*\) special tokens", other)
 
@@ -96,7 +96,7 @@ def test_what_is_not_tested_to_its_end_says_so_and_goes_on(monkeypatch):
     app = opened("head", model=MINILM, text=SENTENCE)
     assert "None holds so far." in words(app)
     assert "No known claim" not in words(app)
-    assert re.search(r"13 claims, included passages \(the first \d of \d\d\)", words(app))
+    assert re.search(r"14 claims, included passages \(the first \d of \d\d\)", words(app))
     assert "In general" not in words(app)  # of so few passages
     app = press(app, "Continue")
     assert "No known claim holds for this head." in words(app)

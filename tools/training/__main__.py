@@ -4,8 +4,6 @@ python -m tools.training                        into core/models/written_dates, 
 python -m tools.training --out DIR --steps 300  a shorter one, elsewhere
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import time

@@ -1,7 +1,5 @@
 """Written dates as what the network reads: token numbers in tensors, texts of like length together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random

@@ -1,7 +1,5 @@
 """The model card: what was trained, on what, and how well it does, with every number as it was measured."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass

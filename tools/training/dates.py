@@ -6,8 +6,6 @@ mean what they mean in POSIX (strptime's %y): 69 to 99 are 1969 to 1999, 00 to 6
 Which dates are held out is settled by `SPLIT_SEED` alone, whatever a training is seeded with. They are seen in no form.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Training: next-character cross-entropy on dates that are drawn anew for every step, the answer so far given."""
 
-from __future__ import annotations
-
 import math
 from itertools import islice
 

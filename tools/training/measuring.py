@@ -5,8 +5,6 @@ Row i of a decoder's attention belongs to the character that it reads there, and
 what is measured here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

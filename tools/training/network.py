@@ -1,7 +1,5 @@
 """The network and its tokenizer: a BART of a few small layers that reads and writes characters."""
 
-from __future__ import annotations
-
 import string
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Charts and tables on a page, and the magnified window of a long text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any

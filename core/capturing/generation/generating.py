@@ -5,6 +5,8 @@ keys and values of earlier tokens in the model's own cache. All these calls of a
 causal call over the whole text once, so they are joined to that call, and a step is a `Capture` like any other.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property

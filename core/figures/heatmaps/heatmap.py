@@ -1,7 +1,5 @@
 """A heatmap of one matrix: query rows from the top down, key columns from left to right."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Several small heatmaps in one figure: beside each other with one colour range, and in the equation of attention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate

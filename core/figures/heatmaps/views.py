@@ -1,8 +1,6 @@
 """Heatmaps of heads: a stage, a mask as the matrix M, a view of a text or of a window, two heads with their difference,
 a grid of all heads, and the patches of an image."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -2,8 +2,6 @@
 blocks of keys; the distribution of a number over many queries; and the steps of one weight.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle

@@ -1,7 +1,5 @@
 """Drawings of arrows and dots: a query and its keys in a plane, how an attention block is wired, and a path to the text."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """All heads of a model as dots: each above its layer, by two numbers, or on a map where similar heads lie near each other."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 from itertools import cycle

@@ -1,7 +1,5 @@
 """Curves over a common axis, labels for logarithmic axes, and measured numbers with their intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle

@@ -1,7 +1,5 @@
 """What a browser needs to write tokens as running text, and where its scripts are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal

@@ -14,7 +14,7 @@ from core.claims.claim import ANY, EXAMPLE, MOST_CLAIMS, Claim, read_claims
 from core.claims.consequences import MUTED, PATCHED, muting, patching, says_what
 from core.claims.examples import MOST_PASSAGES, ClaimExample, claim_examples, for_testing
 from core.claims.terms import CONDITIONS, KEYS
-from core.claims.verdicts import RULE, sentence
+from core.claims.verdicts import RULE, sentence, share_of
 from core.figures.plots.lines import intervals
 from core.heads.examples import LANGUAGE_MODEL
 from core.models.passages import passages_of
@@ -128,8 +128,8 @@ def _show(choice: ModelChoice, network: Model, claims: tuple[Claim, ...], texts:
             return
         layer, head = map(int, str(row["head"]).split("."))
         of = OneClaim(choice, texts, claims[chosen], (layer, head))
-        interval = "{share:.1%} ({low:.1%} to {high:.1%}), rank {rank:.0f} of {heads}".format(**row)
-        st.caption(plain(f"{row['verdict'].capitalize()}: {interval}"), help=RULE)
+        rank = f"rank {row['rank']:.0f} of {row['heads']}"
+        st.caption(plain(f"{row['verdict'].capitalize()}: {share_of(row)}, {rank}"), help=RULE)
         _show_examples(of, network)
     with every, presenting.aside():
         _show_effects(of, network)

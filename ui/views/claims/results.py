@@ -14,6 +14,7 @@ from core.claims.claim import Claim
 from core.claims.consequences import muting, patching
 from core.claims.examples import ClaimExample, claim_examples
 from core.claims.known import included_texts, known_claims, measured
+from core.claims.verdicts import share_of
 from core.models.passages import Passage, passages_of
 from ui import state
 from ui.cache import MEMORY, OnProgress, Store, cached
@@ -134,11 +135,6 @@ class Known:
             place = tuple(map(int, row["head"].split(".")))
             words[place] += f"{'; ' if words[place] else ''}{row['name']} {share_of(row)}"
         return words
-
-
-def share_of(row: dict[Any, Any]) -> str:
-    """The share of a claim with its interval."""
-    return f"{row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
 
 
 def known_of(head: AnyHead) -> Known | None:

@@ -1,7 +1,5 @@
 """The heads of a run over a corpus: all of them by a mean or on a map, one with what it looks at, and examples of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise

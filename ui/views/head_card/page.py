@@ -16,6 +16,7 @@ from core.capturing.edits.edits import Edits
 from core.capturing.edits.lines import lines_of
 from core.claims.claim import Claim
 from core.claims.known import known_claims, measured
+from core.claims.verdicts import share_of
 from core.exporting.documents import CardLine
 from core.figures.heatmaps.views import view_heatmap
 from core.figures.labels import visible
@@ -35,7 +36,7 @@ from ui.progress import fill, run
 from ui.requests import AnswerRequest, HeadRequest
 from ui.views import head_links
 from ui.views.charts import show_chart
-from ui.views.claims.results import Known, Texts, checking, known_of, share_of
+from ui.views.claims.results import Known, Texts, checking, known_of
 from ui.views.corpus.run import corpora, corpus_run, listed_runs
 from ui.views.grid_of_heads import HELD
 from ui.views.numbers import of_view

@@ -11,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core import InputError
 from core.attention.rowwise import Numbers, Overview, Whole, strongest_cell
 from core.capturing.layer_labels import layer_labels
+from core.claims.verdicts import share_of
 from core.figures.chart import Chart
 from core.figures.heatmaps.frames import with_borders
 from core.figures.heatmaps.heatmap import WIDTH
@@ -31,7 +32,7 @@ from ui.progress import run
 from ui.requests import HeadRequest
 from ui.views.certificates import check_head
 from ui.views.charts import show_chart, show_magnified
-from ui.views.claims.results import known_of, share_of
+from ui.views.claims.results import known_of
 from ui.views.grid_of_heads import choose_clicked
 from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
 from ui.views.heads.all_heads import PATTERN

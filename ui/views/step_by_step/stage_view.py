@@ -1,7 +1,5 @@
 """One head on the page: the equation as a line of small pictures, one stage large, the chosen pair explained, its weights."""
 
-from __future__ import annotations
-
 import time
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Show me around: a few states of the page itself, each with a sentence or two about what it shows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import streamlit as st
