@@ -30,7 +30,8 @@ from .facts import Facts
 RAISED = 5  # tokens that a value raises most
 DRAWN = 4  # queries of each passage that a claim speaks of: each head's product with the vocabulary is dear
 TRIES = 8
-PART = 1024  # tokens of the vocabulary that are tried first: most are out after these
+PART = 256  # tokens of the vocabulary that are tried first: most are out after these
+MOST_AT_ONCE = 4096
 STRONG = 0.5  # of a query's attention on one key: the head has chosen it
 
 
@@ -60,9 +61,9 @@ class Writer:
         self.maps = [wide(torch.stack(of_layer, dim=-1)) for of_layer in zip(*gradients, strict=True)]
 
     def vectors(self, layer: int, call: Call, heads: Tensor, keys: Tensor) -> Tensor:
-        """What some heads write from some keys, as the language-model head reads it: [some, d_model]. heads, keys: [some]"""
-        values = wide(call.value[0, heads // call.group, keys])
-        return (values[:, None] @ self.maps[layer][heads])[:, 0]
+        """What heads write from some keys, as the language-model head reads it: [heads, some, d_model]. keys: [heads, some]"""
+        values = wide(call.value[0, (heads // call.group)[:, None], keys])
+        return values @ self.maps[layer][heads]
 
     def raises(self, vectors: Tensor, tokens: Tensor) -> Tensor:
         """Whether a vector raises a token more than all others but RAISED - 1: [some, t] bool. tokens: [some, t] numbers
@@ -81,7 +82,7 @@ class Writer:
                 more[here, token[here] - start] = False  # nor by rounding: no token is above itself
                 above[left, column] += more.sum(dim=-1)
             left = left[(above[left] < RAISED).any(dim=-1)]
-            start, stop = stop, stop + 4 * PART
+            start, stop = stop, min(4 * stop, stop + MOST_AT_ONCE)
         return above < RAISED
 
 
@@ -125,8 +126,7 @@ class PassageWriting:
             mine = self._queries[(self._queries >= rows.start) & (self._queries < rows.stop)] - rows.start
             found.append((rows.weights[:, mine].float().cpu() * self._others[: rows.weights.shape[2]]).max(dim=-1))
         weights, keys = (torch.cat(part, dim=1) for part in zip(*found, strict=True))  # [heads, queries]
-        heads = torch.arange(len(keys))[:, None].expand_as(keys)
-        self._vectors.append(self._writer.vectors(len(self._keys), call, heads.flatten(), keys.flatten()))
+        self._vectors.append(self._writer.vectors(len(self._keys), call, torch.arange(len(keys)), keys).flatten(0, 1))
         self._keys.append((keys, weights))
 
     def numbers(self) -> list[dict[str, Tensor]]:
@@ -170,6 +170,6 @@ def looked_at(
     most = weights.argmax(axis=1)
     keys[np.arange(len(facts)), most] = weights.max(axis=1) > 0
     every = torch.arange(len(facts))
-    vectors = writer.vectors(layer, taken.layer_call(layer, kind), torch.full_like(every, head), every)
+    vectors = writer.vectors(layer, taken.layer_call(layer, kind), torch.tensor([head]), every[None])[0]
     written = writer.raises(vectors, ids[:, None].to(vectors.device))[:, 0]
     return keys, written.numpy(force=True)[most]
