@@ -35,16 +35,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 # What Playwright tells of a page at one moment.
 LOOKS = {"all", "all_inner_texts", "all_text_contents", "aria_snapshot", "bounding_box", "content", "count", "evaluate"}
 LOOKS |= {"element_handle", "element_handles", "eval_on_selector", "eval_on_selector_all", "evaluate_all", "title"}
-LOOKS |= {
-    "evaluate_handle",
-    "get_attribute",
-    "inner_html",
-    "inner_text",
-    "input_value",
-    "query_selector",
-    "text_content",
-}
-LOOKS |= {"is_checked", "is_disabled", "is_editable", "is_enabled", "is_hidden", "is_visible", "query_selector_all"}
+LOOKS |= {"evaluate_handle", "get_attribute", "inner_html", "inner_text", "input_value", "query_selector"}
+LOOKS |= {"is_checked", "is_disabled", "is_editable", "is_enabled", "is_hidden", "is_visible", "text_content"}
+LOOKS |= {"query_selector_all"}
 
 
 class Unseen:
