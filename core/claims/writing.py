@@ -32,6 +32,7 @@ DRAWN = 4  # queries of each passage that a claim speaks of: each head's product
 TRIES = 8
 PART = 256  # tokens of the vocabulary that are tried first: most are out after these
 MOST_AT_ONCE = 4096
+TOKENS = 64  # of the text whose pass gives the maps
 STRONG = 0.5  # of a query's attention on one key: the head has chosen it
 
 
@@ -46,19 +47,15 @@ class Writer:
         """Raises InputError for a model without a language-model head, for heads without a direct path to it (an encoder's),
         and for a model that cannot be taken apart into components."""
         with torch.inference_mode(mode=False):
-            components = capture(model, "a", components=True).components
+            text = "a " * TOKENS
+            components = capture(model, text, max_tokens=TOKENS, truncate=True, components=True).components
             if components is None or components.readout is None:
                 raise InputError(f"{model.name} predicts no next token.", field="model")
-            self.rows = components.readout.weight
             heads = [one.tensor for one in components.written if one.role == "head" and (one.where or "self") == kind]
-            gradients = []
-            for read in components.final[0, -1].unbind():
-                stop_point()  # all of them take seconds
-                of_layers = torch.autograd.grad(read, heads, retain_graph=True, allow_unused=True)
-                gradients.append([one[0, -1] for one in of_layers if one is not None])
-        if len(gradients[0]) < len(heads):
+            self.rows = components.readout.weight
+            self.maps = _maps(components.final[0], heads)
+        if len(self.maps) < len(heads):
             raise InputError(f"The {kind} heads of {model.name} write into no logit themselves.", field="model")
-        self.maps = [wide(torch.stack(of_layer, dim=-1)) for of_layer in zip(*gradients, strict=True)]
 
     def vectors(self, layer: int, call: Call, heads: Tensor, keys: Tensor) -> Tensor:
         """What heads write from some keys, as the language-model head reads it: [heads, some, d_model]. keys: [heads, some]"""
@@ -84,6 +81,32 @@ class Writer:
             left = left[(above[left] < RAISED).any(dim=-1)]
             start, stop = stop, min(4 * stop, stop + MOST_AT_ONCE)
         return above < RAISED
+
+
+def _maps(read: Tensor, heads: Sequence[Tensor]) -> list[Tensor]:
+    """By layer, the map from what heads gave to what is read from it: [heads, d_v, d_model], up to a factor of the layer.
+
+    read   [tokens, d_model]
+    heads  by layer, [1, tokens, heads, d_v]; layers that do not reach `read` have no map
+
+    One backward pass gives as many columns of the maps as there are tokens, one at each. A column depends on its token by a
+    factor, for the norms had other scales there; one direction that is the same at all tokens gives the factors.
+    """
+    tokens, width = read.shape
+
+    def back(directions: Tensor) -> list[Tensor]:
+        stop_point()
+        found = torch.autograd.grad(read, heads, directions, retain_graph=True, allow_unused=True)
+        return [wide(one[0]) for one in found if one is not None]  # each [tokens, heads, d_v]
+
+    same = torch.randn(width, generator=torch.Generator().manual_seed(0)).to(read)
+    factors = [(one * one[-1]).sum((-1, -2)) / one[-1].square().sum() for one in back(same.expand(tokens, width))]
+    columns = [back(some) for some in torch.eye(-(-width // tokens) * tokens, width).to(read).split(tokens)]
+    maps = []
+    for factor, of_layer in zip(factors, zip(*columns, strict=True), strict=True):
+        of_layer = torch.cat([some / factor[:, None, None] for some in of_layer])[:width]
+        maps.append(of_layer.movedim(0, -1).contiguous())
+    return maps
 
 
 _WRITERS: WeakKeyDictionary[PreTrainedModel, dict[Kind, Writer | None]] = WeakKeyDictionary()
