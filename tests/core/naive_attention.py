@@ -25,10 +25,12 @@ Changes = dict[str, Any]  # of one head, by the names that `_head` reads
 class Naive:
     """What one pass did: by (kind, layer, head), float32 whatever the model runs in.
 
-    weights [queries, keys], output [queries, d_v]; last: logits [tokens, vocabulary] or hidden states [tokens, d_model]
+    read: a head's query, key and value by name; weights [queries, keys]; output [queries, d_v]
+    last: logits [tokens, vocabulary] or hidden states [tokens, d_model]
     """
 
     changes: Callable[[str, int, int], Changes]
+    read: dict[tuple[str, int, int], dict[str, Tensor]] = field(default_factory=dict)
     weights: dict[tuple[str, int, int], Tensor] = field(default_factory=dict)
     output: dict[tuple[str, int, int], Tensor] = field(default_factory=dict)
     last: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -88,6 +90,7 @@ def _attention(module, query, key, value, mask, *, scaling=None, position_bias=N
     for head in range(heads):
         changes = done.changes(kind, layer, head)
         own = {"query": query[0, head], "key": key[0, head // group], "value": value[0, head // group]}
+        done.read[kind, layer, head] = own
         q, k, v = (changes.get(name, part).float() for name, part in own.items())
         own_scale = size**-0.5 if scaling is None else scaling
         scale = (1.0 if changes.get("unscaled") else own_scale) * changes.get("factor", 1)

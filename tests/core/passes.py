@@ -55,6 +55,13 @@ def every_head(taken: Capture) -> Iterator[tuple[int, int, Kind]]:
             yield layer, head, kind
 
 
+def assert_eager_weights(taken: Capture, returned: Any, atol: float = 1e-5) -> None:
+    """Those of every head are the ones that transformers' eager code returned."""
+    for layer, head, kind in every_head(taken):
+        weights = eager_layers(returned, kind)[layer][0, head].numpy()
+        np.testing.assert_allclose(taken.trace(layer, head, kind).weights, weights, rtol=0, atol=atol)
+
+
 def assert_same_bits(one: Capture, other: Capture) -> None:
     """Every attention call, the logits or vectors, and what was read are the same numbers to the last bit."""
     for name in ("kinds", "edits", "input_ids", "target_ids"):

@@ -47,7 +47,6 @@ def test_how_the_next_token_moves(france, muted):
 
 
 def test_a_token_that_cannot_come_adds_nothing(france):
-    """Some models have tokens that they never say."""
     never = [np.array([0, np.log(3), -np.inf], np.float32), np.array([0, 0, -np.inf], np.float32)]
     moved = next_token(*(replace(france, logits=logits) for logits in never))
     assert moved.divergence == pytest.approx(0.25 * math.log(0.5) + 0.75 * math.log(1.5), rel=1e-6)
@@ -85,21 +84,6 @@ def test_vectors_that_point_the_other_way_or_nowhere(sentence):
     np.testing.assert_allclose(moved.tokens, [2, 1, 1, 1 - math.sqrt(0.5)], atol=1e-12)
 
 
-def test_without_a_change_it_is_exactly_nothing(minilm, smollm, sentence, france):
-    again = capture(smollm, FRANCE, edits=Edits())
-    moved = next_token(france, again)
-    assert moved.divergence == 0
-    assert not (moved.after - moved.before).any()
-    table = movers(moved, france)
-    assert list(zip(table["token"], table["before"], strict=True)) == [
-        (token, pytest.approx(share, rel=1e-5)) for token, share in france.next_tokens(8)
-    ]
-    assert not table["change"].any()
-    turned = vectors(sentence, capture(minilm, FRANCE, edits=Edits(scale_by=1.0)))
-    assert turned.sentence == 0
-    assert not turned.tokens.any()
-
-
 def test_what_has_no_answer_is_refused(minilm, sentence, france):
     with refused("model", "all-MiniLM-L6-v2 has no language-model head: it predicts no next token"):
         next_token(sentence, sentence)
@@ -118,7 +102,7 @@ def expected_losses(logits: torch.Tensor, ids: np.ndarray) -> np.ndarray:
     return np.log(np.exp(wide).sum(axis=1)) - wide[np.arange(len(ids) - 1), ids[1:]]
 
 
-@pytest.mark.parametrize("name", ["GPT-2", "Llama", "Gemma 2", "gpt-oss"])
+@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2"])
 @pytest.mark.parametrize("start", [1, 6, 13])
 def test_losses_of_a_text(name, start):
     network = tiny(name)

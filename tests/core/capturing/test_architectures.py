@@ -16,7 +16,15 @@ from core.capturing.capture import Capture
 from core.capturing.layer_labels import layer_labels
 from core.errors import InputError
 from core.models.modules import Kind
-from tests.core.passes import READ, WRITTEN, attribution, eager_layers, every_head, tiny_taken_apart
+from tests.core.passes import (
+    READ,
+    WRITTEN,
+    assert_eager_weights,
+    attribution,
+    eager_layers,
+    every_head,
+    tiny_taken_apart,
+)
 from tests.core.tiny_models import SILENT_ON_CAUSALITY, TINY, eager, randomised
 from tools.docs import bound, written
 
@@ -27,14 +35,12 @@ QK_NORMS = ("q_norm", "query_norm", "q_layernorm")
 
 @cache
 def eager_pass(name: str) -> Any:
-    """What an architecture's own eager code returns, with all its weights."""
     both = tiny_taken_apart(name)
     return eager(both.plain.model.network, **both.inputs)
 
 
 @cache
 def worst_weights(name: str) -> float:
-    """The largest difference between a weight of ours and of the model's eager pass."""
     taken = tiny_taken_apart(name).plain
     weights = {kind: eager_layers(eager_pass(name), kind) for kind in taken.kinds}
     return max(
@@ -76,33 +82,11 @@ def test_every_head_of_every_kind_agrees_with_eager(name):
     torch.testing.assert_close(tiny_taken_apart(name).returned[0], expected[0], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("name", "layer", "without"),
-    [
-        ("Gemma 2", 1, {"softcap": None}),
-        ("gpt-oss", 1, {"sinks": None}),
-        ("T5", 0, {"bias": np.float32(0)}),
-        *((name, 0, {"mask": "causal"}) for name in ("Mistral", "Phi-3", "SmolLM3", "Qwen2", "Qwen3", "Gemma 3")),
-        ("ModernBERT", 1, {"mask": "everything"}),
-    ],
-)
-def test_what_is_special_matters(name, layer, without):
-    """Leaving it out is seen: by far more than what counts as agreement."""
-    trace = tiny_taken_apart(name).plain.trace(layer, 0)
-    everything = np.ones(trace.shape, dtype=bool)
-    masks = {"causal": np.tril(everything), "everything": everything}
-    changed = {part: masks[value] if part == "mask" else value for part, value in without.items()}
-    assert np.abs(trace.reshaped(**changed).weights - trace.weights).max() > 0.01
-
-
 @pytest.mark.parametrize("name", SILENT_ON_CAUSALITY)
 def test_attention_that_does_not_say_whether_it_is_causal_is_what_it_is_in_eager(name):
     network = randomised(SILENT_ON_CAUSALITY[name]())
-    taken = capture(load_model(network), input_ids=READ)
-    expected = eager(network, input_ids=torch.from_numpy(READ)[None]).attentions
-    for layer, heads in enumerate(expected):
-        for head, weights in enumerate(heads[0]):
-            np.testing.assert_allclose(taken.trace(layer, head).weights, weights, rtol=0, atol=BOUNDS[-1])
+    expected = eager(network, input_ids=torch.from_numpy(READ)[None])
+    assert_eager_weights(capture(load_model(network), input_ids=READ), expected)
 
 
 def special(taken: Capture) -> str:
@@ -127,7 +111,6 @@ def row(name: str) -> list[str]:
 
 
 def attributed(name: str) -> str:
-    """Whether what its components add up to is the number."""
     try:
         return "exact" if attribution(tiny_taken_apart(name).taken).holds else "wrong"
     except InputError:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from core import InputError, capture, load_model
+from core import capture, load_model
 from core.capturing.branching import Branches, PassOver
 from core.errors import WeightsOnlyError
 from core.heads.effects import head_effects
@@ -118,7 +118,5 @@ def test_the_network_itself_stays_as_it_is():
 def test_what_has_no_branches():
     with pytest.raises(WeightsOnlyError):
         head_effects(load_model(WEIGHTS_ONLY["GPT-J"]()), input_ids=IDS)
-    with pytest.raises(InputError, match="reads images, not texts"):
-        head_effects(load_model(tiny("ViT")), "a text")
     with refused("kind", "no cross attention"):
         head_effects(load_model(tiny("BERT")), input_ids=IDS, kind="cross")

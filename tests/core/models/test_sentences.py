@@ -1,6 +1,7 @@
 """Sentence vectors against formulas written out, from folders as sentence-transformers writes them; files from anybody."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from core.capturing.branching import Branches
 from core.capturing.edits.edits import Edits
 from core.models.inputs import all_inputs
 from core.models.sentences import SentenceVector
-from tests.core.tiny_models import SMALL, number_words, randomised, tiny
+from tests.core.tiny_models import number_words, tiny
 
 TEXT, OTHER = "5 17 8 9 3 4 5 6", "7 7 40 2 9 11"
 KINDS = ("Transformer", "Pooling", "Normalize")
@@ -51,8 +52,9 @@ def formula(names, normalized, x):
     return joined / np.linalg.norm(joined) if normalized else joined
 
 
-@pytest.mark.parametrize("kinds", [KINDS, KINDS[:2]], ids=["normalized", "as it is"])
-@pytest.mark.parametrize("pooling", [[name] for name in FORMULAS] + [["cls", "max", "mean"], [*FORMULAS]], ids=str)
+@pytest.mark.parametrize(
+    ("pooling", "kinds"), [*(([name], KINDS) for name in FORMULAS), ([*FORMULAS], KINDS), (["cls", "max"], KINDS[:2])]
+)
 def test_a_sentence_vector_is_what_the_folder_says_wherever_one_is_spoken_of(pooling, kinds, tmp_path):
     given = {"pooling_mode": pooling if len(pooling) > 1 else pooling[0]}
     model = load_model(folder(tmp_path, given, kinds=kinds))
@@ -73,7 +75,6 @@ def test_a_sentence_vector_is_what_the_folder_says_wherever_one_is_spoken_of(poo
 
 @pytest.mark.parametrize("name", ["Llama", "T5"])
 def test_the_network_is_what_its_vectors_are_made_of_and_not_what_it_was_made_from(name, tmp_path):
-    """A language model without its head, and of an encoder-decoder the encoder."""
     model = load_model(folder(tmp_path, {"pooling_mode": "lasttoken"}, tiny(name)))
     taken = capture(model, TEXT)
     assert (taken.kinds, taken.logits) == (("self",), None)
@@ -135,8 +136,10 @@ OUTWARDS = b'[{"type": "sentence_transformers.models.Transformer", "path": ".."}
 DAMAGED = [b"", b"{}", b"[", b"[" * 100_000, b'["x"]', b"\xff", b"[NaN]", b" " * 2_000_000, b"[{}]", OUTWARDS]
 
 
-@pytest.mark.parametrize("content", DAMAGED, ids=lambda content: str(content[:9]))
-@pytest.mark.parametrize("name", ["modules.json", "1_Pooling/config.json", "sentence_bert_config.json"])
+OTHERS = ("1_Pooling/config.json", "sentence_bert_config.json")
+
+
+@pytest.mark.parametrize(("name", "content"), [*product(["modules.json"], DAMAGED), *product(OTHERS, DAMAGED[:3])])
 def test_a_damaged_file_stops_nothing(name, content, tmp_path):
     (folder(tmp_path) / name).write_bytes(content)
     model = load_model(tmp_path)
@@ -146,10 +149,9 @@ def test_a_damaged_file_stops_nothing(name, content, tmp_path):
 
 
 def test_small_letters(tmp_path):
-    network = randomised(t.BertModel(t.BertConfig(**SMALL)))
     words = number_words()
     words.add_tokens(["abc"])
-    folder(tmp_path, network=network, do_lower_case=True)
+    folder(tmp_path, do_lower_case=True)
     words.save_pretrained(tmp_path)
     assert load_model(tmp_path).tokenizer("ABC")["input_ids"] == words("abc")["input_ids"]
 

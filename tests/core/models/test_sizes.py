@@ -33,11 +33,8 @@ def test_the_figure_is_what_is_then_loaded(minilm, smollm, half):
         assert 0 <= model.nbytes - loaded < 10_000  # tables that the network makes for itself
         assert model.devices == ("cpu",)
     assert [model.dtype for model in half.values()] == ["bfloat16"] * 2
-
-
-def test_what_a_name_says_is_what_the_files_say(minilm, smollm):
-    """Of a GGUF file as well, of which the largest tensor is there three times for a moment."""
     assert model_size(minilm.name) == minilm.size
+    # Of a GGUF file the largest tensor is there three times for a moment.
     assert model_size(smollm.name) == replace(smollm.size, converting=12 * 49_152 * 576)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -29,7 +28,6 @@ PLAIN = st.text(st.sampled_from("abcéßZ 019  \n\tжλ€½²😀👩ไ\u00a0\
 
 
 def with_ordinary(test):
-    """The ordinary texts are tried beside the random ones."""
     for text in ORDINARY:
         test = example(text)(test)
     return settings(max_examples=60)(test)
@@ -45,9 +43,6 @@ def words(tokenizer, ids):
 
 def split(model, text):
     return words(model.tokenizer, ids_of(model.tokenizer, text))
-
-
-# --- words of real tokenizers
 
 
 @with_ordinary
@@ -83,31 +78,16 @@ def test_byte_level_words_with_punctuation_only_break_more(smollm, text):
 def test_words_read_as_written(minilm, smollm):
     in_pieces = ("[CLS]", "unbelievably", "tokenised", ",", "didn", "'", "t", "東", "京", "€5", "[SEP]")
     assert split(minilm, "Unbelievably tokenised, didn't 東京 €5") == in_pieces
-    assert split(smollm, "The animal didn't.") == ("The", " animal", " didn't", ".")
     assert split(smollm, "f(n):\n    x_y") == ("f", "(", "n", "):", "\n   ", " x", "_", "y")
     assert split(smollm, "東京 😀👍 €5") == ("東", "京", " 😀👍", " €5")
     assert split(smollm, "a  5 \nb 12 \n(") == ("a", "  ", "5", " ", "\n", "b", " 12", " ", "\n", "(")
-    assert split(smollm, "学习。好") == ("学", "习", "。", "好")
     assert split(smollm, "a<|im_end|>b\n") == ("a", "<|im_end|>", "b", "\n")
-
-
-@settings(max_examples=100)
-@given(st.lists(st.integers(0, 49151), max_size=40))
-def test_any_byte_level_ids_have_words(smollm, ids):
-    starts = word_starts(smollm.tokenizer, ids)
-    assert starts[:1].tolist() == [0][: len(ids)]
-    assert (np.diff(starts) > 0).all()
-    assert not len(ids) or starts[-1] < len(ids)
-    assert len(word_texts(token_texts(smollm.tokenizer, ids), starts)) == len(starts)
 
 
 def test_a_broken_character_shows_its_bytes_and_takes_no_blank_with_it(smollm):
     half = ids_of(smollm.tokenizer, "😀")[:1]
     ids = [*half, *ids_of(smollm.tokenizer, " cat"), *half, *ids_of(smollm.tokenizer, "€5.")]
     assert words(smollm.tokenizer, ids) == ("‹F0 9F›", " cat‹F0 9F›€5", ".")
-
-
-# --- words of other tokenizers
 
 
 def fast(model, pre_tokenizer, decoder=None, **roles):
@@ -145,9 +125,7 @@ def test_whole_words_and_numbers_stay_alone():
     assert words(tokenizer, [1, 2, 2]) == ("cat", "sat", "sat")
     assert words(None, [7, 8]) == ("7", "8")
     assert words(None, []) == words(tokenizer, []) == ()
-
-
-# --- classes
+    assert not np.any(token_classes(None, [1, 2, 3]))
 
 
 def test_classes_of_wordpiece(minilm):
@@ -186,26 +164,6 @@ def test_a_mark_that_looks_like_punctuation_is_special_only():
     assert punctuation.tolist() == [False, True]
 
 
-def test_without_a_tokenizer_nothing_is_known():
-    assert not np.any(token_classes(None, [1, 2, 3]))
-
-
-# --- merging
-
-
-@st.composite
-def starts_of(draw, length):
-    return [0, *sorted(draw(st.sets(st.integers(1, length - 1))) if length > 1 else [])]
-
-
-@st.composite
-def to_merge(draw):
-    queries, keys = draw(st.integers(1, 9)), draw(st.integers(1, 9))
-    # Multiples of 1/1024 add up without rounding.
-    counts = draw(arrays(np.int64, (2, queries, keys), elements=st.integers(0, 1024)))
-    return counts / 1024, draw(starts_of(queries)), draw(starts_of(keys))
-
-
 def membership(starts, length):
     """[words, tokens], 1 where the token belongs to the word."""
     return np.eye(len(starts))[:, np.searchsorted(starts, np.arange(length), side="right") - 1]
@@ -215,9 +173,13 @@ def merge(weights, query_starts, key_starts):
     return merge_queries(merge_keys(weights, key_starts), query_starts)
 
 
-@given(to_merge())
-def test_merging_is_summing_and_averaging(case):
-    weights, query_starts, key_starts = case
+@pytest.mark.parametrize("seed", range(20))
+def test_merging_is_summing_and_averaging(seed):
+    chance = np.random.default_rng(seed)
+    queries, keys = chance.integers(1, 9, 2)
+    # Multiples of 1/1024 add up without rounding.
+    weights = chance.integers(0, 1025, (2, queries, keys)) / 1024
+    query_starts, key_starts = ([0, *np.flatnonzero(chance.random(size - 1) < 0.5) + 1] for size in (queries, keys))
     of_query, of_key = membership(query_starts, weights.shape[1]), membership(key_starts, weights.shape[2])
     expected = (of_query / of_query.sum(1, keepdims=True)) @ weights @ of_key.T
     np.testing.assert_allclose(merge(weights, query_starts, key_starts), expected, rtol=1e-13, atol=0)

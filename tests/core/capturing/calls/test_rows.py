@@ -27,7 +27,6 @@ def joined(call, stage, fill, **options):
 @pytest.mark.parametrize("name", KINDS_OF_MASK)
 @pytest.mark.parametrize("cells", [1, 300, 10**6])
 def test_rows_are_those_of_the_traces(name, cells):
-    """All heads together, and some rows of each alone."""
     taken = tiny_pass(name)
     for layer, head, kind in every_head(taken):
         call, trace = taken.layer_call(layer, kind), taken.trace(layer, head, kind)

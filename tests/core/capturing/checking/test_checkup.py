@@ -25,17 +25,18 @@ def failed(model: Model) -> set[str]:
     return {name for name, finding in check_model(model, seconds=600).findings.items() if finding.holds is False}
 
 
-OF_TWO_KINDS: dict[str, Callable[[], Any]] = {  # some layers of which have no rotation
+OTHERS: dict[str, Callable[[], Any]] = {  # precisions, and networks some layers of which have no rotation
+    "bfloat16": lambda: TINY["Llama"]().bfloat16(),
+    "float64": lambda: TINY["Llama"]().double(),
     "Cohere 2": lambda: t.Cohere2ForCausalLM(t.Cohere2Config(**GROUPED, **LOCAL)),
     "EXAONE 4": lambda: t.Exaone4ForCausalLM(t.Exaone4Config(**GROUPED, **LOCAL)),
     "Llama 4": lambda: t.Llama4TextModel(t.Llama4TextConfig(**GROUPED, no_rope_layers=[1, 0])),
 }
 
 
-@pytest.mark.parametrize("name", [*TINY, *OF_TWO_KINDS])
+@pytest.mark.parametrize("name", [*TINY, *OTHERS])
 def test_architectures_are_clean(name: str) -> None:
-    network = tiny(name) if name in TINY else randomised(OF_TWO_KINDS[name]())
-    checkup = check_model(load_model(network), seconds=600)
+    checkup = check_model(load_model(randomised((TINY | OTHERS)[name]())), seconds=600)
     assert checkup.holds, str(checkup)
     assert sum(finding.holds is True for finding in checkup.findings.values()) >= 6
 
@@ -47,14 +48,6 @@ def test_the_included_models_are_clean(name: str) -> None:
     assert checkup.is_whole
     table = checkup.table.set_index("check").holds
     assert table[["attention", "matrix products", "projections", "padding", "tokens", "leftovers", "weights"]].all()
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
-def test_other_precisions_are_clean(dtype: str) -> None:
-    assert check_model(load_model(tiny("Llama").to(getattr(torch, dtype))), seconds=600).holds
-
-
-# --- planted faults
 
 
 Plant = Callable[[Any], object]  # puts a fault into a module, or into a model
@@ -148,9 +141,6 @@ def test_modules_that_are_not_looked_at_are_named(monkeypatch: pytest.MonkeyPatc
     assert finding.detail.endswith("Not looked at: GptOssExperts, GptOssTopKRouter.")
 
 
-# --- faults between a model and its files
-
-
 @pytest.fixture
 def on_disk(tmp_path: Path) -> Model:
     """A tiny Phi, which has biases, with the words of the fixed text."""
@@ -184,9 +174,6 @@ def test_faults_between_a_model_and_its_files_are_found(on_disk: Model, check: s
     assert check in failed(on_disk)
 
 
-# --- what it says
-
-
 def test_it_ends_when_its_time_is_over() -> None:
     checkup = check_model(load_model(tiny("Llama")), seconds=0)
     assert checkup.holds
@@ -206,28 +193,16 @@ def test_its_sentences_name_what_failed() -> None:
     assert "multiplied by 1, and the configuration says 0.35355" in str(checkup)
 
 
-def test_it_stops_where_progress_raises() -> None:
-    def stop(_done: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        check_model(load_model(tiny("Llama")), on_progress=stop)
-
-
 def fails(*_: object, **__: object) -> None:
     raise OSError("no more")
 
 
-def test_a_check_that_raises_counts_as_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CHECKS, "scale", fails)
-    finding = check_model(load_model(tiny("Llama")), seconds=600).findings["scale"]
-    assert finding.holds is None
-    assert finding.detail == "The check could not be made: no more."
-
-
-def test_a_model_that_raises_counts_as_not_checked() -> None:
+def test_a_check_and_a_model_that_raise_count_as_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     network = tiny("Llama")
     model = load_model(network)
+    monkeypatch.setitem(CHECKS, "scale", fails)
+    finding = check_model(model, seconds=600).findings["scale"]
+    assert (finding.holds, finding.detail) == (None, "The check could not be made: no more.")
     instead(fails)(network.model.layers[0].mlp)
     checkup = check_model(model, seconds=600)
     assert {finding.holds for finding in checkup.findings.values()} == {None}

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers.models.gemma2.modeling_gemma2 import apply_rotary_pos_emb
 
 from core import AttentionTrace, Edits, capture, load_model
 from core.capturing.answers import pass_with_losses
@@ -27,7 +26,6 @@ from tests.core.capturing.edits.test_edits import (
     last,
     model_and_twin,
     naive,
-    numbers,
     plain,
 )
 from tests.core.passes import tiny_pass
@@ -42,13 +40,14 @@ class Seen:
 
     def __init__(self, name: str, *what: Any) -> None:
         self.network: Any = model_and_twin(name)[1].requires_grad_(False)
+        self.what = name, *what
         self.read: dict[str, Tensor] = {}
         self.gave: dict[str, Tensor] = {}
         hooks = [
             module.register_forward_hook(partial(self._keep, at), with_kwargs=True)
             for at, module in self.network.named_modules()
         ]
-        naive(name, *what)
+        naive(*self.what)
         for hook in hooks:
             hook.remove()
 
@@ -60,54 +59,35 @@ class Seen:
             self.gave[name] = gave
 
     def by_head(self, linear: str, head: int) -> Tensor:
-        """What a head added by W_O: its numbers through its columns."""
         own = slice(head * SIZE, (head + 1) * SIZE)
         return self.read[linear][..., own] @ self.network.get_submodule(linear).weight[:, own].T
 
 
 @dataclass
 class Hand:
-    """What one head of a layer reads.
+    """What heads of layer 1 read: a pass, their norm, and what some components added to what it reads."""
 
-    stream  what its norm reads
-    wrote   what some components added to that
-    made    from what the norm gives without them: its queries, keys or values [heads, tokens, d]
-    """
-
-    stream: Tensor
+    seen: Seen
+    norm: str
     wrote: dict[str, Tensor]
-    norm: Callable[[Tensor], Tensor]
-    made: Callable[[Tensor, str], Tensor]
 
-    def without(self, cuts: Mapping[str, str], side: str, other: "Hand | None" = None) -> Tensor:
-        left = self.stream.clone()
-        for component, how in cuts.items():
-            wrote = self.wrote[component]
-            if how == "mean":
-                left += wrote.mean(dim=1, keepdim=True)
-            if how == "patch":
-                assert other is not None
-                left += other.wrote[component]
-            left -= wrote
-        return self.made(self.norm(left), side)
+    def without(self, cuts: Mapping[str, str], kind: str, head: int, other: "Hand | None" = None) -> dict[str, Tensor]:
+        """The query, key and value of a head in a pass whose norm reads these components no more."""
 
+        def cut(_module: object, given: tuple[Tensor]) -> tuple[Tensor]:
+            left = given[0].clone()
+            for component, how in cuts.items():
+                left -= self.wrote[component]
+                if how == "mean":
+                    left += self.wrote[component].mean(dim=1, keepdim=True)
+                if how == "patch":
+                    left += other.wrote[component]  # type: ignore[union-attr]
+            return (left,)
 
-def heads_of(projected: Tensor) -> Tensor:
-    return projected[0].unflatten(-1, (-1, SIZE)).transpose(0, 1)
-
-
-def rotating(seen: Seen, wrote: dict[str, Tensor]) -> Hand:
-    """Of a decoder that rotates its queries and keys."""
-    at, attention = "model.layers.1.input_layernorm", seen.network.model.layers[1].self_attn
-
-    def made(given: Tensor, side: str) -> Tensor:
-        heads = heads_of(getattr(attention, f"{side[0]}_proj")(given))
-        if side == "value":
-            return heads
-        angles = seen.network.model.rotary_emb(given, torch.arange(given.shape[1])[None])
-        return apply_rotary_pos_emb(heads[None], heads[None], *angles)[0][0]
-
-    return Hand(seen.read[at], wrote, seen.network.get_submodule(at), made)
+        hook = self.seen.network.get_submodule(self.norm).register_forward_pre_hook(cut)
+        again = naive(*self.seen.what)
+        hook.remove()
+        return again.read[kind, 1, head]
 
 
 def llama(text: str = TEXT, changes: Callable = lambda *_: {}) -> Hand:
@@ -117,7 +97,7 @@ def llama(text: str = TEXT, changes: Callable = lambda *_: {}) -> Hand:
         "0.1": seen.by_head(f"{first}.self_attn.o_proj", 1),
         "mlp 0": seen.gave[f"{first}.mlp"],
     }
-    return rotating(seen, wrote)
+    return Hand(seen, "model.layers.1.input_layernorm", wrote)
 
 
 def gemma(text: str = TEXT) -> Hand:
@@ -131,50 +111,44 @@ def gemma(text: str = TEXT) -> Hand:
         "0.1": seen.by_head(f"{first}.self_attn.o_proj", 1) * scale,
         "mlp 0": seen.gave[f"{first}.post_feedforward_layernorm"],
     }
-    return rotating(seen, wrote)
+    return Hand(seen, "model.layers.1.input_layernorm", wrote)
 
 
 def bert(text: str = TEXT) -> Hand:
     """A head reads the norm at the end of the block before; the norm in the middle of that block is held."""
     seen, first = Seen("BERT", text), "encoder.layer.0"
-    middle, end = f"{first}.attention.output.LayerNorm", f"{first}.output.LayerNorm"
+    middle, dense = f"{first}.attention.output.LayerNorm", f"{first}.output.dense"
     held = seen.network.get_submodule(middle)
     scale = held.weight / (seen.read[middle].var(dim=-1, keepdim=True, correction=0) + held.eps).sqrt()
 
     def past(wrote: Tensor) -> Tensor:
         return (wrote - wrote.mean(dim=-1, keepdim=True)) * scale
 
-    dense = f"{first}.output.dense"
     wrote = {
         "embedding": past(seen.read[first]),
         "0.1": past(seen.by_head(f"{first}.attention.output.dense", 1)),
         "mlp 0": seen.read[dense] @ seen.network.get_submodule(dense).weight.T,
     }
-    norm, attention = seen.network.get_submodule(end), seen.network.encoder.layer[1].attention.self
-    return Hand(seen.read[end], wrote, norm, lambda given, side: heads_of(getattr(attention, side)(given)))
+    return Hand(seen, f"{first}.output.LayerNorm", wrote)
 
 
 def t5(side: str, text: str = TEXT) -> Hand:
     """Of cross-attention: queries from the decoder's stream, keys and values from what the encoder gives in the end."""
     seen = Seen("T5", text)
-    attention = seen.network.decoder.block[1].layer[1].EncDecAttention
     if side == "query":
-        at = "decoder.block.1.layer.1.layer_norm"
         wrote = {
             "decoder embedding": seen.read["decoder.block.0.layer.0.layer_norm"],
             "cross 0.1": seen.by_head("decoder.block.0.layer.1.EncDecAttention.o", 1),
             "decoder 1.3": seen.by_head("decoder.block.1.layer.0.SelfAttention.o", 3),
             "decoder mlp 0": seen.gave["decoder.block.0.layer.2.DenseReluDense"],
         }
-    else:
-        at = "encoder.final_layer_norm"
-        wrote = {
-            "encoder embedding": seen.read["encoder.block.0.layer.0.layer_norm"],
-            "encoder 1.2": seen.by_head("encoder.block.1.layer.0.SelfAttention.o", 2),
-            "encoder mlp 1": seen.gave["encoder.block.1.layer.1.DenseReluDense"],
-        }
-    norm = seen.network.get_submodule(at)
-    return Hand(seen.read[at], wrote, norm, lambda given, side: heads_of(getattr(attention, side[0])(given)))
+        return Hand(seen, "decoder.block.1.layer.1.layer_norm", wrote)
+    wrote = {
+        "encoder embedding": seen.read["encoder.block.0.layer.0.layer_norm"],
+        "encoder 1.2": seen.by_head("encoder.block.1.layer.0.SelfAttention.o", 2),
+        "encoder mlp 1": seen.gave["encoder.block.1.layer.1.DenseReluDense"],
+    }
+    return Hand(seen, "encoder.final_layer_norm", wrote)
 
 
 HEAD = 1  # of layer 1, which shares a key head with head 0 in the grouped models
@@ -187,22 +161,17 @@ BY_HAND = {
 
 @pytest.mark.parametrize(("name", "side"), BY_HAND)
 def test_a_cut_is_what_is_computed_by_hand(name, side):
-    """Each component alone, removed, as its mean or as in another text, and several at once."""
     hand, other = (BY_HAND[name, side](text) for text in (TEXT, OTHER))
     kind: Kind = "cross" if name == "T5" else "self"
     hows = dict(zip(hand.wrote, ("zero", "mean", "patch", "patch"), strict=False))
     for cuts in (*({component: how} for component, how in hows.items()), hows):
-        anew = hand.without(cuts, side, other)
-        at = kind, 1, HEAD
+        anew, at = hand.without(cuts, kind, HEAD, other)[side], (kind, 1, HEAD)
         paths = {(component, (1, HEAD, side, kind)): how for component, how in cuts.items()}
         edits = Edits(cut_paths=paths, patch_from=OTHER)
         taken = captured(name, edits, known=[plain(name)])
-        of_head = anew[HEAD * len(anew) // 4]
-        assert_same_pass(
-            taken, naive(name, changes=lambda *head, at=at, new=of_head: {side: new} if head == at else {})
-        )
+        assert_same_pass(taken, naive(name, changes=lambda *head, at=at, new=anew: {side: new} if head == at else {}))
         read, before = (getattr(one.trace(1, HEAD, kind), side) for one in (taken, plain(name)))
-        np.testing.assert_allclose(read, of_head.numpy(), rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(read, anew.numpy(), rtol=2e-5, atol=2e-5)
         assert np.abs(read - before).max() > 0.01
 
 
@@ -227,8 +196,8 @@ def test_other_edits_of_the_same_head_and_of_those_before_it_count():
         return (before | changes).get(at, {})
 
     hand = llama(" ".join(words), lambda _kind, *at: before.get(at, {}))
-    changes[1, HEAD]["key"] = hand.without({"0.1": "zero"}, "key")[0]
-    changes[1, 2]["value"] = hand.without({"mlp 0": "mean"}, "value")[1]
+    changes[1, HEAD]["key"] = hand.without({"0.1": "zero"}, "self", HEAD)["key"]
+    changes[1, 2]["value"] = hand.without({"mlp 0": "mean"}, "self", 2)["value"]
     taken = captured("Llama", others | cuts)
     assert_same_pass(taken, naive("Llama", " ".join(words), changed))
     assert_same_pass(captured("Llama", cuts | others, known=[plain("Llama")]), naive("Llama", " ".join(words), changed))
@@ -236,7 +205,7 @@ def test_other_edits_of_the_same_head_and_of_those_before_it_count():
 
 def test_generation_and_losses_have_the_cut_in_every_pass():
     model, _ = model_and_twin("Llama")
-    ids, edits = numbers(TEXT), Edits(cut_paths={("mlp 0", (1, HEAD, "value")): "zero"})
+    ids, edits = [*map(int, TEXT.split())], Edits(cut_paths={("mlp 0", (1, HEAD, "value")): "zero"})
 
     def logits_after(text: list[int]) -> np.ndarray:
         logits = capture(model, input_ids=text, edits=edits).logits

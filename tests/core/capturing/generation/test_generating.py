@@ -18,8 +18,8 @@ from core.errors import InputError
 from core.heads.likeness import weight_differences
 from core.models.calls import Call
 from core.models.inputs import all_inputs, image_text_inputs
-from tests.core.passes import eager_layers, every_head
-from tests.core.tiny_models import CAUSAL_WEIGHTS, T5, TINY, eager, number_words, randomised, tiny, twin_of
+from tests.core.passes import assert_eager_weights, every_head
+from tests.core.tiny_models import T5, TINY, eager, number_words, randomised, tiny, twin_of
 from tests.core.tiny_seeing import PLACES, SEEING, seeing
 from tests.refusals import refused
 
@@ -61,10 +61,8 @@ def test_rows_of_all_steps_are_those_of_one_pass_in_eager_code(name):
         if model.is_encoder_decoder:
             ids["decoder_input_ids"] = torch.tensor([last.target_ids])
         whole = eager(model.network, **ids)
-        for layer, head, kind in every_head(last):
-            weights = eager_layers(whole, kind)[layer][0, head].numpy()
-            np.testing.assert_allclose(last.trace(layer, head, kind).weights, weights, atol=2e-5)
-            assert last.certificate(layer, head, kind).holds
+        assert_eager_weights(last, whole, atol=2e-5)
+        assert all(last.certificate(*at).holds for at in every_head(last))
         np.testing.assert_allclose(last.logits, whole.logits[0, -1].numpy(), atol=2e-5)
         assert largest(last, written.full_pass()) < 2e-5
 
@@ -92,12 +90,10 @@ def test_each_step_is_the_pass_up_to_it(name):
 
 
 def test_as_transformers_generates(smollm):
-    ids = torch.tensor([all_inputs(smollm, FRANCE)["input_ids"][0].tolist()])
-    network = twin_of(smollm.network)
-    options = {"do_sample": False, "max_new_tokens": NEW, "pad_token_id": 0}
-    theirs = network.generate(ids, attention_mask=torch.ones_like(ids), **options)
+    inputs = all_inputs(smollm, FRANCE)
+    theirs = twin_of(smollm.network).generate(**inputs, do_sample=False, max_new_tokens=NEW, pad_token_id=0)
     written = generate(smollm, FRANCE, NEW)
-    assert list(written.token_ids) == theirs[0, ids.shape[1] :].tolist()
+    assert [*written.input_ids, *written.token_ids] == theirs[0].tolist()
     assert written.text.startswith(" Paris")
     assert written.ended is None
 
@@ -229,7 +225,7 @@ def test_multiplications_are_half_the_operations_that_torch_counts_in_eager_code
 @pytest.mark.parametrize(
     ("asked", "field", "words"),
     [
-        *(({"temperature": number}, "temperature", "") for number in (-0.1, float("inf"), float("nan"))),
+        *(({"temperature": number}, "temperature", "") for number in (-0.1, float("nan"))),
         ({"top_k": 0}, "top_k", ""),
         *(({"top_p": number}, "top_p", "") for number in (0.0, 1.1)),
         *(({"seed": number}, "seed", "") for number in (-1, 2**32)),
@@ -244,10 +240,8 @@ def test_what_cannot_be_asked(gpt2, asked, field, words):
 
 
 def test_what_cannot_be_written_and_steps_that_are_not_there(gpt2, minilm):
-    gptj = load_model(CAUSAL_WEIGHTS["GPT-J"](), tokenizer=number_words())
-    for model, words in ((minilm, "predicts no next token"), (gptj, "keeps its queries")):
-        with refused("model", words):
-            generate(model, numbers(3))
+    with refused("model", "predicts no next token"):
+        generate(minilm, numbers(3))
     written = generate(gpt2, numbers(4), 2)
     for step in (2, -3):
         with refused("step", "from 0 to 1"):
@@ -283,24 +277,15 @@ def test_what_is_written_about_an_image_is_what_transformers_writes(name):
         for one in both:
             one.go_on()
     assert [list(one.so_far().token_ids) for one in both] == expected
-    alone, fresh = generate(model, "5 6", 4), load_model(SEEING[name]()[0], tokenizer=model.tokenizer)
-    fresh.network.load_state_dict(model.network.state_dict())  # it has read no image yet
-    np.testing.assert_allclose(alone.steps[-1].logits, generate(fresh, "5 6", 4).steps[-1].logits, rtol=0, atol=1e-5)
     # Each step is a pass with the image, as one without a cache is.
-    written = both[1].so_far()
+    written, plain = both[1].so_far(), capture(model, PLACES[name], image=images[1])
     whole, steps = written.full_pass(), written.capture_of(-1)
-    for one in (whole, steps):
-        np.testing.assert_array_equal(one.image, images[1])
-    plain = capture(model, PLACES[name], image=images[1])
+    assert largest(steps, whole) < 2e-5
+    np.testing.assert_array_equal(steps.image, images[1])
     for kind in ("self", "vision"):
-        for layer in range(steps.layers(kind)):
-            weights = [taken.trace(layer, 1, kind).weights for taken in (steps, whole)]
-            np.testing.assert_allclose(*weights, rtol=0, atol=2e-5)
         for one, other in zip(steps.image_grids(kind), plain.image_grids(kind), strict=True):
             np.testing.assert_array_equal(one.tokens, other.tokens)
-    first = written.capture_of(0)
-    np.testing.assert_allclose(first.logits, plain.logits, rtol=0, atol=1e-5)
-    assert first.tokens() == plain.tokens()
+    np.testing.assert_allclose(written.capture_of(0).logits, plain.logits, rtol=0, atol=1e-5)
     with pytest.raises(InputError, match="texts alone"):
         written.multiplications(0)
     edits = Edits(mute_heads={(0, 0)})
@@ -331,5 +316,4 @@ def test_a_cache_that_holds_three_keys_and_hands_over_no_mask():
 
 def test_a_text_that_is_read_both_ways_stays_so():
     whole = joined([new_rows(call(2, 2, causal=False), 2), new_rows(call(1, 3, causal=False), 1)], {})
-    allowed, _ = permissions(whole, slice(0, 2), range(3))
-    assert allowed[0].tolist() == [[True, True, False], [True, True, False], [True, True, True]]
+    assert permissions(whole, slice(0, 2), range(3))[0][0].tolist() == [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
