@@ -15,7 +15,7 @@ import pytest
 from tests.source_files import EVERYTHING, PRODUCT, ROOT, python_files, text
 from ui import state
 
-MOST_LINES = {"program": (PRODUCT, 52_220), "tests": (("tests",), 38_412)}  # CONTRIBUTING.md says where these should go
+MOST_LINES = {"program": (PRODUCT, 52_206), "tests": (("tests",), 37_366)}  # CONTRIBUTING.md says where these should go
 
 
 # --- the rules

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -217,17 +217,3 @@ def _too_long() -> InputError:
 
 def _file_error(why: str) -> InputError:
     return InputError(why, field="claims")
-
-
-def write_toml(claims: Iterable[Claim]) -> str:
-    """Claims as TOML, which `read_claims` reads."""
-
-    def quoted(text: str) -> str:
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-    tables = []
-    for claim in claims:
-        texts = {name: getattr(claim, name) for name in _FIELDS if name != "least" and getattr(claim, name)}
-        lines = [f"{name} = {quoted(value)}" for name, value in texts.items()]
-        tables.append("\n".join(["[[claim]]", *lines, f"least = {claim.least!r}"]))
-    return "\n\n".join(tables) + "\n"

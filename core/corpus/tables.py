@@ -531,7 +531,7 @@ def claim_sums(rows: pd.DataFrame) -> ClaimSums:
         [(*head, line, half) for head in heads.tolist() for line in lines for half in range(HALVES)],
         names=rows.index.names,
     )
-    if len(rows) != len(order) or not (rows[["queries", "shares"]].map(len) == GROUPS).to_numpy().all():
+    if not lines or len(rows) != len(order) or not (rows[["queries", "shares"]].map(len) == GROUPS).to_numpy().all():
         raise Unfit(f"{CLAIMS}.parquet does not have as many groups of passages for every claim")
     rows, shape = rows.reindex(order), (len(heads), len(lines), HALVES)
     try:

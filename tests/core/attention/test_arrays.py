@@ -11,9 +11,7 @@ import transformers as t
 from core import InputError
 from core.attention import matrix_files
 from core.attention.arrays import attention_arrays
-from core.models.tokens import token_texts
 from core.notebook.view import view
-from tests.conftest import TEXTS
 from tests.core.attention.test_matrix_files import npy_header, npz, zipped
 from tests.core.tiny_models import SMALL, randomised, tiny
 from tests.refusals import refused
@@ -175,17 +173,6 @@ def test_hostile_files_are_refused(name):
     with pytest.raises(InputError, match=words):
         attention_arrays(data, max_bytes=1_000_000)
     assert matrix_files.MAX_WEIGHTS_BYTES > 10**9  # without such a limit
-
-
-@pytest.mark.parametrize("name", ["minilm", "smollm"])
-def test_tokens_of_a_vocabulary_are_shown_as_the_program_shows_them(name, request):
-    """convert_ids_to_tokens, to which the error about tokens refers, gives "Ġis"."""
-    model = request.getfixturevalue(name)
-    for text in (*TEXTS, "a \n\n  b\t€ 𝛼"):
-        ids = model.tokenizer(text)["input_ids"]
-        pieces = model.tokenizer.convert_ids_to_tokens(ids)
-        weights = np.full((1, len(ids), len(ids)), 1 / len(ids))
-        assert attention_arrays(weights, pieces).query_tokens == token_texts(model.tokenizer, ids)
 
 
 @pytest.mark.parametrize(

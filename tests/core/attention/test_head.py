@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from core.attention import rowwise
 from core.attention.head import Head
-from core.attention.ledger import explain, sum_of
 from core.attention.masks import both, causal, grid, sliding_window
 from core.attention.rowwise import pool, strongest_cell
 from core.attention.stages import STAGES
@@ -82,24 +81,6 @@ def test_the_overview_pools_every_stage_of_the_whole_trace(trace, max_cells):
     np.testing.assert_array_equal(overview.row_numbers["forbidden"], np.sum(~trace.mask, axis=1))
 
 
-@settings(max_examples=40, deadline=None)
-@given(traces(), st.data())
-def test_a_few_rows_are_a_part_of_the_whole(trace, data):
-    start = data.draw(st.integers(0, trace.shape[0] - 1))
-    rows = range(start, data.draw(st.integers(start + 1, trace.shape[0])))
-    for part in (trace.rows(rows), Head.of(trace).trace(rows)):
-        for name in ("mask", "empty_rows"):
-            np.testing.assert_array_equal(getattr(part, name), getattr(trace, name)[rows])
-        for stage in SCORES:
-            np.testing.assert_allclose(getattr(part, stage), getattr(trace, stage)[rows], rtol=1e-12, atol=1e-12)
-    part = trace.rows(rows)
-    assert all(np.shares_memory(getattr(part, name), getattr(trace, name)) for name in ("query", "mask", "bias"))
-    assert part.key is trace.key
-    assert part.value is trace.value
-    assert not part.query.flags.writeable
-    assert trace.rows(range(len(trace.query))) is trace
-
-
 def test_rows_and_changes_that_cannot_be_are_refused():
     trace = random_trace(np.random.default_rng(0), 9, 7)
     head = Head.of(trace)
@@ -132,22 +113,13 @@ def test_a_window_has_the_exact_numbers(queries, keys):
         one.window("raw", range(3), range(keys - 1, keys + 1))
 
 
-@settings(max_examples=40, deadline=None)
-@given(traces(), st.data())
-def test_the_ledger_and_the_sum_are_those_of_the_whole_trace(trace, data):
-    query, key = (data.draw(st.integers(0, length - 1)) for length in trace.shape)
-    head = Head.of(trace)
-    for ours, expected in (
-        (head.explain(query, key), explain(trace, query, key)),
-        (head.sum_of(query, most=3), sum_of(trace, query, most=3)),
-    ):
-        for name in (vars(expected) | vars(getattr(expected, "shaping", expected))).keys() - {"shaping"}:
-            np.testing.assert_array_equal(getattr(ours, name), getattr(expected, name))
-    for ask in (lambda: head.explain(trace.shape[0], key), lambda: head.sum_of(trace.shape[0])):
-        with refused("cell", f"queries run from 0 to {trace.shape[0] - 1}"):
+def test_cells_that_are_not_there_are_refused():
+    head = Head.of(random_trace(np.random.default_rng(0), 9, 7))
+    for ask in (lambda: head.explain(9, 0), lambda: head.sum_of(9)):
+        with refused("cell", "queries run from 0 to 8"):
             ask()
-    with refused("cell", f"keys from 0 to {trace.shape[1] - 1}"):
-        head.explain(query, -1)
+    with refused("cell", "keys from 0 to 6"):
+        head.explain(0, -1)
 
 
 @st.composite

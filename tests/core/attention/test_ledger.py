@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from core.attention.ledger import explain, lines, sum_of
 from core.attention.trace import attend
-from core.errors import InputError
 from tests.core.attention.test_head import traces
 
 TRACES = traces(12, sizes=(0.01, 0.1, 1.0, 10.0))
@@ -41,23 +40,6 @@ def test_the_ledger_recomputes_its_cell(trace, data):
         assert cell.weight == 0
 
 
-def test_in_single_precision_it_is_as_close_as_that_allows():
-    rng = np.random.default_rng(3)
-    trace = attend(*(rng.normal(size=(9, 16)).astype(np.float32) for _ in range(3)))
-    for query in range(9):
-        for key in range(9):
-            assert explain(trace, query, key).weight == pytest.approx(trace.weights[query, key], abs=1e-6)
-        found = sum_of(trace, query)
-        assert {found.weights.dtype, found.terms.dtype, found.total.dtype} == {np.dtype(np.float64)}
-        np.testing.assert_allclose(found.total, trace.output[query], atol=1e-6)
-
-
-@pytest.mark.parametrize("place", [(-1, 0), (2, 0), (0, 5)])
-def test_cells_outside_are_refused(place):
-    with pytest.raises(InputError, match="queries run from 0 to 1"):
-        explain(attend(np.eye(2), np.eye(2), np.eye(2)), *place)
-
-
 @settings(max_examples=80, deadline=None)
 @given(TRACES, st.integers(0, 15), st.data())
 def test_an_output_is_the_sum_of_its_terms(trace, most, data):
@@ -76,19 +58,6 @@ def test_an_output_is_the_sum_of_its_terms(trace, most, data):
     np.testing.assert_allclose(found.terms, found.weights[:, None] * trace.value[list(found.keys)])
     np.testing.assert_allclose(found.terms.sum(axis=0) + found.rest_term, found.total, atol=1e-12 * size)
     np.testing.assert_allclose(found.total, trace.output[query], atol=1e-12 * size)
-
-
-def test_the_terms_of_a_closed_form():
-    """Scores 0, ln 2, ln 3 and -∞: weights 1/6, 1/3, 1/2 and 0. Equal weights come in the order of their keys."""
-    key = np.log([[1.0], [2.0], [3.0], [9.0]])
-    trace = attend([[1.0]], key, [[6.0], [30.0], [10.0], [1e9]], mask=[[1, 1, 1, 0]])
-    found = sum_of(trace, 0, most=1)
-    assert (found.keys, found.rest_count) == ((2,), 2)
-    assert found.weights == pytest.approx([1 / 2])
-    assert found.terms.ravel() == pytest.approx([5])
-    assert found.rest_weight == pytest.approx(1 / 2)
-    assert [*found.rest_term, *found.total] == pytest.approx([11, 16])
-    assert sum_of(attend([[0.0]], np.ones((5, 1)), np.ones((5, 1))), 0, most=3).keys == (0, 1, 2)
 
 
 def test_the_lines_of_a_cell_worked_out_by_hand():

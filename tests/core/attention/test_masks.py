@@ -91,15 +91,6 @@ def test_what_is_no_mask_is_refused(make, words):
         make()
 
 
-def test_the_additive_mask_of_the_formula():
-    np.testing.assert_array_equal(m.additive(m.grid(m.causal, 2, 2)), [[0, -np.inf], [0, 0]])
-
-
 @given(arrays(np.bool_, st.tuples(st.integers(1, 9), st.integers(1, 9))))
 def test_a_mask_survives_the_address(mask):
     np.testing.assert_array_equal(m.from_rows(m.to_rows(mask), *mask.shape), mask)
-
-
-def test_a_mask_as_one_line():
-    assert m.to_rows(m.grid(m.causal, 3, 3)) == "100/110/111"
-    np.testing.assert_array_equal(m.from_rows("100 / 110/111 ", 3, 3), m.grid(m.causal, 3, 3))

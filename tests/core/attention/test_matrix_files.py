@@ -2,7 +2,6 @@ import io
 import pickle
 import struct
 import tracemalloc
-import warnings
 import zipfile
 from contextlib import contextmanager
 
@@ -143,15 +142,6 @@ class TestText:
         assert REFUSED_TEXTS[text] in message
         assert len(message) < 300
 
-    def test_what_to_do_instead(self):
-        message = refusal("dim one,dim two\n1,2\n3,4")
-        assert "line 1, column 1 is 'dim one'" in message
-        assert "header row, delete it" in message
-        assert not any("header" in refusal(text) for text in ("1,x\n1,2", "1,2\nx,y"))
-        # A bias may hold no infinity, but a mask can do what it would have done.
-        assert "mask" in refusal("1 2\n3 -inf", field="bias")
-        assert "mask" not in refusal("-inf", field="query")
-
     def test_how_much_is_read(self):
         for separator in ", ":
             row = separator.join(["1"] * 1025)
@@ -161,8 +151,6 @@ class TestText:
         assert "524,289 × 1 " in refusal("1\n" * (MAX_CELLS + 1))
         for data in ("1" * (matrix_files.MAX_TEXT_BYTES + 1), b"1" * (matrix_files.MAX_TEXT_BYTES + 1)):
             assert "16,777,217" in refusal(data)
-        largest = np.full((512, 1024), -2.2250738585072014e-308)  # at full precision
-        np.testing.assert_array_equal(read_matrix(to_csv(largest), field="query"), largest)
 
     def test_a_hostile_row_is_counted_and_not_split(self):
         text = "1\n" + "22," * 5_000_000
@@ -183,7 +171,7 @@ class TestText:
         assert "line 1005, column 1 is empty" in refusal(text + "\t5")
 
     @given(st.text() | st.text(alphabet="0123456789.,;\t\n\r -+einfa\ufeff") | st.binary())
-    @settings(max_examples=500)
+    @settings(max_examples=200)
     def test_anything_is_a_finite_matrix_or_an_input_error(self, data):
         for read in (read_matrix, read_mask):
             result = outcome(read, data, field="key")
@@ -235,12 +223,6 @@ class TestNpy:
         array = NUMBERS.astype(dtype)
         array[1, 2] = bad
         assert f"row 2, column 3 (counted from 1) is {bad}" in refusal(npy(array))
-
-    @pytest.mark.skipif(np.finfo(np.longdouble).max <= np.finfo(float).max, reason="long double is float64 here")
-    def test_beyond_float64(self):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert "is inf" in refusal(npy(np.array([["1e400"]], dtype=np.longdouble)))
 
     @pytest.mark.parametrize(
         "shape", ["(1000000, 1000000)", "(10**9, 8)", f"({2**80}, {2**80})", "(-1, 4)", "(-2, -2)"]
@@ -332,15 +314,10 @@ class TestNpz:
         assert sorted(read) == sorted(given_arrays)
         for name, array in given_arrays.items():
             np.testing.assert_array_equal(read[name], array, strict=True)
-        of_numbers = read_npz(npz(q=NUMBERS, k=NUMBERS, v=NUMBERS, mask=np.array([[1, 0]])))
+        others = {"v": NUMBERS + 2, "KEY": NUMBERS + 1, "Q": NUMBERS, "other": np.ones(3)}
+        of_numbers = read_npz(npz(**others, mask=np.array([[1, 0]])))
+        assert [of_numbers[name][0, 0] for name in ("query", "key", "value")] == [1, 2, 3]
         np.testing.assert_array_equal(of_numbers["mask"], [[True, False]], strict=True)
-
-    @pytest.mark.parametrize("names", [("q", "k", "v"), ("Q", "K", "V"), ("Query", "KEY", "value")])
-    def test_names(self, names):
-        read = read_npz(npz(**dict(zip(names, (NUMBERS, NUMBERS + 1, NUMBERS + 2), strict=True)), other=np.ones(3)))
-        assert list(read) == ["query", "key", "value"]
-        for shift, array in enumerate(read.values()):
-            np.testing.assert_array_equal(array, NUMBERS + shift)
 
     @pytest.mark.parametrize(
         ("data", "field", "words"),
@@ -394,15 +371,6 @@ class TestNpz:
             assert opened.getinfo("query.npy").file_size == len(content)
         with at_most(2**20):
             assert "damaged" in npz_refusal(archive, field="query")
-
-    def test_the_largest_arrays_fit(self):
-        largest = np.zeros((512, 1024))
-        read = read_npz(npz(query=largest, key=largest, value=largest, mask=largest, bias=largest))
-        assert all(array.shape == (512, 1024) for array in read.values())
-
-    @given(st.binary() | st.binary().map(lambda tail: b"PK\x03\x04" + tail))
-    def test_anything_else_is_an_input_error(self, data):
-        npz_refusal(data)
 
 
 WHOLE = {

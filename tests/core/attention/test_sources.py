@@ -3,7 +3,6 @@ import os
 import subprocess
 import sys
 import unicodedata
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -21,13 +20,6 @@ KURTOSIS = {"normal": 3.0, "uniform": 1.8, "sign": 1.0}  # E[x⁴] of each distr
 
 def arrays(matrices):
     return matrices.query, matrices.key, matrices.value
-
-
-def test_arrays_are_read_only():
-    for array in (*arrays(random_matrices()), *arrays(toy_sentence("a b"))):
-        assert array.dtype == np.float64
-        with pytest.raises(ValueError, match="read-only"):
-            array[0, 0] = 2
 
 
 @pytest.mark.parametrize("distribution", sources.DISTRIBUTIONS)
@@ -71,15 +63,6 @@ class TestRandomMatricesLimits:
     def test_sizes_and_seed_are_whole_numbers(self, field, value):
         with refused(field, f"is {value!r};"):
             random_matrices(**{field: value})
-
-    @pytest.mark.parametrize("field", ["queries", "keys", "d_k", "d_v"])
-    def test_both_ends_of_each_range(self, field):
-        largest = MAX_WIDTH if field.startswith("d_") else MAX_RANDOM_ROWS
-        random_matrices(**{field: 1})
-        random_matrices(**{field: np.int64(largest)})
-        for wrong in (0, largest + 1):
-            with refused(field, f"{wrong}.* from 1 to {largest:,}"):
-                random_matrices(**{field: wrong})
 
     def test_unknown_distribution(self):
         with refused("distribution", r"'cauchy'.*normal, uniform, sign"):
@@ -138,12 +121,6 @@ class TestToySentence:
         assert matrices.query_tokens == ("café", "cafe\u0301")
         np.testing.assert_array_equal(matrices.query[0], matrices.query[1])
 
-    def test_the_head_is_linear_in_d_model_dimensions(self):
-        """[n, d_head] with n and d_head beyond d_model has rank d_model only if it is x @ W."""
-        words = " ".join(f"w{index}" for index in range(40))
-        for array in arrays(toy_sentence(words, d_model=5, d_head=30)):
-            assert np.linalg.matrix_rank(array) == 5
-
     def test_unit_variance(self):
         n, d_model, d_head = sources.MAX_SENTENCE_WORDS, 1024, 1024
         text = " ".join(f"w{index}" for index in range(n))
@@ -151,13 +128,6 @@ class TestToySentence:
         error = math.sqrt(2 / d_head * (1 / n + 1 / d_model) + 2 / (n * d_model))
         for array in arrays(toy_sentence(text, d_model=d_model, d_head=d_head)):
             assert abs((array**2).mean() - 1) < 4 * error
-
-    def test_the_seed_chooses_the_word_vectors_and_the_projections(self):
-        """With one dimension query is x · w, so the ratio of two rows shows the word vectors without the projection."""
-        ratios = [np.divide(*toy_sentence("a b", d_model=1, d_head=1, seed=seed).query) for seed in range(3)]
-        assert len({round(ratio.item(), 9) for ratio in ratios}) == 3
-        made = [*arrays(toy_sentence("a b")), *arrays(toy_sentence("a b", seed=1))]
-        assert not any(np.allclose(one, other) for one, other in combinations(made, 2))
 
     def test_the_same_in_every_process(self):
         program = "from core import toy_sentence; print(toy_sentence('Tôkyô 東京 👋').query.tobytes().hex())"

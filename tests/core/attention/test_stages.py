@@ -48,16 +48,6 @@ def test_numbers_for_people(value, text):
     assert number(value) == text
 
 
-def test_strongest_pair_is_away_from_the_ends_and_the_diagonal():
-    rng = np.random.default_rng(6)
-    for n in (4, 9):
-        trace = attend(*(rng.normal(size=(n, 8)) for _ in range(3)))
-        query, key = strongest_cell(trace.weights)
-        candidates = [(trace.weights[q, k], (q, k)) for q in range(1, n - 1) for k in range(1, n - 1) if q != k]
-        assert max(candidates)[1] == (query, key)
-    assert strongest_cell(attend([[1.0]], [[1.0]], [[1.0]]).weights) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("rows", "pair"),
     [

@@ -8,8 +8,7 @@ import pytest
 
 from core.claims.claim import Claim
 from core.claims.shares import GROUPS, LOOKING, TESTING, ClaimSums
-from core.claims.verdicts import of_every_head, require_annotation, sentence, verdicts
-from tests.refusals import refused
+from core.claims.verdicts import of_every_head, sentence, verdicts
 
 HEADS = np.array([(0, 0), (0, 1), (1, 0)])
 CLAIM = "0.1: looks at word starts, at least 0.4"
@@ -43,12 +42,6 @@ def made(
 
 def row(*args, **kwargs):
     return verdicts(made(*args, **kwargs)).iloc[0]
-
-
-def test_the_interval_of_equal_groups_is_a_point():
-    found = row()
-    np.testing.assert_allclose(found[["share", "low", "high"]].tolist(), 0.6)
-    assert (found["queries"], found["passages"], found["heads"]) == (80, 16, 3)
 
 
 def test_the_interval_of_groups_with_all_and_nothing():
@@ -145,17 +138,3 @@ def test_a_claim_that_speaks_of_nothing_is_no_success(head, recwarn):
     assert found["head"] == head
     assert sentence(found) == "Cannot be said: 0 queries in 0 passages speak of it."
     assert not recwarn.list
-
-
-def test_a_verdict_in_words():
-    share = "0.1 gives these keys 60.0% (60.0% to 60.0%) of its attention"
-    assert sentence(row(chance=0.1)) == f"Holds: {share}; no head gives more than 10.0% by chance or distance alone."
-    assert sentence(row(share=0.2)).startswith("Does not hold: 0.1 gives these keys 20.0%")
-
-
-def test_what_no_text_can_say_is_refused():
-    claims = tuple(map(Claim.read, (CLAIM, "0.1: looks at its nsubj, at least 0.1")))
-    require_annotation(claims, True)
-    require_annotation(claims[:1], False)
-    with refused("claims", r"“0\.1: looks at its nsubj.*these texts have none\. Test it on a \.conllu file"):
-        require_annotation(claims, False)

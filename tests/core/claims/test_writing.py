@@ -38,17 +38,13 @@ def passages(model):
 def llama(network, read, layer, head):
     attention, group = network.model.layers[layer].self_attn, network.config.num_attention_heads // 2
     value = attention.v_proj(read)[:, head // group * SIZE :][:, :SIZE]
-    wrote = value @ attention.o_proj.weight[:, head * SIZE : (head + 1) * SIZE].T
-    return wrote * network.model.norm.weight
+    return value @ attention.o_proj.weight[:, head * SIZE : (head + 1) * SIZE].T * network.model.norm.weight
 
 
 def gemma(network, read, layer, head):
     """The gains of Gemma are counted from 1, and a norm follows the attention, too."""
-    after = 1 + network.model.layers[layer].post_attention_layernorm.weight
-    attention, group = network.model.layers[layer].self_attn, network.config.num_attention_heads // 2
-    value = attention.v_proj(read)[:, head // group * SIZE :][:, :SIZE]
-    wrote = value @ attention.o_proj.weight[:, head * SIZE : (head + 1) * SIZE].T
-    return wrote * after * (1 + network.model.norm.weight)
+    gain, after = network.model.norm.weight, network.model.layers[layer].post_attention_layernorm.weight
+    return llama(network, read, layer, head) / gain * (1 + gain) * (1 + after)
 
 
 def gpt2(network, read, layer, head):

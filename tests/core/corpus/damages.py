@@ -38,7 +38,8 @@ ODD = {
 POSSIBLE = re.compile(
     r"(passages\.(file|row|start|text)|problems\.\w+|relations\.\w+|map\.[xy]|metrics\.spread): .*"
     r"|(relations|strongest): (no rows|rows missing|one row missing)"
-    r"|sample\.\w+: (NaN|below 0)|map: (deleted|a folder|a link to itself)|map: bits turned .*"
+    r"|sample\.\w+: (NaN|below 0)|(map|claims): (deleted|a folder|a link to itself)|map: bits turned .*"
+    r"|claims\.(chance|usual): numbers"
     r"|metadata, \w+: (text|an object)|metadata of the map, trustworthiness: null"
 )
 UNREADABLE = {

@@ -16,6 +16,7 @@ from core.corpus.changes import Changes, Comparing, Pair, swapped_back
 from core.heads.metrics import NAMES
 from core.models import sizes
 from tests.core.corpus.plain import reader
+from tests.core.heads.test_comparing import shannon
 from tests.core.tiny_models import TINY, WEIGHTS_ONLY, eager, number_words, randomised, tiny
 from tests.refusals import refused
 
@@ -68,7 +69,7 @@ def test_every_number_is_that_of_a_plain_loop(both):
     for row in table.itertuples():
         layer, head = row.layer, row.head
         apart = [
-            [divergence(p, q) for p, q in zip(one[layer][0, head], other[layer][0, head], strict=True)]
+            [shannon(*rows) for rows in zip(one[layer][0, head].numpy(), other[layer][0, head].numpy(), strict=True)]
             for one, other in zip(*weights, strict=True)
         ]
         halves = [np.mean([*chain(*apart[half::2])]) for half in (0, 1)]
@@ -84,14 +85,6 @@ def test_every_number_is_that_of_a_plain_loop(both):
         assert row.induction_change == pytest.approx(induced(weights[1], layer, head) - row.induction, abs=1e-5)
     assert (table["divergence"][:5] == 0).all()  # layer 0, and head 0 of layer 1
     assert table["divergence"].idxmax() == 5
-
-
-def divergence(p, q):
-    p, q = p.double().numpy(), q.double().numpy()
-    terms = [
-        a * np.log(2 * a / (a + b)) for one, other in ((p, q), (q, p)) for a, b in zip(one, other, strict=True) if a
-    ]
-    return sum(terms) / 2
 
 
 def induced(attentions, layer, head):
@@ -198,7 +191,7 @@ def test_passages_with_other_tokens_are_compared_where_they_agree(both):
             onto = [
                 [0.0 if key is None else float(of[key]) for key in axis] for of, axis in zip(rows, axes, strict=True)
             ]
-            apart.append(divergence(*map(torch.tensor, onto)))
+            apart.append(shannon(*onto))
         assert row.divergence == pytest.approx(np.mean(apart), abs=2e-6)
         before, after = (
             np.mean([float(of[place, place - 1]) for place in places if place])
@@ -238,14 +231,8 @@ def test_heads_are_swapped_back_where_all_tokens_agree(both):
         swapped_back(base, other, ["21 5"], [(1, 1)])
     with refused("heads", "There is no head 2.0: layers run from 0 to 1, heads from 0 to 3"):
         swapped_back(base, changed, TEXTS, [(2, 0)])
-    pair = Pair(*both)
-    changes = pair.changes([(1, 1), (0, 2)])
-    for at, text in enumerate(TEXTS):
-        pair.add(changes, text, at % 2)
-    assert changes.swaps_table().equals(swapped_back(*both, TEXTS, [(1, 1), (0, 2)]))
-    pair, text = Pair(base, other), "21 5"  # as many tokens, one of them another
-    changes = pair.changes([(1, 1)])
-    pair.add(changes, text, 0)
+    changes = Pair(base, other).changes([(1, 1)])
+    Pair(base, other).add(changes, "21 5", 0)  # as many tokens, one of them another
     assert (changes.passages, changes.swapped) == (1, 0)
 
 
@@ -301,21 +288,3 @@ def plainly_rounded(weight, rounding):
                 numbers = [min(15, int(x * (np.float32(1) / scale) + np.float32(8.5))) - 8 for x in block]
             rows.append(np.float32(np.float16(scale)) * np.array(numbers, np.float32))
     return torch.tensor(np.array(rows)).reshape(weight.shape)
-
-
-def test_a_shuffled_head_of_a_real_model_is_found(smollm):
-    """Fixed by a plain pass: only layers from 18 on can move, and 18.6 loses most."""
-    texts = ["The old bridge was closed, so they took the long way home. The old bridge was closed, they said again."]
-    texts += ["Every winter the lake freezes and the children skate. Every spring the ice breaks with a loud crack."]
-    network = copy.deepcopy(smollm.network)
-    with torch.no_grad():
-        rows = network.model.layers[18].self_attn.q_proj.weight[6 * 64 : 7 * 64]
-        order = torch.randperm(rows.numel(), generator=torch.Generator().manual_seed(0))
-        rows.copy_(rows.flatten()[order].reshape(rows.shape))
-    table = what_changed(smollm, replace(smollm, network=network), texts)
-    largest = table.loc[table["divergence"].idxmax()]
-    assert (largest["layer"], largest["head"]) == (18, 6)
-    assert largest["divergence"] > 3 * table["divergence"].nlargest(2).iloc[1]
-    assert largest["divergence"] > 20 * largest["noise"]
-    others = table[(table["layer"] < 18) | ((table["layer"] == 18) & (table["head"] != 6))]
-    assert (others["divergence"] == 0).all()

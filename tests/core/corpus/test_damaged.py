@@ -1,6 +1,5 @@
 """Runs that are damaged or lie are refused with a reason, or read as if nothing had happened; never anything else."""
 
-import json
 import os
 import re
 import shutil
@@ -14,7 +13,7 @@ from pyarrow import fs
 from core import load_model
 from core.corpus.opened import open_run, runs_in
 from core.corpus.settings import RunSettings
-from core.corpus.tables import COLUMNS, MAP, METADATA, About, tables, write
+from core.corpus.tables import COLUMNS, MAP, tables, write
 from core.models.passages import Location, Problem
 from tests.core.corpus.damages import POSSIBLE, all_that_is_shown, damages, outcome
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
@@ -22,7 +21,7 @@ from tests.core.corpus.plain import about, empty_tally, reader
 from tests.core.tiny_models import randomised, tiny
 from tests.refusals import refused
 
-EACH = 14  # of so many damages one is tried here; bench/hostile.py tries all of them, on the page
+EACH = 20  # of so many damages one is tried here; bench/hostile.py tries all of them, on the page
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +52,21 @@ def copy(runs, tmp_path) -> Path:
 NOT_SAID = [f"metadata: {what}" for what in ("nothing", "brackets without an end", "deep brackets")]
 NOT_SAID += ["metadata, layers: text", "metadata, model: a nest", "metadata, model: half a character"]
 NOT_SAID += ["metadata, versions: a list", "metadata, seconds: a float beyond all", "metadata, seconds: missing"]
+NOT_SAID += ["metadata, tokens: true", "metadata, layers: a number beyond 64 bits", "metadata, limit: text"]
 NO_CLUSTERS = ["map.cluster: the largest", "metadata of the map: deep brackets"]
 NO_CLUSTERS += ["metadata of the map, clusters: a number below 0"]
 WRONG_VALUES = ["map.alike: with somewhat large", "metrics.histogram: with below 0", "classes.attention: infinite"]
 WRONG_VALUES += ["relations.direction: texts", "strongest.query: somewhat large", "strongest.score: NaN"]
 WRONG_VALUES += ["sample.weights: with NaN"]
 CANNOT_HAVE = "the column {1} of {0}.parquet has a value that it cannot have"
-OTHERS = ["metrics.mean: numbers", "metrics.histogram: short", "metrics.metric: no UTF-8", "classes: no rows"]
-OTHERS += ["distances.first: somewhat large", "sample: one row missing", "passages: one row missing"]
+OTHERS = [
+    "metrics.mean: numbers",
+    "metrics.histogram: short",
+    "metrics.metric: no UTF-8",
+    "classes: no rows",
+    "claims: no rows",
+]
+OTHERS += ["claims: no rows", "distances.first: somewhat large", "sample: one row missing", "passages: one row missing"]
 OTHERS += ["passages.text: no UTF-8", *(f"{name}: cut off in half" for name in COLUMNS)]
 REFUSED = {  # what is said after its name and before the advice; None: it may be anything
     **dict.fromkeys(NOT_SAID, "its files do not say what was run"),
@@ -192,16 +198,3 @@ def test_a_run_that_has_measured_nothing_opens(tmp_path):
     run = open_run(tmp_path)
     assert (run.names, run.about.unread, len(run.problems)) == ((), 1_500, 1_000)
     assert len(run.sample(0, 0).rows) == 0
-
-
-OF_OTHER_TYPES = {"tokens": [1.5, True, -1], "layers": [10**20], "limit": ["x"], "seconds": [float("nan")]}
-OF_OTHER_TYPES |= {"captures": [1], "model": ["\ud800"], "examples_of": ["next"], "versions": [{"a": 1}]}
-
-
-@pytest.mark.parametrize("field", OF_OTHER_TYPES)
-def test_what_a_run_says_of_itself_has_the_types_that_it_says(field, runs):
-    there = json.loads(pq.read_schema(runs / "run" / "metrics.parquet").metadata[METADATA])
-    assert About.read(json.dumps(there).encode()) == About.read(json.dumps(there | {"seconds": 1}).encode())
-    for value in OF_OTHER_TYPES[field]:
-        with pytest.raises(TypeError, match=field):
-            About.read(json.dumps(there | {field: value}).encode())

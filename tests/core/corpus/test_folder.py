@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.corpus import folder
 from core.corpus.folder import JOB, PARTS, RUNNING, RunFolder, load_parts, parts_in, save_part
 from core.corpus.settings import RunSettings
 from core.corpus.tables import LAST, METADATA, About
@@ -73,12 +72,6 @@ def test_a_part_that_is_broken_inside_is_named(place, tmp_path):
     bad.write_bytes(content)
     with refused("out", rf"{bad.name} is not a tally.*can be deleted"), place.in_words():
         load_parts(place.system, place.parts, bad.name)
-
-
-def test_a_part_that_goes_while_it_is_looked_at_is_not_missed(place, monkeypatch):
-    made = add_part(place, 1)
-    monkeypatch.setattr(folder, "parts_in", lambda _system, _folder: ["gone.npz", made])
-    assert left(place) == [2, 3, 4, 5, 6, 7, 8]
 
 
 def test_a_run_is_continued_with_the_same_job_and_enough_room(place, tmp_path):

@@ -160,15 +160,6 @@ def test_what_no_head_has_is_left_out(mixed):
     np.testing.assert_array_equal(same[["x", "y"]], without.heads[["x", "y"]])
 
 
-def test_what_one_head_lacks_is_taken_to_be_usual(mixed):
-    metrics, classes, distances = tables(MIXED)
-    lacks = (metrics["layer"] == 2) & (metrics["head"] == 1) & (metrics["metric"] == "induction")
-    metrics.loc[lacks, ["mean", "spread"]] = np.nan
-    found = map_of(metrics, classes, distances)
-    assert np.isfinite(found.heads[["x", "y"]].to_numpy()).all()
-    assert [*found.heads["cluster"]] == [*mixed.heads["cluster"]]
-
-
 def test_no_part_drowns_the_others():
     """Heads that differ in one part alone lie apart, in whatever units it is measured and however many columns others have."""
     for part in range(3):
@@ -185,16 +176,6 @@ def test_no_part_drowns_the_others():
             expected = np.array([[*KINDS].index(kind) for kind in MIXED])
         alike = map_of(*rows).heads["alike"]
         assert np.mean([expected[near[:3]] == expected[place] for place, near in enumerate(alike)]) > 0.8, part
-
-
-def test_in_whatever_units_a_part_is_measured_it_counts_as_much(mixed):
-    metrics, classes, distances = tables(MIXED)
-    distances["attention"] *= 0.01
-    metrics["high"] *= 25
-    metrics["spread"] *= 5  # of the means the square root is taken
-    found = map_of(metrics, classes, distances).heads
-    np.testing.assert_allclose(found[["x", "y"]], mixed.heads[["x", "y"]], atol=2e-3)
-    assert found["alike"].tolist() == mixed.heads["alike"].tolist()
 
 
 def test_of_no_heads_and_of_other_heads_there_is_no_map():

@@ -415,16 +415,6 @@ def test_many_links_to_each_other_do_not_multiply(tmp_path, monkeypatch):
     assert find_files(f"{tmp_path}/*/to 1/to 2/*.txt").names == ("0/to 1/to 2/a.txt",)
 
 
-def test_a_link_that_leads_nowhere_is_told_when_it_is_read(tmp_path):
-    put(tmp_path, "a.txt", "one")
-    (tmp_path / "b.txt").symlink_to(tmp_path / "gone.txt")
-    (tmp_path / "c.png").symlink_to(tmp_path / "gone.png")
-    files = find_files(str(tmp_path))
-    assert (files.names, files.bytes) == (("a.txt", "b.txt"), (3, 0))
-    (problem,) = read_texts(files.folder, "b.txt", RunSettings())
-    assert problem.place == Location("b.txt", 0)
-
-
 @pytest.mark.parametrize("folder", [b"", b"caf\xe9/"])
 def test_a_name_that_is_no_utf8_is_refused(tmp_path, folder):
     os.makedirs(os.fsencode(tmp_path) + b"/" + folder, exist_ok=True)

@@ -1,9 +1,7 @@
 """Whole runs on Ray: the same as a plain loop over the same texts, whatever is stopped or killed on the way."""
 
 import json
-from dataclasses import fields
 from math import inf, nan
-from pathlib import Path
 
 import pandas as pd
 import psutil
@@ -19,10 +17,10 @@ from core.corpus.changes import Changes, Pair
 from core.corpus.folder import JOB, PARTS, RunFolder
 from core.corpus.opened import open_run
 from core.corpus.reading import find_files
-from core.corpus.running import Pool, Progress, run
+from core.corpus.running import Pool, run
 from core.corpus.running_changes import run_changes
 from core.corpus.steps import InProcessRun, heads_of, passages_of, take
-from core.corpus.tables import COLUMNS, About, tables
+from core.corpus.tables import tables
 from core.corpus.tally import Tally
 from core.models.loading import load_model
 from core.models.passages import Passage, Problem
@@ -35,9 +33,9 @@ from tests.refusals import exit_status, refused
 
 pytestmark = pytest.mark.usefixtures("cluster")
 READS = 32  # tokens, the encoder, at most
-SMALL = {"passage_tokens": 40, "strongest": 3, "sample": 10}
+SMALL = {"strongest": 3, "sample": 10}
 SMALL["claims"] = ("1.2: looks at punctuation, at least 0.2", "any head: looks at the previous token, at least 0.1")
-TOKENS = 1000  # a part of all that there are
+TOKENS = 600  # a part of all that there are
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +43,7 @@ def cluster():
     """One Ray for all tests of this file: starting it takes longer than they do."""
     keep = {"idle_worker_killing_time_threshold_ms": 10**6}  # starting a process takes longer than all that it does
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-    ray.init("local", num_cpus=2, _system_config=keep, **quiet)
+    ray.init("local", num_cpus=1, _system_config=keep, **quiet)
     yield
     ray.shutdown()
 
@@ -60,37 +58,40 @@ def encoder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Four files with sixty texts; of one of them a line is not JSON, and one file is not gzip."""
+    """Five files; of one of them a line is not JSON, and one file is not gzip."""
     place = tmp_path_factory.mktemp("texts")
-    lines = [json.dumps({"body": passage.text}) + "\n" for passage in passages(60)]
+    lines = [json.dumps({"body": passage.text}) + "\n" for passage in passages(45)]
     for number in range(3):
-        (place / f"{number}.jsonl").write_text("".join(lines[20 * number : 20 * number + 20]))
+        (place / f"{number}.jsonl").write_text("".join(lines[number::3]))
     (place / "3.jsonl").write_text('{"body": "the cat"}\n{broken\n{"body": "the dog"}\n')
     (place / "4.jsonl.gz").write_bytes(b"\x1f\x8b\x08\x00 no gzip")
     return str(place)
 
 
-def plain_loop(model_folder, data):
-    """Rows of each table, from one tally to which passages are added one after the other, as many as are asked for."""
-    job = job_of(model_folder, data, column="body", **SMALL | {"passage_tokens": READS})
+def plain_loop(model_folder, data, most=TOKENS, **settings):
+    """A tally to which passages are added one after the other, at most so many tokens, and the rows of its tables."""
     model, files = load_model(model_folder), find_files(data)
-    tally = Tally(job.settings, heads_of(job.settings, model))
-    every = list(passages_of(files.names, job, model))
-    tally.note([found for found in every if isinstance(found, Problem)])
-    for found in sorted((found for found in every if isinstance(found, Passage)), key=lambda one: one.id):
-        taken = take(model, found.text, job.settings.passage_tokens)
-        if tally.tokens_read + len(taken.input_ids) > TOKENS:
-            break
-        tally.add(found, taken)
-    assert len(tally.ids) + 2 < len(every)
-    assert len(every) > 64  # than there are texts: some are longer than a passage
+    job = job_of(model_folder, files.folder, **settings, passage_tokens=READS)
+    tally, every = Tally(job.settings, heads_of(job.settings, model)), []
+    for found in passages_of(files.names, job, model):
+        tally.note([found]) if isinstance(found, Problem) else every.append(found)
+    assert any(found.start for found in every)  # some texts are longer than a passage
+    with one_thread():  # as a worker has it: with more the last bits differ
+        for found in sorted(every, key=lambda one: one.id):
+            taken = take(model, found.text, READS)
+            if tally.tokens_read + len(taken.input_ids) > most:
+                break
+            tally.add(found, taken)
     cut = model.tokenizer
     tokens = {number: token_texts(cut, cut(one.text)["input_ids"]) for number, one in tally.shown_passages.items()}
-    return {name: repr(table.to_pydict()) for name, table in tables(tally, tokens)}
+    return tally, {name: repr(table.to_pydict()) for name, table in tables(tally, tokens)}
 
 
 def tables_in(out):
-    return {file.stem: repr(pq.read_table(file).to_pydict()) for file in out.glob("*.parquet")}
+    """Without the map, which is drawn of the others."""
+    found = {file.stem: repr(pq.read_table(file).to_pydict()) for file in out.glob("*.parquet")}
+    assert found.pop("map")
+    return found
 
 
 class Stopped(Exception):
@@ -110,13 +111,11 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
         if progress.doing == "Measuring" and len(list((out / PARTS).glob("*.npz"))) > 1:
             raise Stopped
 
-    given = {"column": "body", "tokens": TOKENS, "workers": 1, **SMALL}
+    given = {"column": "body", "tokens": TOKENS, "workers": 1, "passage_tokens": 40, **SMALL}
     with pytest.raises(Stopped):
         run(encoder, texts, str(out), on_progress=stop_after_two, **given)
     assert (out / JOB).is_file()
     assert not list(out.glob("*.parquet"))
-    with refused("out", "another run has been begun, with revision sha256"):
-        run(other_weights(encoder, tmp_path), texts, str(out), **given)
 
     killed = []
 
@@ -135,9 +134,9 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
     assert begins[0].tokens > 0  # what was done is not done again
     assert max(one.tokens for one in measured) == measured[0].of == about.tokens
     assert measured[-1].left == 0
-    with one_thread():  # as a worker has it: with more the last bits differ
-        expected = plain_loop(encoder, texts)
-    assert {name: rows for name, rows in tables_in(out).items() if name != "map"} == expected
+    tally, expected = plain_loop(encoder, texts, column="body", **SMALL)
+    assert tally.tokens_read > TOKENS - READS  # there are more
+    assert tables_in(out) == expected
     assert "claims" in expected
     assert not (out / PARTS).exists()
     assert not (out / JOB).exists()
@@ -150,15 +149,6 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
     assert about.revision == load_model(encoder).revision
 
 
-def other_weights(model, folder):
-    """A folder of the same name, with one number changed."""
-    place, other = folder / "other" / Path(model).name, BertModel.from_pretrained(model)
-    other.embeddings.word_embeddings.weight.data[0, 0] += 1
-    other.save_pretrained(place)
-    reader().save_pretrained(place)
-    return str(place)
-
-
 def is_worker(process):
     command = process.info["cmdline"] or [""]
     return command[0].startswith("ray::MapWorker") and process.ppid() in {
@@ -166,21 +156,17 @@ def is_worker(process):
     }
 
 
-def test_a_run_in_this_process_gives_the_tables_of_the_command(encoder, tmp_path):
-    """To the last bit, with as many threads as this process has, and stopped on the way."""
+def test_a_run_in_this_process_gives_the_tables_of_a_plain_loop(encoder, tmp_path):
+    """To the last bit, with as many threads as this process has, as the command does; and stopped on the way."""
     file = tmp_path / "my text.txt"
     file.write_text("\n".join(passage.text for passage in passages(40)))
-    about = run(encoder, str(file), str(tmp_path / "command"), workers=1)
     here = InProcessRun(load_model(encoder), file, tmp_path / "page", 10**6)
     while here.go_on():
         pass
-    assert here.total == here.done == about.passages > 12
-    assert here.tokens == about.tokens
-    ours, theirs = tables_in(tmp_path / "page"), tables_in(tmp_path / "command")
-    assert sorted(ours) == sorted({*COLUMNS} - {"claims"})
-    assert ours == theirs
-    same = {field.name for field in fields(About)} - {"data", "versions", "seconds"}
-    assert {name: getattr(here.about, name) for name in same} == {name: getattr(about, name) for name in same}
+    tally, expected = plain_loop(encoder, str(file), 10**6)
+    assert here.total == here.done == len(tally.ids) > 12
+    assert here.tokens == tally.tokens_read
+    assert tables_in(tmp_path / "page") == expected
 
 
 def test_what_is_wrong_is_said_before_any_worker_starts(encoder, texts, tmp_path, monkeypatch):
@@ -247,13 +233,6 @@ def test_a_run_has_its_folder_alone(encoder, texts, tmp_path):
         pass
 
 
-def test_what_a_worker_finds_wrong_ends_the_run(encoder, texts, tmp_path):
-    """Only this test finds what Ray does to an error on its way out of a worker."""
-    with refused("heads", "has no head"):
-        run(encoder, texts, str(tmp_path / "run"), column="body", heads=[(2, 0)], workers=1, **SMALL)
-    assert not list((tmp_path / "run" / PARTS).iterdir())
-
-
 def test_what_changed_in_a_copy_is_that_of_a_plain_loop_also_after_a_stop(texts, tmp_path, capsys, monkeypatch):
     """To the last bit, of whatever half; with what is compared kept, and heads swapped back in all of it."""
     base, copied, swap = str(tmp_path / "base"), str(tmp_path / "copy"), [(1, 1), (0, 2)]
@@ -262,19 +241,7 @@ def test_what_changed_in_a_copy_is_that_of_a_plain_loop_also_after_a_stop(texts,
         network.save_pretrained(folder)
         reader().save_pretrained(folder)
         network.model.layers[1].self_attn.q_proj.weight.data[8:16] *= 2  # of head 1, in the copy
-    whole, stopped = tmp_path / "whole.json", tmp_path / "stopped.json"
-    given = ["changes", "--base", base, "--copy", copied, "--data", texts, "--column", "body", "--swap", "1.1,0.2"]
-    given += ["--tokens", str(TOKENS), "--passage-tokens", "40", "--workers", "1"]
-    assert exit_status(command, *given, "--out", str(whole)) == 0
-    assert "With 1.1 of the base: loss" in capsys.readouterr().out
-    written = json.loads(whole.read_text())
-    expected = changes_in_a_loop(base, copied, texts, swap)
-    assert (written["passages"], written["tokens"], written["unread"]) == (expected.passages, expected.tokens, 2)
-    assert expected.passages > 9
-    table = pd.DataFrame(written["heads"])
-    assert_frame_equal(table.astype(float), expected.table().astype(float), check_exact=True)
-    assert table["divergence"].idxmax() == 5
-    read = []
+    out, read = tmp_path / "changes.json", []
 
     def stop(progress):
         read.append(progress.tokens)
@@ -284,18 +251,28 @@ def test_what_changed_in_a_copy_is_that_of_a_plain_loop_also_after_a_stop(texts,
     monkeypatch.setattr(running_changes, "KEPT_AFTER", 0)
     how = {"column": "body", "tokens": TOKENS, "passage_tokens": 40, "workers": 1}
     with pytest.raises(Stopped):
-        run_changes(base, copied, texts, str(stopped), swap=swap, on_progress=stop, **how)
-    [part] = (tmp_path / "stopped.json.unfinished" / PARTS).iterdir()
+        run_changes(base, copied, texts, str(out), swap=swap, on_progress=stop, **how)
+    [part] = (tmp_path / "changes.json.unfinished" / PARTS).iterdir()
     kept = Changes.from_bytes(part.read_bytes())
     assert 0 < kept.tokens == read[-1]
     assert len({*kept.ids.tolist()}) == kept.passages + kept.unread
     with refused("out", r"another run has been begun, with swap \[\[1, 1\], \[0, 2\]\] \(here \[\[1, 1\]\]\)"):
-        run_changes(base, copied, texts, str(stopped), swap=swap[:1], **how)
-    again = []
-    run_changes(base, copied, texts, str(stopped), swap=swap, on_progress=again.append, **how)
-    assert Progress("Starting the workers", kept.tokens, again[-1].of) in again
-    assert json.loads(stopped.read_text()) == written
+        run_changes(base, copied, texts, str(out), swap=swap[:1], **how)
+    given = ["--base", base, "--copy", copied, "--data", texts, "--out", str(out), "--swap", "1.1,0.2"]
+    for name, value in how.items():
+        given += [f"--{name.replace('_', '-')}", str(value)]
+    assert exit_status(command, "changes", *given) == 0
+    told = capsys.readouterr()
+    assert "With 1.1 of the base: loss" in told.out
+    assert f"Starting the workers: {kept.tokens:,} of " in told.err  # what was done is not done again
     assert not [*tmp_path.glob("*.unfinished")]
+
+    written, expected = json.loads(out.read_text()), changes_in_a_loop(base, copied, texts, swap)
+    assert (written["passages"], written["tokens"], written["unread"]) == (expected.passages, expected.tokens, 2)
+    assert expected.passages > 9
+    table = pd.DataFrame(written["heads"])
+    assert_frame_equal(table.astype(float), expected.table().astype(float), check_exact=True)
+    assert table["divergence"].idxmax() == 5
     found = {(row["layer"], row["head"]): row for row in written["swapped"]}
     # All that was changed is undone by the first; the second never changed.
     assert found[1, 1]["loss"] == pytest.approx(written["loss"]["base"], abs=1e-5)
@@ -304,7 +281,7 @@ def test_what_changed_in_a_copy_is_that_of_a_plain_loop_also_after_a_stop(texts,
 
 
 def changes_in_a_loop(base, copied, data, swap):
-    job = job_of(base, data, column="body", **SMALL)
+    job = job_of(base, data, column="body", passage_tokens=40)
     pair = Pair(load_model(base), load_model(copied))
     changes, every = pair.changes(swap), passages_of(find_files(data).names, job, pair.base)
     there = sorted((found for found in every if isinstance(found, Passage)), key=lambda one: one.id)

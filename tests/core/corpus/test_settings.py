@@ -5,14 +5,12 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-import torch
 from pyarrow import fs
 
-from core.corpus import settings
 from core.corpus.folder import RunFolder, load_parts, save_part
 from core.corpus.settings import Job, RunSettings
 from core.corpus.tables import schema_of, tables
-from core.heads.metrics import METRICS, NAMES, Metric
+from core.heads.metrics import NAMES
 from tests.core.corpus.plain import passages, settings_of, tallied
 from tests.refusals import refused
 
@@ -73,14 +71,6 @@ def test_job_json_names_no_folders_of_the_machine():
 
 def job(model: str, of_run: RunSettings) -> str:
     return Job(model, "revision", "folder", {"torch": "2"}, of_run).json("corpus")
-
-
-def test_a_metric_with_a_new_unit_has_a_range(monkeypatch):
-    """What the range of a metric ends with is said by the metric, and follows from no unit."""
-    said = {"group": "Spread", "label": "Keys", "formula": "n", "words": "How many.", "source": "made up"}
-    keys = Metric(name="keys", high="n - 1", unit="keys", measure=lambda _block: torch.ones(()), **said)
-    monkeypatch.setattr(settings, "METRICS", (*METRICS, keys))
-    assert RunSettings(passage_tokens=64, metrics=("keys", "sink")).highs.tolist() == [63, 1]
 
 
 def test_metrics_and_heads_are_counted_by_their_names(bert, tmp_path):

@@ -1,7 +1,6 @@
 """What a worker does, without a cluster around it; and a run in this process: the same however often it is stopped."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
@@ -12,7 +11,7 @@ from pyarrow import fs
 
 from core import __version__, load_model
 from core.corpus import steps
-from core.corpus.folder import load_parts, merge_parts, parts_in, save_part
+from core.corpus.folder import load_parts, merge_parts, parts_in
 from core.corpus.opened import open_run
 from core.corpus.reading import find_files
 from core.corpus.steps import CENSUS, InProcessRun, Measurer, count_passages, limited, read_shards
@@ -100,18 +99,6 @@ def test_weights_alone_some_heads_a_limit_and_annotated_texts(trees, tmp_path):
     assert set(table["count"]) == {len(wanted)}
 
 
-def test_a_part_is_the_same_after_it_was_written_and_read(job, tmp_path):
-    Measurer(job, str(tmp_path), 1)({"shard": [whole_shard(job)]})
-    (name,) = parts_in(SYSTEM, str(tmp_path))
-    other = tmp_path / "again"
-    other.mkdir()
-    assert save_part(tally_in(tmp_path), SYSTEM, str(other)) == name  # its name follows from its passages
-    with np.load(tmp_path / name) as before, np.load(other / name) as after:
-        assert before.files == after.files
-        for one in before.files:
-            np.testing.assert_array_equal(before[one], after[one], one)
-
-
 def test_many_passages_are_told_in_several_rows(bert_folder, tmp_path, monkeypatch):
     (tmp_path / "a.conllu").write_text(7 * SENTENCE + "no columns\n\n" + 4 * SENTENCE)
     job, files = job_of(str(bert_folder), str(tmp_path), **SMALL), find_files(str(tmp_path))
@@ -196,7 +183,7 @@ def test_a_line_that_no_tokenizer_takes_ends_no_counting(bert_folder, tmp_path):
 # --- a run in this process. That its tables are those of the command is tested beside the command, in test_running.py; that it
 # needs nothing that only the command needs, in test_install.py.
 
-TEXT = "\n".join(passage.text for passage in passages(60))
+TEXT = "\n".join(passage.text for passage in passages(30))
 
 
 @pytest.fixture(scope="module")
@@ -232,28 +219,6 @@ def test_it_tells_how_far_it_is_and_ends_with_a_run_that_opens(begin):
     opened = open_run(run.folder)
     assert opened.about == run.about
     assert (opened.about.tokens, opened.about.passages, opened.about.data) == (run.tokens, run.total, "text.txt")
-
-
-def test_whoever_shares_it_measures_each_passage_once(begin, alone):
-    shared = begin("shared")
-    with ThreadPoolExecutor(4) as threads:
-        results = list(threads.map(lambda _: finish(shared), range(4)))
-    assert results[-1] == alone
-
-
-def test_after_an_error_half_way_nothing_is_counted_twice(begin, alone, monkeypatch):
-    run, take, taken = begin("fails"), steps.take, []
-
-    def fails_once(*given):
-        taken.append(given)
-        if len(taken) == 8:
-            raise MemoryError
-        return take(*given)
-
-    monkeypatch.setattr(steps, "take", fails_once)
-    with pytest.raises(MemoryError):
-        finish(run)
-    assert finish(run) == alone
 
 
 def test_a_run_that_is_ended_in_a_passage_goes_on_with_it(begin, alone):
@@ -293,15 +258,3 @@ def test_a_file_without_text_is_refused(bert, tmp_path, contents, words):
     (tmp_path / "text.txt").write_bytes(contents)
     with refused("data", words):
         InProcessRun(bert, tmp_path / "text.txt", tmp_path / "run", 100)
-
-
-def test_it_computes_with_one_thread(begin, monkeypatch):
-    """Other threads keep theirs: tests/core/test_threads.py."""
-    before, told, measure = torch.get_num_threads(), [], steps.measure
-    monkeypatch.setattr(steps, "measure", lambda *given: told.append(torch.get_num_threads()) or measure(*given))
-    torch.set_num_threads(3)
-    try:
-        begin("threads").go_on()
-        assert ({*told}, torch.get_num_threads()) == ({1}, 3)
-    finally:
-        torch.set_num_threads(before)

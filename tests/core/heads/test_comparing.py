@@ -1,7 +1,6 @@
 """Two heads on the same axes, against the definition in plain loops; two texts on one axis."""
 
 import math
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +12,7 @@ from core import attend, compare
 from core.attention.head import Head
 from core.attention.rowwise import pool
 from core.errors import InputError
-from core.heads.comparing import HeadPair, align, divergence, mean_divergence, worst_divergence
+from core.heads.comparing import HeadPair, align, mean_divergence, worst_divergence
 from tests.refusals import refused
 
 LN2 = math.log(2)
@@ -78,42 +77,6 @@ def test_cases_by_hand(one, other, expected):
     assert found <= LN2
 
 
-@pytest.mark.parametrize("options", [{}, {"mask": causal(6)}, {"mask": np.zeros((6, 6))}, {"sinks": 1.0}])
-def test_a_head_is_exactly_0_from_itself(options):
-    trace = made(6, 6, **options)
-    found = compare(trace, trace)
-    assert not found.divergence.any()
-    assert not found.difference.any()
-
-
-def test_tiny_and_torch_weights():
-    torch = pytest.importorskip("torch")
-    tiny = np.array([[1e-40, 1 - 1e-40], [1e-300, 1.0]])
-    assert np.isfinite(divergence(tiny, tiny[::-1])).all()
-    one, other = made(8, 8).weights, made(8, 8, seed=5).weights
-    in_torch = divergence(torch.tensor(one, dtype=torch.float32)[None], torch.tensor(other, dtype=torch.float32)[None])
-    np.testing.assert_allclose(in_torch[0].numpy(), divergence(one, other), atol=1e-6)
-    low = torch.full((1, 4), 1e-40)
-    assert divergence(low, low).item() == 0
-
-
-def test_an_inserted_token_moves_nothing():
-    """The same weights wherever both texts have a token: only what goes to the inserted one tells the heads apart."""
-    trace = made(5, 5)
-    for at in range(6):
-        weights = np.insert(np.insert(trace.weights, at, 0, axis=1), at, 1 / 6, axis=0)
-        axis = align("abcde", "abcde"[:at] + "x" + "abcde"[at:])
-        found = compare(trace, SimpleNamespace(weights=weights), queries=axis, keys=axis)
-        rest = [place for place in range(6) if place != at]
-        assert not found.difference[np.ix_(rest, rest)].any()
-        assert np.isnan(found.difference[at]).all()
-        assert np.isnan(found.difference[:, at]).all()
-        assert np.isnan(found.divergence[at])
-        assert not found.divergence[rest].any()
-        assert found.mean == 0
-        assert found.worst[1] == 0
-
-
 def test_what_goes_to_a_key_of_one_text_alone_counts_in_full():
     keys, queries = align("ab", "axb"), align("a", "a")
     found = compare(of([0.5, 0.5]), of([0.2, 0.6, 0.2]), queries=queries, keys=keys)
@@ -146,8 +109,7 @@ def pair():
     return one, other, axis
 
 
-@pytest.mark.parametrize("cells", [1, 100, 10_000])
-@pytest.mark.parametrize("most", [7, 20, 256])
+@pytest.mark.parametrize(("cells", "most"), [(1, 20), (100, 7), (10_000, 256)])
 def test_blocks_give_what_the_whole_does(pair, cells, most, monkeypatch):
     one, other, axis = pair
     monkeypatch.setattr(HeadPair, "cells", cells)
@@ -180,6 +142,7 @@ def test_masked_pairs_and_gaps_are_told_apart_and_a_window_is_a_part_of_the_whol
     assert np.isnan(found.matrices["first"].values[0, 5])
     assert not found.matrices["first"].allowed[0, 5]
     assert not np.isnan(found.matrices["second"].values[gaps][:, :20]).any()
+    assert np.flatnonzero(np.isnan(found.row_numbers["divergence"])).tolist() == gaps
     part = heads.window(range(18, 30), range(5, 40))
     assert part.matrices["difference"].start == (18, 5)
     for name in ("first", "second", "difference"):
@@ -193,26 +156,12 @@ def words(text):
     return tuple(text.split())
 
 
-@pytest.mark.parametrize("at", range(6))
-@pytest.mark.parametrize("tokens", ["a b c d e", "the cat the cat the", "a a a a a"])
-def test_what_is_put_in_moves_nothing_else(tokens, at):
-    before = words(tokens)
-    after = (*before[:at], "new", *before[at:])
-    found = align(before, after)
-    assert found.first == (*range(at), None, *range(at, 5))
-    assert found.second == tuple(range(6))
-    assert found.gaps == ([at], [])
-    assert align(after, before).gaps == ([], [at])
-
-
 def test_another_token_in_the_same_place_is_paired():
     before, after = words("the doctor said he was late"), words("the nurse said she was late")
     found = align(before, after)
     assert found.first == found.second == tuple(range(6))
     assert found.equal == (True, False, True, False, True, True)
-    labels = found.labels(before, after)
-    assert (labels.first, labels.second) == (before, after)
-    assert labels.both == ("the", "doctor / nurse", "said", "he / she", "was", "late")
+    assert found.labels(before, after).both == ("the", "doctor / nurse", "said", "he / she", "was", "late")
 
 
 def test_stretches_of_different_lengths_are_gaps_on_both_sides():
@@ -264,10 +213,3 @@ def test_letters_and_blanks_count_unless_loosely():
     for one, other in (("", ""), ("", "a"), ("a", "b")):
         with refused("text", "no token in common"):
             align(one, other)
-
-
-def test_the_most_repetitive_texts_take_no_longer():
-    start = time.thread_time()  # which counts only while this thread has a processor
-    found = align(["a", "b"] * 2048, ["b", "a", "c"] * 1365)
-    assert time.thread_time() - start < 5
-    assert found.lengths == (4096, 4095)

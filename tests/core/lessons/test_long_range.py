@@ -66,18 +66,6 @@ def test_gradients_against_finite_differences(make):
         assert found.norms[1, length - 1 - position] == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_attention_is_the_one_of_core():
-    torch.manual_seed(0)
-    layer = torch.nn.MultiheadAttention(8, 1, batch_first=True, dtype=torch.float64)
-    torch.manual_seed(0)
-    run = attention(8)
-    x = torch.randn(1, 5, 8, dtype=torch.float64)
-    projected = (x[0] @ layer.in_proj_weight.T + layer.in_proj_bias).detach().numpy()  # queries, keys and values
-    ours = attend(*np.split(projected, 3, axis=1), mask=grid(causal, 5, 5)).output
-    expected = ours @ layer.out_proj.weight.detach().numpy().T + layer.out_proj.bias.detach().numpy()
-    np.testing.assert_allclose(run(x)[0].detach().numpy(), expected, atol=1e-12)
-
-
 @pytest.fixture(scope="module")
 def opening():
     return compare_reach(64)
@@ -128,8 +116,7 @@ def test_every_head_of_a_model(smollm):
         np.testing.assert_allclose(found[layer], (weights * distance).sum((1, 2)) / len(places), atol=1e-4)
 
 
-@pytest.mark.parametrize("without_first", [False, True])
-@pytest.mark.parametrize("name", ["BERT", "T5"])
+@pytest.mark.parametrize(("name", "without_first"), [("BERT", False), ("T5", True)])
 def test_evenly_spaced_queries_stand_for_all_of_a_long_text(name, without_first):
     passed = capture(load_model(tiny(name)), input_ids=np.arange(500) % 60)
     found = mean_distances(passed, without_first=without_first)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core import capture
 from core.heads.views import head_contributions, lengths
-from core.lessons.many_heads import LayerWeights, fetch, many_heads, random_layer, split, strongest_word
+from core.lessons.many_heads import LayerWeights, fetch, many_heads, random_layer
 
 D_MODEL = 24
 COUNTS = (1, 2, 4, 8, 12)
@@ -58,24 +58,11 @@ def test_a_head_without_its_rows_of_W_O_adds_nothing(head):
     np.testing.assert_array_equal(after.contributions[others], before.contributions[others])
 
 
-@given(st.sampled_from(COUNTS), st.integers(1, 5))
-def test_the_pieces_of_a_split_are_its_columns(heads, rows):
-    x = np.arange(rows * D_MODEL, dtype=float).reshape(rows, D_MODEL)
-    np.testing.assert_array_equal(split(x, heads), np.split(x, heads, axis=1))
-
-
 def test_lengths_of_heads_that_cancel():
     one = np.ones((1, 2, 3))
     length, along = lengths(np.concatenate([one, -one]))
     np.testing.assert_allclose(length, np.sqrt(3))
     np.testing.assert_array_equal(along, 0)
-
-
-def test_one_head_cannot_tell_who_bites():
-    fetched = fetch(0.5)
-    np.testing.assert_allclose(fetched.one_head, [[0.5, 0, 0.5]] * 2)
-    assert fetched.apart(fetched.one_head) == 0
-    assert fetched.apart(fetched.two_heads) == 1
 
 
 @given(st.floats(0, 1))
@@ -109,12 +96,3 @@ def test_the_sum_over_heads_and_the_bias_is_what_the_block_itself_returns(name, 
         assert found.difference < 1e-12
         np.testing.assert_allclose(found.along.sum(axis=0), np.linalg.norm(found.total, axis=1), rtol=1e-9)
         assert found.lengths.shape == (passed.heads(), len(passed.input_ids))
-
-
-def test_head_5_11_adds_most_at_animal(minilm):
-    """The head that looks from "it" back to "animal" is also the one that adds most there."""
-    passed = capture(minilm, SENTENCE)
-    found = head_contributions(passed, 5)
-    animal = passed.tokens()[0].index("animal")
-    assert strongest_word(found.lengths) == animal
-    assert found.lengths[:, animal].argmax() == 11

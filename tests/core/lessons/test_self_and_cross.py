@@ -52,12 +52,6 @@ def test_who_gives_what(place, shape, masked):
     np.testing.assert_allclose(one.trace.weights.sum(axis=1), 1)
 
 
-def test_the_blocks_share_no_weights():
-    queries = [lesson.crossing(place, READ, READ).trace.query for place in lesson.BLOCKS]
-    for one, other in ((0, 1), (0, 2), (1, 2)):
-        assert np.abs(queries[one] - queries[other]).max() > 0.1
-
-
 @given(TEXTS, TEXTS, TEXTS)
 def test_another_text_to_read_changes_no_query(read, instead, written):
     found = lesson.other_keys(read, instead, written)
@@ -66,10 +60,6 @@ def test_another_text_to_read_changes_no_query(read, instead, written):
     assert found.before.trace.output.shape == found.after.trace.output.shape
     np.testing.assert_array_equal(found.before.trace.weights.shape, (len(written.split()), len(read.split())))
     np.testing.assert_array_equal(found.after.trace.weights.shape, (len(written.split()), len(instead.split())))
-
-
-def test_another_text_to_read_changes_the_output():
-    assert lesson.other_keys(READ, INSTEAD, WRITTEN).output_change > 1
 
 
 def characters(text):

@@ -69,12 +69,6 @@ def test_empty_rows_are_left_out():
     assert all(np.isfinite([one.row_sum_error, one.weight_error]).all() for one in lesson.precisions(trace))
 
 
-@given(ROWS)
-def test_ranks(row):
-    expected = [1 + sum(other > value for other in row) for value in row]
-    assert lesson.ranks(row).tolist() == expected
-
-
 @pytest.mark.parametrize(
     ("largest", "holding"),
     [(10, (True, True, True)), (80, (False, True, True)), (362, (False, False, True)), (720, (False, False, False))],
