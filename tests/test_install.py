@@ -10,9 +10,7 @@ import sys
 import sysconfig
 import tomllib
 import venv
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,7 +27,7 @@ PARTS = {"core": "headlight/"} | {
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_it_asks_for_what_is_imported_from_the_tested_version_to_the_next_large_one() -> None:
+def test_it_asks_for_what_is_imported_from_the_tested_version_to_the_next_large_one():
     """Those who want them ask for what only the app, runs over a corpus or agents need: pip install "headlight[app]"."""
     app, pinned = pins(text(APP)), {"agents": pins(text(AGENTS)), "corpus": pins(text(CORPUS))}
     extras = {
@@ -44,12 +42,12 @@ def test_it_asks_for_what_is_imported_from_the_tested_version_to_the_next_large_
     assert extras == {name: {ranged(*one) for one in of.items()} for name, of in wanted.items()}
 
 
-def ranged(name: str, version: str) -> str:
+def ranged(name, version):
     return f"{name}>={version},<{int(version.split('.')[0]) + 1}"
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def python(tmp_path_factory):
     """Python of an environment outside the repository into which Headlight was installed, and nothing else: what it needs is
     found where these tests find it."""
     folder = tmp_path_factory.mktemp("installed")
@@ -71,13 +69,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shutil.rmtree(folder)
 
 
-def run(python: str, program: str, folder: Path) -> str:
+def run(python, program, folder):
     done = subprocess.run([python, "-c", program], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_library_and_the_app_land_and_nothing_else(python: str, tmp_path: Path) -> None:
+def test_the_library_and_the_app_land_and_nothing_else(python, tmp_path):
     files = run(python, "from importlib.metadata import files; print(*files('headlight'), sep='\\n')", tmp_path).split()
     dist_info = f"headlight-{core.__version__}.dist-info"
     others = {file for file in files if "__pycache__" not in file and not file.startswith(dist_info)}
@@ -92,17 +90,15 @@ def test_the_library_and_the_app_land_and_nothing_else(python: str, tmp_path: Pa
     assert f"{dist_info}/METADATA" in files
 
 
-@pytest.fixture(scope="module")
-def told(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a program finds in another folder that runs the lines of the README, and then measures a text in its own process.
-    To it, nothing is installed that only runs of the command need."""
+def test_the_lines_of_the_readme_run_from_another_folder(python, tmp_path):
+    """And then a run over a text in its own process, without what only runs of the command need: only this test finds a file
+    that the installation leaves out, and a model that is looked for where it was developed."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"```python\n(.+?)```", readme, re.DOTALL)
     for long in ("head_effects(model, ", "probe_heads(model)"):  # with the larger model, they take most of the time
         assert long in lines
         lines = lines.replace(long, long.replace("model", 'load_model("all-MiniLM-L6-v2")'))
-    folder = tmp_path_factory.mktemp("elsewhere")
-    (folder / "text.txt").write_text("12 Jan 1999\n" * 20)
+    (tmp_path / "text.txt").write_text("12 Jan 1999\n" * 20)
     program = f"""
 import sys
 for name in ("ray", "conllu", "sklearn"):
@@ -124,29 +120,15 @@ print("", json.dumps({{
     "run": [found.about.tokens == run.tokens > 0, found.map],
 }}), sep="\\n")
 """
-    return json.loads(run(python, program, folder).splitlines()[-1])
-
-
-def test_the_lines_of_the_readme_run_from_another_folder(python: str, told: dict[str, Any]) -> None:
-    """Only this test finds a file that the package needs and the installation leaves out."""
-    assert told["version"] == core.__version__
-    assert Path(told["file"]).is_relative_to(Path(python).parent.parent)
-    assert told["token"] == " Paris"
-
-
-def test_the_model_that_comes_along_is_found_where_it_was_installed(python: str, told: dict[str, Any]) -> None:
-    """Only this test finds a model that is looked for where it was developed."""
-    revision, folder = told["model"]
+    told = json.loads(run(python, program, tmp_path).splitlines()[-1])
+    assert (told["version"], told["token"]) == (core.__version__, " Paris")
+    revision, model = told["model"]
     assert revision == core.load_model("written-dates").revision
-    assert Path(folder).is_relative_to(Path(python).parent.parent)
+    assert all(Path(file).is_relative_to(Path(python).parent.parent) for file in (told["file"], model))
+    assert told["run"] == [True, None]  # without scikit-learn there is no map of the heads
 
 
-def test_a_run_in_one_process_needs_nothing_that_only_the_command_needs(told: dict[str, Any]) -> None:
-    """Without scikit-learn there is no map of the heads."""
-    assert told["run"] == [True, None]
-
-
-def test_the_command_opens_a_file_on_its_page(python: str) -> None:
+def test_the_command_opens_a_file_on_its_page(python):
     command = [sys.executable, "-m", "tests.smoke", str(Path(python).with_name("headlight"))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

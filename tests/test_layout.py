@@ -1,24 +1,21 @@
 """The walls of the house: who may import what, what nobody may do, and where each kind of thing lives.
 
 Imports are held by the contracts of import-linter in pyproject.toml, and what ruff can see by ruff: nobody unpickles, evaluates
-text as code, or uses Streamlit's caches. Every other rule is a pattern of what nobody may write, which is shown to find it in a
-small bad text before it is looked for in the real files.
+text as code, or uses Streamlit's caches. Every other rule is a pattern of what nobody may write, shown to find it before it is
+looked for in the real files.
 """
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
 
 import pytest
 
 from tests.source_files import EVERYTHING, PRODUCT, ROOT, python_files, text
 from ui import state
 
-MOST_LINES = {"program": (PRODUCT, 52_206), "tests": (("tests",), 37_366)}  # CONTRIBUTING.md says where these should go
+MOST_LINES = {"program": (PRODUCT, 52_206), "tests": (("tests",), 36_335)}  # CONTRIBUTING.md says where these should go
 
-
-# --- the rules
 
 # Options that let code or raw HTML through that came with data: set to anything but their safe values, spelled out.
 LOOSENED = r"\b(allow_pickle|trust_remote_code|unsafe_allow_html)['\"]?\s*[:=](?!\s*False\s*(?:[,)}]|$))"
@@ -29,17 +26,15 @@ SPELLED_KEY += r"""|session_state(\[|[.](?!update)\w+\()([\w.()]+ [+] )?f?['"]|[
 INTERFACE = r"Attention(Mask)?Interface"
 
 
-def offences(rule: str, *places: str, but: str = "") -> list[str]:
+def offences(rule, *places, but=""):
     return [
         f"{path}, {found}" for path in python_files(*places) if str(path) != but for found in seen(rule, text(path))
     ]
 
 
-def seen(rule: str, source: str) -> list[str]:
+def seen(rule, source):
     return [f"line {source.count(chr(10), 0, one.start()) + 1}: {one[0]}" for one in re.finditer(rule, source)]
 
-
-# --- each rule fails where it should, and only there
 
 BAD = {
     LOOSENED: (
@@ -62,50 +57,28 @@ BAD = {
         "session_state.setdefault('scale', 1)",
         "'scale' in st.session_state",
     ),
-    INTERFACE: ("from transformers import AttentionInterface", "AttentionMaskInterface.register(name, mask)"),
-}
-GOOD = {
-    LOOSENED: ("np.load(f, allow_pickle=False)", "load(n, trust_remote_code=False)", "load(f, weights_only=True)"),
-    SPELLED_KEY: (
-        "st.slider('Scale', key=state.SCALE)",
-        "st.slider('Scale', key=state.numbered('scale', i))",
-        "st.session_state[state.SCALE]",
-        "state.SCALE in st.session_state",
-        "sorted(rows, key=str)",
-        "attend(query=q, key=k, value=v)",
-        "settings['scale']",
-    ),
-    INTERFACE: ("from transformers import AutoModel",),
 }
 
 
 @pytest.mark.parametrize(("rule", "source"), [(rule, source) for rule, of in BAD.items() for source in of])
-def test_an_offence_is_seen(rule: str, source: str) -> None:
+def test_an_offence_is_seen(rule, source):
     assert seen(rule, source)
 
 
-@pytest.mark.parametrize(("rule", "source"), [(rule, source) for rule, of in GOOD.items() for source in of])
-def test_what_is_no_offence_is_let_through(rule: str, source: str) -> None:
-    assert not seen(rule, source)
-
-
-# --- the rules hold in the files
-
-
-def test_imports_keep_to_the_contracts() -> None:
+def test_imports_keep_to_the_contracts():
     """Those of pyproject.toml, whose names say what they are about; `lint-imports` tells more about a broken one."""
     program = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
     found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout
 
 
-def test_nothing_lets_code_or_html_through_that_came_with_data() -> None:
+def test_nothing_lets_code_or_html_through_that_came_with_data():
     """A test may make a pickle, to see it refused, and so may the benchmark of hostile files."""
     found, makers = offences(LOOSENED, *EVERYTHING, but="tests/test_layout.py"), ("tests/", "bench/hostile_files.py")
     assert [one for one in found if not (one.startswith(makers) and "allow_pickle" in one)] == []
 
 
-def test_only_two_files_know_the_attention_interface() -> None:
+def test_only_two_files_know_the_attention_interface():
     """The second one is also copied elsewhere."""
     known_to = ("core/models/calls.py", "core/record_pass.py")
     found = offences(INTERFACE, *PRODUCT, but=known_to[0])
@@ -113,28 +86,25 @@ def test_only_two_files_know_the_attention_interface() -> None:
     assert offences(INTERFACE, known_to[0])
 
 
-def test_widget_keys_live_in_the_state_module() -> None:
+def test_widget_keys_live_in_the_state_module():
     assert offences(SPELLED_KEY, "pages", "ui", but="ui/state.py") == []
 
 
-def test_styles_name_keys_of_the_state_module() -> None:
+def test_styles_name_keys_of_the_state_module():
     known = {key for key in vars(state).values() if isinstance(key, str)}
     named = set(re.findall(r"st-key-(\w+?)_?\b", (ROOT / "ui/shell.css").read_text(encoding="utf-8")))
     assert named
     assert named <= known
 
 
-def test_tests_in_the_browser_never_sleep() -> None:
+def test_tests_in_the_browser_never_sleep():
     """They wait for what they say of a page: tests/browser/conftest.py lets nobody look at it once."""
     tests = [path for path in python_files("tests/browser") if path.name.startswith("test_")]
     assert tests
     assert [path for path in tests if re.search(r"\b(sleep|wait_for_timeout)\(", text(path))] == []
 
 
-# --- and when the modules are really imported
-
-
-def loaded_by(modules: Iterable[str]) -> set[str]:
+def loaded_by(modules):
     """Top-level packages in a fresh process after importing the modules."""
     program = f"import {', '.join(modules)}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
     return set(
@@ -144,28 +114,22 @@ def loaded_by(modules: Iterable[str]) -> set[str]:
     )
 
 
-def modules_in(*places: str) -> list[str]:
+def modules_in(*places):
     return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in python_files(*places)]
 
 
-def test_what_a_fresh_process_loads_is_seen() -> None:
-    loaded = loaded_by(["yaml.nodes"])
-    assert "yaml" in loaded
-    assert "torch" not in loaded
-
-
-def test_figures_and_attention_load_neither_torch_nor_streamlit() -> None:
+def test_figures_and_attention_load_neither_torch_nor_streamlit():
     loaded = loaded_by(modules_in("core/__init__.py", "core/attention", "core/figures"))
     assert "core" in loaded
     assert not loaded & {"torch", "transformers", "streamlit"}
 
 
 @pytest.mark.parametrize("part", MOST_LINES)
-def test_what_is_added_makes_something_unnecessary(part: str) -> None:
+def test_what_is_added_makes_something_unnecessary(part):
     folders, most = MOST_LINES[part]
     assert sum(text(file).count("\n") for file in python_files(*folders)) <= most
 
 
-def test_the_app_settles_the_threads_of_numpy_before_it_is_loaded() -> None:
+def test_the_app_settles_the_threads_of_numpy_before_it_is_loaded():
     assert not loaded_by(["app"]) & {"numpy", "torch"}
     assert "OPENBLAS_NUM_THREADS" in (ROOT / "app.py").read_text(encoding="utf-8")

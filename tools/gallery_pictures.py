@@ -18,8 +18,8 @@ from core.heads.attribution import as_grid
 from core.heads.effects import patch_effects
 from core.heads.examples import KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
 from core.lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
-from tools import gallery_numbers
-from tools.gallery_numbers import Passes
+from tools import gallery_passes
+from tools.gallery_passes import Passes
 from ui.gallery import views
 
 WIDTH, HEIGHT = 480, 270
@@ -176,7 +176,7 @@ def entropy(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
 
 def paris(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     names, top, high = ("as it is", "muted"), 40, 70
-    for place, (name, share) in enumerate(zip(names, gallery_numbers.paris(passes), strict=True)):
+    for place, (name, share) in enumerate(zip(names, gallery_passes.paris(passes), strict=True)):
         y = top + place * (high + 40)
         draw.text((120, y + high / 2), name, font=FONT, fill=INK, anchor="rm")
         draw.rectangle((135, y, 135 + share * 330, y + high), fill=(BELOW, ABOVE)[place])
@@ -184,14 +184,14 @@ def paris(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
 
 
 def why(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
-    grid = as_grid(gallery_numbers.followed(passes, "why").answer)
+    grid = as_grid(gallery_passes.followed(passes, "why").answer)
     frame = grid.row_of("self", KNOWS_PARIS.layer), KNOWS_PARIS.head
     heat(draw, WHOLE, colours(grid.values, signed=True), frame=frame, square=False)
 
 
 def circuit(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     """A dot for each stop, and lines as thick as the share that they hand on."""
-    path = gallery_numbers.followed(passes, "circuit")
+    path = gallery_passes.followed(passes, "circuit")
     before = path.answer.number, path.stops[0].score
     shares = [stop.gave / number for stop, number in zip(path.stops, before, strict=True)]
     places, y = (80, 240, 400), HEIGHT / 2
@@ -242,7 +242,7 @@ def grouped(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
 
 def generation(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     """A row for each new token, with the token that it writes beside it; what is not there yet is left out."""
-    written = gallery_numbers.paris_written(passes)
+    written = gallery_passes.paris_written(passes)
     trace = written.capture_of(-1).trace(*KNOWS_PARIS)
     query, key = views.IS_AT_FRANCE
     left, top, right, bottom = WHOLE
@@ -257,10 +257,10 @@ def generation(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
 
 def date(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     """What is written down the side, what is read below."""
-    passed = gallery_numbers.date_read(passes)
+    passed = gallery_passes.date_read(passes)
     (_, *written), keys = passed.tokens("cross")
     left, top, right, bottom = WHOLE
-    cells = weights(gallery_numbers.aligned(passed))[: len(written)]
+    cells = weights(gallery_passes.aligned(passed))[: len(written)]
     place = heat(draw, (left + 16, top, right, bottom - 24), cells, square=False)
     for row, character in enumerate(written):
         x0, y0, _, y1 = place(row, 0)
@@ -271,7 +271,7 @@ def date(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
 
 
 def rotary(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
-    bars(draw, WHOLE, gallery_numbers.rotary_bands(passes).parts.tolist(), most=0.0)
+    bars(draw, WHOLE, gallery_passes.rotary_bands(passes).parts.tolist(), most=0.0)
 
 
 def saturation(draw: ImageDraw.ImageDraw, _: Passes) -> None:
@@ -284,7 +284,7 @@ def saturation(draw: ImageDraw.ImageDraw, _: Passes) -> None:
 
 def leak(draw: ImageDraw.ImageDraw, _: Passes) -> None:
     """The weights, and beside them what is left on forbidden keys, in a scale of its own."""
-    trace = gallery_numbers.masked_sentence()
+    trace = gallery_passes.masked_sentence()
     heat(draw, LEFT, weights(trace))
     left = np.where(trace.mask, 0, masking.fill(trace, views.FILL).weights)
     cells = colours(left)
@@ -299,7 +299,7 @@ def order(draw: ImageDraw.ImageDraw, _: Passes) -> None:
 
 
 def in_blocks(draw: ImageDraw.ImageDraw, _: Passes) -> None:
-    trace = gallery_numbers.sentence_in_blocks()
+    trace = gallery_passes.sentence_in_blocks()
     steps = blocks.in_blocks(trace, views.BLOCK).output
     rows = np.concatenate([steps.reshape(len(steps), -1), trace.output.reshape(1, -1)])[:, :24]
     left, top, right, bottom = WHOLE
@@ -326,7 +326,7 @@ def crossing(draw: ImageDraw.ImageDraw, _: Passes) -> None:
 
 
 def own_matrices(draw: ImageDraw.ImageDraw, _: Passes) -> None:
-    trace = gallery_numbers.typed_matrices()
+    trace = gallery_passes.typed_matrices()
     place = heat(draw, WHOLE, weights(trace), frame=(0, 0))
     for (row, column), share in np.ndenumerate(trace.weights):
         x0, y0, x1, y1 = place(row, column)

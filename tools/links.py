@@ -18,6 +18,7 @@ import transformers as t
 from streamlit.testing.v1 import AppTest
 
 from core.lessons.scaling import sweep
+from core.models.devices import DTYPES
 from tests.core.corpus.made_runs import add_map, made_run
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
@@ -27,13 +28,16 @@ from ui.links import Form
 from ui.requests import ModelChoice
 from ui.views.claims import results as claims
 from ui.views.corpus import run as corpus
+from ui.views.generation import page as writing
 from ui.views.lesson import results as experiments
 from ui.views.sources import models
+from ui.views.what_changed import ROUNDED
 
 Address = dict[str, str]
 SPELLED = {2: "two"}
 MANY = 12  # numbers or texts in an address: further ones are not listed one by one
-WRITING = {state.NEW_TOKENS: "2"}  # once as much has been written as a page opens with, two tokens bring every field
+WRITING = {state.NEW_TOKENS: "2"}  # once as much has been written as a page lists, two tokens bring every field
+PRECISIONS = {*DTYPES, *ROUNDED}
 
 
 @dataclass
@@ -102,6 +106,7 @@ def found_on_every_page() -> dict[str, Found]:
             mock.patch.object(models.loaded, "store", Store(5, waits=True)),  # pages go from one to the other and back
             mock.patch("ui.views.what_if.worked_examples.run", return_value=None),
             mock.patch("ui.views.head_card.page.fill"),
+            mock.patch.object(writing.FirstTokens, "total", property(lambda tokens: min(tokens.most, MANY + 1))),
             mock.patch.object(corpus, "corpora", return_value=run.parent),
         ):
             return {title: found_on(page, typed) for title, page in pages().items()}
@@ -134,8 +139,8 @@ def opened(page: Path, address: Address, found: Found) -> tuple[list[Address], s
         if not isinstance(form, links.LinesForm):  # they have a page of their own in the docs
             note(found.setdefault(key, Parameter()), form, opening, what)
         # A precision brings no field, and the model is loaded again; many texts bring none either, and take long.
-        if key not in (state.DTYPE, state.CHECKED_ON):
-            offered.extend({key: word} for word in words_to_try(form, opening))
+        if key != state.CHECKED_ON:
+            offered.extend({key: word} for word in words_to_try(form, opening) if word not in PRECISIONS)
         return links_field(key, form, opening, what)
 
     with mock.patch.object(links, "field", field):

@@ -1,6 +1,6 @@
 """The pictures of the README, taken from the running app: `python -m tools.readme_pictures` takes them all again.
 
-Each file holds, in its metadata, the words of the menu and the headings that it shows. tests/test_readme.py compares them with
+Each file holds, in its metadata, the words of the menu and the headings that it shows. tests/test_docs.py compares them with
 the app.
 """
 

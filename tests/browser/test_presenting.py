@@ -13,7 +13,7 @@ from core.figures.heatmaps.frames import with_spotlight
 from core.figures.palette import DIVERGING, DIVERGING_ON_DARK
 from tests.browser.addresses import drawn_by
 from tests.browser.driver import GROUNDS, STILL, App, array, eventually, new_page
-from tests.core.exporting.test_page import drawing
+from tests.core.exporting.test_documents import drawing
 from tests.core.lessons.test_query_key_value import weights_at
 from ui import state
 from ui.gallery.views import CARDS

@@ -83,9 +83,6 @@ def certify(trace: AttentionTrace, output: np.ndarray, model: Model | Origin) ->
     )
 
 
-# --- taken apart into components
-
-
 @dataclass(frozen=True, eq=False)
 class TakenApart:
     """A pass with components; another one without; its inputs; and what the network returned in a third, at all positions."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.averages import ExactSum, log_mean_and_error, mean_and_error, mean_and_spread
@@ -32,6 +32,7 @@ def cut(number):
     return Fraction(math.trunc(Fraction(number) * 2**62), 2**62)
 
 
+@settings(max_examples=40)
 @given(st.lists(NUMBERS, min_size=1), st.randoms(use_true_random=False))
 @example([-(2.0**-60)], random.Random(0))
 def test_any_order_and_parts_give_the_same_bits(row, chance):

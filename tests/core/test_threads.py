@@ -1,7 +1,6 @@
 """Layers are measured side by side, each with one thread of torch's."""
 
 import time
-from collections.abc import Iterator
 from functools import partial
 from threading import Barrier, Event, Lock, Thread
 
@@ -25,39 +24,30 @@ def three_threads():
     torch.set_num_threads(before)
 
 
-def test_results_come_in_the_order_of_the_items_whichever_is_done_first():
-    pairs = Barrier(2)
+def test_results_come_in_order_whichever_is_done_first_and_no_more_items_are_taken_than_there_are_threads():
+    pairs, taken, done, told = Barrier(2), [], [], []
 
-    def work(item: int) -> int:
+    def items():
+        for item in range(1, 20):
+            taken.append(item)
+            assert len(taken) - len(done) <= 3
+            yield item
+
+    def work(item):
         if item in (1, 2):
             pairs.wait(PATIENCE)  # the second begins before the first is done, or neither ends
+        done.append(item)
         return item * item
 
-    told: list[int] = []
-    assert side_by_side(work, iter(range(1, 8)), told.append) == [1, 4, 9, 16, 25, 36, 49]
-    assert told == [1, 2, 3, 4, 5, 6, 7]
+    assert side_by_side(work, items(), told.append) == [item * item for item in range(1, 20)]
+    assert told == [*range(1, 20)]
     assert side_by_side(work, [], told.append) == []
 
 
-def test_no_more_items_are_taken_than_there_are_threads():
-    taken: list[int] = []
-    done: list[int] = []
-    waiting: list[int] = []
-
-    def items() -> Iterator[int]:
-        for item in range(20):
-            taken.append(item)
-            waiting.append(len(taken) - len(done))
-            yield item
-
-    side_by_side(done.append, items())
-    assert max(waiting) <= 3
-
-
 def test_each_item_is_computed_with_one_thread_and_other_threads_keep_theirs():
-    told: dict[str, int] = {}
+    told = {}
 
-    def work(_: int) -> int:
+    def work(_):
         return torch.get_num_threads()
 
     assert side_by_side(work, range(6)) == [1] * 6
@@ -72,10 +62,10 @@ def test_each_item_is_computed_with_one_thread_and_other_threads_keep_theirs():
 
 
 @pytest.mark.parametrize("where", ["work", "items", "progress"])
-def test_an_error_reaches_the_caller_and_nothing_else_begins(where: str):
-    begun: list[int] = []
+def test_an_error_reaches_the_caller_and_nothing_else_begins(where):
+    begun = []
 
-    def step(place: str, number: int) -> int:
+    def step(place, number):
         if place == "work":
             begun.append(number)
         if (place, number) == (where, 4):
@@ -89,14 +79,14 @@ def test_an_error_reaches_the_caller_and_nothing_else_begins(where: str):
 
 
 def test_what_ends_the_thread_that_waits_ends_the_others_at_their_next_stop_point():
-    begun: set[int] = set()
+    begun = set()
 
-    def for_ever(item: int) -> None:
+    def for_ever(item):
         while True:
             begun.add(item)
             stop_point()
 
-    def check(_: float | None) -> None:
+    def check(_):
         if len(begun) == 3:
             raise Ended
 
@@ -110,14 +100,14 @@ def test_what_ends_the_thread_that_waits_ends_the_others_at_their_next_stop_poin
 def test_how_much_of_the_items_is_done_is_told_and_they_wait_while_the_caller_waits():
     told, going_on, passed = Event(), Event(), []
 
-    def work(item: int) -> None:
+    def work(item):
         stop_point((item + 1) / 8)
         going_on.wait(20)
         passed.append(item)
         stop_point()
         passed.append(item)
 
-    def check(part: float | None) -> None:
+    def check(part):
         if part == 3 / 8:  # of both
             going_on.set()
             while len(passed) < 2:
@@ -133,7 +123,7 @@ def test_how_much_of_the_items_is_done_is_told_and_they_wait_while_the_caller_wa
 
 
 def test_the_time_of_the_other_threads_counts():
-    def work(_: int) -> None:
+    def work(_):
         begun = time.thread_time()
         while time.thread_time() < begun + 0.05:
             stop_point()
@@ -146,7 +136,7 @@ def test_the_time_of_the_other_threads_counts():
 def test_whoever_waits_for_a_lock_can_be_ended():
     lock = Lock()
 
-    def check(_: float | None) -> None:
+    def check(_):
         raise Ended
 
     with held(lock), stopped_by(check), pytest.raises(Ended), held(lock):

@@ -1,13 +1,12 @@
 """Things, bytes and seconds in words, and small numbers, at the places where the words change."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 
 from core.units import bytes_in_words, counted, in_rounding_errors, listed, seconds_in_words, small_number
 
-WORDS: dict[Callable[[float], str], dict[float, str]] = {
+WORDS = {
     bytes_in_words: {0: "0 MB", 1: "1 MB", 999_499_999: "999 MB", 999_500_000: "1.0 GB", 4 * 10**12: "4,000.0 GB"},
     seconds_in_words: {
         0: "0.1 s",
@@ -35,11 +34,11 @@ WORDS: dict[Callable[[float], str], dict[float, str]] = {
 
 
 @pytest.mark.parametrize("in_words", WORDS, ids=lambda of: of.__name__)
-def test_a_number_in_words(in_words: Callable[[float], str]) -> None:
+def test_a_number_in_words(in_words):
     assert {value: in_words(value) for value in WORDS[in_words]} == WORDS[in_words]
     assert small_number(-0.0) == "0"
 
 
-def test_things_are_counted_and_the_first_of_many_are_listed() -> None:
+def test_things_are_counted_and_the_first_of_many_are_listed():
     assert [counted(1, "head"), counted(1_200, "head"), counted(0, "query")] == ["1 head", "1,200 heads", "0 queries"]
     assert [listed([*"abcd"][:many], 3) for many in (0, 1, 3, 4)] == ["", "a", "a, b, c", "a, b, c and 1 more"]

@@ -12,8 +12,7 @@ from core.models.loading import load_model
 from tests.core.models.test_on_disk import HOSTILE, fill
 from tests.pages.app import go, new
 from tests.refusals import refused
-from tests.source_files import ROOT
-from ui import allowed, settings, state
+from ui import allowed, settings
 from ui.allowed import model_help, models_here, offered, places_of
 from ui.markdown import plain
 from ui.settings import Settings
@@ -21,8 +20,8 @@ from ui.views.sources import models
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch):
-    def allow(**said: object) -> None:
+def host(monkeypatch):
+    def allow(**said):
         monkeypatch.setattr(settings, "current", lambda: Settings(**said))  # pyright: ignore[reportArgumentType]
 
     allowed._looked.cache_clear()  # what was found on this computer, and then what these tests put there
@@ -31,7 +30,7 @@ def host(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> list[str]:
+def paths(tmp_path):
     """Existing, missing, and odd ones."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("{}")
@@ -44,7 +43,7 @@ def paths(tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     """Where models of this disk are looked for."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -52,11 +51,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def touched(*_args: object, **_named: object) -> None:
+def touched(*_args, **_named):
     raise AssertionError("something was looked for")
 
 
-def refusal(name: str) -> str:
+def refusal(name):
     with refused("model") as error:
         models.load(name)
     return str(error.value)
@@ -72,11 +71,11 @@ def test_where_nothing_is_allowed_all_get_the_same_words_and_nothing_is_touched(
     assert "It has all-MiniLM-L6-v2, SmolLM2-135M-Instruct and written-dates;" in said.pop()
 
 
-def test_a_hub_without_folders_looks_at_no_folder(host, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_without_folders_looks_at_no_folder(host, paths, monkeypatch):
     host(hub=True, folders=False)
-    asked: list[str] = []
+    asked = []
 
-    def note(name: str, **_: object) -> str:
+    def note(name, **_):
         asked.append(name)
         raise OSError("no network")
 
@@ -102,7 +101,7 @@ def test_a_listed_folder_and_what_is_in_it_and_nothing_else(host, tmp_path, monk
     assert "has no config.json" in refusal(str(shared / "model"))
 
 
-def test_listed_models_are_offered_and_loaded_whatever_else_is_off(host) -> None:
+def test_listed_models_are_offered_and_loaded_whatever_else_is_off(host):
     host(hub=False, folders=False, models=("org/name",))
     assert offered() == ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "written-dates", "org/name"]
     assert places_of(" org/name ") == ("folder", "hub")
@@ -110,7 +109,7 @@ def test_listed_models_are_offered_and_loaded_whatever_else_is_off(host) -> None
     refusal("org/other")
 
 
-def test_the_library_looks_only_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_looks_only_where_it_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "org/name").mkdir(parents=True)
     monkeypatch.setattr("core.models.loading.snapshot_download", lambda *_, **__: pytest.fail("the hub was asked"))
@@ -120,17 +119,6 @@ def test_the_library_looks_only_where_it_is_told(tmp_path: Path, monkeypatch: py
         load_model("org/absent", look_in=("folder",))
     with refused("model", "'org/name' is not here"):
         load_model("org/name", look_in=())
-
-
-def test_the_page_says_so_beside_the_field(host) -> None:
-    host(hub=False, folders=False)
-    said = []
-    for name in (str(ROOT), "/nowhere"):
-        app = go(new(), "step_by_step", **{state.MODEL: name})
-        said.append([error.value for error in app.error])
-    assert said[0] == said[1]
-    assert len(said[0]) == 1
-    assert any("on your own computer Headlight opens any model" in caption.proto.help for caption in app.caption)
 
 
 def test_models_on_this_disk_are_listed_where_folders_are_allowed(host, home, monkeypatch):
@@ -156,7 +144,7 @@ def test_models_on_this_disk_are_listed_where_folders_are_allowed(host, home, mo
     assert refusal("ollama:tiny:1b") == refusal("ollama:other:1b")
 
 
-def test_a_file_that_cannot_be_listed_does_not_take_the_page_down(host, home: Path) -> None:
+def test_a_file_that_cannot_be_listed_does_not_take_the_page_down(host, home):
     for case in ("a name that is not UTF-8", "a nested config", "a nested manifest", "half a surrogate"):
         make, _ = HOSTILE[case]
         make(home)

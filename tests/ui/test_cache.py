@@ -1,69 +1,57 @@
 """What is kept, within which bounds, and what is not computed twice."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, is_dataclass, replace
 from threading import Event
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
+from core import Edits
 from tests.conftest import PATIENCE
 from tests.refusals import refused
-from ui import settings
+from ui import requests, settings
 from ui.cache import MEMORY, Cached, Memory, Store, cached
+from ui.requests import ModelChoice, TextRequest
 from ui.views.generation import page as writing
 from ui.views.heads import all_heads
 from ui.views.sources import passes
 from ui.views.what_if import results
 
 
-class Letters(str):
-    """So many bytes."""
-
-    @property
-    def nbytes(self) -> int:
-        return len(self)
-
-
-class Work:
-    """Gives a text of so many letters, and counts how often it was asked to."""
-
-    def __init__(self, letters: int) -> None:
-        self.letters, self.count = letters, 0
-
-    def __call__(self) -> Letters:
-        self.count += 1
-        return Letters("x" * self.letters)
+def work(size=4):
+    """Returns something of so many bytes, and counts how often it was asked to."""
+    return Mock(return_value=SimpleNamespace(nbytes=size))
 
 
 @pytest.mark.parametrize("store", [Store(2), Memory(10)])
-def test_functions_that_share_a_store_share_its_bound_and_nothing_else(store: Store | Memory) -> None:
+def test_functions_that_share_a_store_share_its_bound_and_nothing_else(store):
     """The least recently used is forgotten first, whichever function returned it."""
-    work, other_work = Work(4), Work(4)
+    of_one, of_other = work(), work()
 
     @cached(store)
-    def one(_name: str) -> Letters:
-        return work()
+    def one(_name):
+        return of_one()
 
     @cached(store)
-    def other(_name: str) -> Letters:
-        return other_work()
+    def other(_name):
+        return of_other()
 
-    one("a")
-    other("a")
-    one("a")
-    other("b")
+    for function, name in ((one, "a"), (other, "a"), (one, "a"), (other, "b")):
+        function.task(name).compute(lambda _: None)  # neither tells how far it is
     known = [one.is_known("a"), other.is_known("a"), other.is_known("b"), one.is_known("b")]
     assert known == [True, False, True, False]
-    assert (work.count, other_work.count) == (1, 2)
+    assert (of_one.call_count, of_other.call_count) == (1, 2)
     assert not isinstance(store, Memory) or store.kept == 8
+    assert len({one.task("a").name, one.task("b").name, other.task("a").name}) == 3  # by which it is stopped
 
 
-def test_the_positional_arguments_are_the_key_however_they_are_given() -> None:
+def test_the_positional_arguments_are_the_key_however_they_are_given():
     calls = []
 
     @cached(Store(8))
-    def scaled(number: float, factor: float = 2.0, *, on_progress: Callable[[int], None] | None = None) -> float:
+    def scaled(number, factor=2.0, *, on_progress=None):
         calls.append((number, factor))
         if on_progress is not None:
             on_progress(1)
@@ -73,7 +61,7 @@ def test_the_positional_arguments_are_the_key_however_they_are_given() -> None:
     assert scaled.task(3.0).is_known
     assert scaled(3.0, factor=4.0) == 12.0
     assert calls == [(3.0, 2.0), (3.0, 4.0)]
-    told: list[int] = []
+    told = []
     assert scaled.task(5.0).compute(told.append) == 10.0
     assert scaled(5.0, on_progress=told.append) == 10.0
     assert told == [1]
@@ -81,46 +69,26 @@ def test_the_positional_arguments_are_the_key_however_they_are_given() -> None:
         scaled(3.0, another=1)  # pyright: ignore[reportCallIssue]
 
 
-def test_a_task_is_named_by_the_function_and_its_request() -> None:
-    """Its name is what is stopped: another request of the same function is other work."""
-
-    @cached(Store(8))
-    def one(name: str) -> str:
-        return name
-
-    @cached(Store(8))
-    def other(name: str) -> str:
-        return name
-
-    assert one.task("a").name == one.task("a").name
-    assert len({one.task("a").name, one.task("b").name, other.task("a").name}) == 3
-    assert one.task("a").compute(lambda _: None) == "a"  # a function that does not tell how far it is
-
-
-def test_what_is_larger_than_the_bound_is_kept_alone_until_something_else_comes() -> None:
+def test_what_is_larger_than_the_bound_is_kept_alone_until_something_else_comes():
     """Everything on a page that shows a pass asks for it; given but not kept, it would be read over and over."""
-    store = Memory(10)
-    large = Work(11)
-    store.get("small", Work(4))
-    assert len(store.get("large", large)) == len(store.get("large", large)) == 11
-    assert large.count == 1
+    store, large = Memory(10), work(11)
+    store.get("small", work())
+    assert store.get("large", large) is store.get("large", large)
+    assert large.call_count == 1
     assert "small" not in store
-    store.get("small", Work(4))
+    store.get("small", work())
     assert "large" not in store
 
 
 @pytest.mark.parametrize("store", [Store(10), Store(10, waits=True), Memory(10)])
-def test_work_that_failed_leaves_nothing_behind(store: Store | Memory) -> None:
-    def fail() -> str:
-        raise ValueError("no result")
-
+def test_work_that_failed_leaves_nothing_behind(store):
     with pytest.raises(ValueError, match="no result"):
-        store.get("it", fail)
+        store.get("it", Mock(side_effect=ValueError("no result")))
     assert "it" not in store
-    assert store.get("it", Work(3)) == "xxx"
+    assert store.get("it", again := work()) is again.return_value
 
 
-def test_all_that_is_large_shares_the_memory_of_the_settings() -> None:
+def test_all_that_is_large_shares_the_memory_of_the_settings():
     functions = [
         function
         for module in (passes, writing, all_heads, results)
@@ -138,60 +106,42 @@ def test_all_that_is_large_shares_the_memory_of_the_settings() -> None:
     assert MEMORY.most == settings.current().memory
 
 
-# --- one bound for what is kept and what runs
-
-
-def keep(memory: Memory, name: str, size: int) -> None:
-    memory.get(name, lambda: SimpleNamespace(nbytes=size))
-
-
-def test_what_is_kept_makes_room_for_what_runs() -> None:
+def test_what_is_kept_makes_room_for_what_runs():
     memory = Memory(10)
-    keep(memory, "old", 4)
-    keep(memory, "new", 4)
+    memory.get("old", work(4))
+    memory.get("new", work(4))
     assert memory.reserve(6)
     assert ("old" in memory, "new" in memory) == (False, True)
+    assert not memory.reserve(5)
     with memory.held(6):
-        keep(memory, "meanwhile", 3)  # of the six, so that nothing else has to go
+        memory.get("meanwhile", work(3))  # of the six, so that nothing else has to go
         assert ("new" in memory, memory.reserved, memory.kept) == (True, 3, 7)
     assert (memory.reserved, memory.kept) == (0, 7)
 
 
-def test_what_runs_is_never_more_than_there_is() -> None:
-    memory = Memory(10)
-    assert memory.reserve(7)
-    assert not memory.reserve(4)
-    with memory.held(7):
-        pass
-    assert memory.reserve(4)
-
-
-def test_work_within_work_gives_back_what_is_its_own() -> None:
+def test_work_within_work_gives_back_what_is_its_own():
     memory = Memory(10)
     memory.reserve(6)
     with memory.held(6):
         memory.reserve(2)
         with memory.held(2):
-            keep(memory, "result", 5)
+            memory.get("result", work(5))
             assert (memory.reserved, memory.kept) == (3, 5)
         assert memory.reserved == 3
     assert (memory.reserved, memory.kept) == (0, 5)
 
 
-def test_what_can_never_fit_is_refused_with_both_figures() -> None:
+def test_what_can_never_fit_is_refused_with_both_figures():
     memory = Memory(2 * 10**9)
     memory.check(2 * 10**9)
     with refused("text", r"needs about 3\.1 GB; this host allows 2\.0 GB"):
         memory.check(3.1 * 10**9)
 
 
-# --- a store that several sessions use at once
-
-
-def test_sessions_that_ask_at_once_wait_for_one_piece_of_work() -> None:
+def test_sessions_that_ask_at_once_wait_for_one_piece_of_work():
     store, begun, done = Store(2, waits=True), Event(), Event()
 
-    def slow() -> object:
+    def slow():
         begun.set()
         assert done.wait(PATIENCE)
         return object()
@@ -207,3 +157,15 @@ def test_sessions_that_ask_at_once_wait_for_one_piece_of_work() -> None:
         finally:
             done.set()
         assert first.result(PATIENCE) is second.result(PATIENCE) is store.get("model", object)
+
+
+def test_everything_that_is_asked_for_counts():
+    """A field left out of the comparison would give a visitor what another one has uploaded or changed."""
+    kinds = [kind for kind in vars(requests).values() if is_dataclass(kind) and kind.__module__ == requests.__name__]
+    assert {"TextRequest", "HeadRequest", "AnswerRequest"} <= {kind.__name__ for kind in kinds}
+    for kind in kinds:
+        assert all(field.compare and field.hash is not False for field in fields(kind)), kind
+    given = {"pair": "b", "target": "c", "keep": 4, "image": b"0", "edits": Edits(mute_heads={(0, 0)})}
+    plain = TextRequest(ModelChoice("m"), "a")
+    assert len({plain, *(replace(plain, **{name: value}) for name, value in given.items())}) == 1 + len(given)
+    assert replace(plain, image=b"0") != replace(plain, image=b"1")

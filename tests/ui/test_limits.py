@@ -1,19 +1,15 @@
 """The longest text that a host reads holds for every way in which numbers come to be computed."""
 
 import io
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 import core
 from core import Edits, InputError, capture
 from core.capturing.sampling import Sampling
 from core.exporting.exhibit import Exhibit, KeptHead, write
-from core.models.model import Model
-from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
+from tests.core.tiny_models import number_words, tiny
 from tests.pages.app import go, new
 from ui import settings, state
 from ui.cache import Store
@@ -34,17 +30,12 @@ from ui.views.why.results import answer
 
 MOST = 6  # tokens
 SHORT, LONG = "3 4 5", "3 4 5 6 7 8 9 10"
-NETWORKS = {
-    "reads": lambda: tiny("BERT"),
-    "writes": lambda: tiny("Llama"),
-    "both": lambda: tiny("BART"),
-    "exposes": lambda: randomised(CAUSAL_WEIGHTS["GPT-J"]()),
-}
+NETWORKS = {"reads": "BERT", "writes": "Llama", "both": "BART", "exposes": "GPT-J"}
 READS, WRITES, BOTH, EXPOSES = map(ModelChoice, NETWORKS)
 
 
 @pytest.fixture(autouse=True)
-def host(keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def host(keep, monkeypatch):
     """One that takes short texts, with a model of each kind."""
     monkeypatch.setattr(settings, "current", lambda: settings.Settings(tokens=MOST, models=tuple(NETWORKS)))
     monkeypatch.setattr(models.loaded, "store", Store(len(NETWORKS), waits=True))
@@ -52,25 +43,25 @@ def host(keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
         keep(models.loaded, model(name), ModelChoice(name))
 
 
-def model(name: str) -> Model:
-    return core.load_model(NETWORKS[name](), tokenizer=number_words())
+def model(name):
+    return core.load_model(tiny(NETWORKS[name]), tokenizer=number_words())
 
 
-def recorded(folder: Path) -> ModelChoice:
+def recorded(folder):
     capture(model("reads"), LONG).save(file := folder / "pass.safetensors")
     return ModelChoice(file.name, contents=file.read_bytes())
 
 
-def weights() -> ModelChoice:
+def weights():
     np.savez(file := io.BytesIO(), attentions=np.full((1, 1, 8, 8), 1 / 8))
     return ModelChoice("weights.npz", contents=file.getvalue())
 
 
-def edited(**edits: object) -> TextRequest:
+def edited(**edits):
     return TextRequest(READS, SHORT, edits=Edits(**edits))  # pyright: ignore[reportArgumentType]
 
 
-TOO_LONG: dict[str, Callable[[Path], object]] = {
+TOO_LONG = {
     "a text": lambda _: passes.captured(TextRequest(READS, LONG)),
     "a text for components": lambda _: passes.with_components(TextRequest(READS, LONG)),
     "a text for weights": lambda _: passes.weights_only(TextRequest(EXPOSES, LONG)),
@@ -91,25 +82,25 @@ TOO_LONG: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("way", TOO_LONG)
-def test_what_is_too_long_is_refused(way: str, tmp_path: Path) -> None:
+def test_what_is_too_long_is_refused(way, tmp_path):
     with pytest.raises(InputError, match=rf"(most|than) {MOST}\b"):
         TOO_LONG[way](tmp_path)
 
 
-def test_what_is_written_grows_no_longer() -> None:
+def test_what_is_written_grows_no_longer():
     assert len(results.continuation(TextRequest(WRITES, SHORT))) <= MOST
     generating = writing.written_after(WritingRequest(TextRequest(WRITES, SHORT), False, Sampling())).generating
     assert len(generating.write(50).token_ids) + len(SHORT.split()) <= MOST + 1  # the last one is read by nobody
     assert len(passes.generated(TextRequest(BOTH, SHORT, target=GeneratedTarget())).ids) < MOST
 
 
-def refused(app: AppTest) -> str:
+def refused(app):
     assert not app.run().exception, app.exception
     (error,) = app.error
     return error.value.replace("\\", "")
 
 
-def test_an_exhibit_is_refused_beside_its_field() -> None:
+def test_an_exhibit_is_refused_beside_its_field():
     head = KeptHead.of(capture(model("reads"), LONG), 0, 0, "self")
     exhibit = Exhibit(page="heads", title="Heads", address={}, about={}, heads={"a head": head})
     app = go(new(), "exhibit")
@@ -118,7 +109,7 @@ def test_an_exhibit_is_refused_beside_its_field() -> None:
 
 
 @pytest.mark.parametrize("name", ["query", "key"])
-def test_matrices_are_refused_however_few_their_scores_are(name: str) -> None:
+def test_matrices_are_refused_however_few_their_scores_are(name):
     app = go(new(), "step_by_step", source="own")
     for field in ("key", "value") if name == "key" else ("query",):
         app.text_area(state.OWN[field]).set_value("1,2\n" * (MOST + 1))

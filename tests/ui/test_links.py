@@ -4,7 +4,6 @@ import json
 from urllib.parse import parse_qs
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from tests.pages.app import go, new, texts
 from ui import links, state
@@ -14,7 +13,7 @@ from ui.shown import PageContents
 from ui.views.sources.text_fields import SENTENCE
 
 
-def opened(page: str, **said: str) -> AppTest:
+def opened(page, **said):
     return go(new(), page, **said)
 
 
@@ -79,7 +78,7 @@ def test_a_link_with_a_version_says_all():
     assert app.session_state[state.QUERIES] == 4
 
 
-def link_of(app: AppTest) -> str:
+def link_of(app):
     """What Share offers to copy, as the page hands it to the browser."""
     app.get_by_key(state.SHARE).click().run()
     assert not app.exception
@@ -108,12 +107,9 @@ def test_the_link_to_copy_says_what_the_page_shows_and_opens_it_again():
     assert picture(again) == picture(app)
 
 
-def test_a_text_that_no_address_can_hold_is_sent_to_the_exhibit():
+def test_what_no_link_can_hold_is_said():
     shown = PageContents("Heads", "heads", of=head_of("word " * 2_000))
     assert len(link_to(shown, "http://localhost:8501/heads")) > LONGEST
-
-
-def test_what_no_link_can_hold_is_said():
     assert cannot_hold(PageContents("Heads", "heads", of=head_of("", image=b"pixels"))) == "the image that you uploaded"
     assert cannot_hold(PageContents("Heads", "heads", of=head_of("Hi"))) == ""
     of_file = HeadRequest(TextRequest(ModelChoice("pass.npz", contents=b"PK"), ""), "self", 0, 0)
@@ -121,9 +117,9 @@ def test_what_no_link_can_hold_is_said():
     assert cannot_hold(PageContents("Exhibit", "exhibit")) == "the exhibit that you opened"
 
 
-def head_of(text: str, image: bytes | None = None) -> HeadRequest:
+def head_of(text, image=None):
     return HeadRequest(TextRequest(ModelChoice("all-MiniLM-L6-v2"), text, image=image), "self", 0, 0)
 
 
-def picture(app: AppTest) -> str:
+def picture(app):
     return next(chart.proto.spec for chart in app.get("plotly_chart") if "as_it_is" in chart.proto.id)

@@ -1,13 +1,11 @@
 """Work that is followed, asked for and stopped, as a page does it; and an array that is computed piece by piece."""
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from threading import Event
 from types import SimpleNamespace
-from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ from core.progress import stop_point
 from core.threads import side_by_side
 from tests.conftest import PATIENCE
 from ui import progress, settings
-from ui.cache import OnProgress, Task
+from ui.cache import Task
 from ui.progress import Growing
 from ui.settings import Settings
 
@@ -41,20 +39,20 @@ def page(works, said=True, **options):
         st.error(str(error))
 
 
-def shown(work: Callable | dict[str, Callable], **options: Any) -> AppTest:
+def shown(work, **options):
     works = work if isinstance(work, dict) else {"job": work}
     return AppTest.from_function(page, args=(works,), kwargs=options).run()
 
 
-def texts(app: AppTest) -> list[str]:
+def texts(app):
     assert not app.exception, app.exception
     return [text.value for text in app.text]
 
 
-def test_work_that_was_stopped_stays_so_whatever_becomes_of_other_work() -> None:
+def test_work_that_was_stopped_stays_so_whatever_becomes_of_other_work():
     begun, stops = {"first": 0, "second": 0}, ["first", "second"]
 
-    def work(name: str, on_progress: OnProgress) -> str:
+    def work(name, on_progress):
         begun[name] += 1
         on_progress(1)
         if name in stops:
@@ -75,45 +73,48 @@ def test_work_that_was_stopped_stays_so_whatever_becomes_of_other_work() -> None
     assert begun == {"first": 2, "second": 3}
 
 
-def test_the_bar_does_not_outlive_work_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def work(on_progress: OnProgress) -> None:
+def test_work_that_does_not_fit_is_refused_and_the_bar_does_not_outlive_work_that_failed(monkeypatch):
+    def work(on_progress):
         on_progress(1)
         raise InputError("It cannot be read.", field="text")
 
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    app = shown(work)
-    assert [error.value for error in app.error] == ["It cannot be read."]
-    assert not app.button
+    monkeypatch.setattr(progress.MEMORY, "most", 2e9)
+    too_much = "This needs about 3.1 GB; this host allows 2.0 GB. Shorten the text."
+    for needs, words in ((0, "It cannot be read."), (3.1e9, too_much)):
+        app = shown(work, needs=needs)
+        assert [error.value for error in app.error] == [words]
+        assert not app.button
 
 
 class Place:
     """What a place on a page is asked to show."""
 
-    def __init__(self) -> None:
-        self.shown: list = []
+    def __init__(self):
+        self.shown = []
 
-    def container(self, **_) -> Self:
+    def container(self, **_):
         return self
 
-    def status(self, words: str, **_) -> None:
+    def status(self, words, **_):
         self.shown.append(words)
 
-    def progress(self, done: float, text: str) -> None:
+    def progress(self, done, text):
         self.shown.append((done, text))
 
-    def empty(self) -> Self:
+    def empty(self):
         self.shown.append(None)
         return self
 
 
-def until(place: Place, shown: object) -> None:
+def until(place, shown):
     deadline = time.monotonic() + PATIENCE
     while not (place.shown and place.shown[-1] == shown):
         assert time.monotonic() < deadline, f"{place.shown} does not end with {shown}"
         time.sleep(0.01)
 
 
-def test_what_is_followed_is_said_with_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_followed_is_said_with_how_far_it_is(monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     place = Place()
     with progress.following(place, "Reading *it*") as tell:
@@ -123,51 +124,17 @@ def test_what_is_followed_is_said_with_how_far_it_is(monkeypatch: pytest.MonkeyP
     assert place.shown[-1] is None
 
 
-def test_nothing_is_said_any_more_of_work_that_failed() -> None:
-    place = Place()
-    with pytest.raises(InputError), progress.following(place, "Reading"):
-        raise InputError("It cannot be read.", field="model")
-    assert place.shown == [None]
-
-
-def test_of_a_moment_nothing_is_said() -> None:
+def test_nothing_is_said_of_a_moment_nor_any_more_of_work_that_failed():
     place = Place()
     with progress.following(place, "Reading") as tell:
         tell("Converting", 0.5)
-    assert place.shown == [None]
-
-
-# --- what this host allows
-
-
-def test_work_ends_with_the_time_that_the_host_gives_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten steps of a second or more each, by a clock that goes on with each look at it."""
-    done = []
-
-    def work(on_progress: OnProgress) -> str:
-        for step in range(1, 11):
-            done.append(step)
-            on_progress(step)
-        return "done"
-
-    monkeypatch.setattr(settings, "current", lambda: Settings(seconds=3))
-    ticks = count()
-    monkeypatch.setattr(progress.TURNS, "clock", lambda: next(ticks))
-    app = shown(work)
-    assert texts(app) == ["None"]
-    assert 1 < len(done) < 6
-    (said,) = [info.value for info in app.info]
-    assert "ended after 3 s, the longest that this host computes. Shorten the text" in said
-    done.clear()
-    app.run()
-    assert done == []  # it is not begun again by itself
-    monkeypatch.setattr(settings, "current", Settings)
-    app.button[0].click().run()
-    assert texts(app) == ["done"]
+    with pytest.raises(InputError), progress.following(place, "Reading"):
+        raise InputError("It cannot be read.", field="model")
+    assert place.shown == [None, None]
 
 
 @pytest.fixture
-def looked_at_each_stop_point(monkeypatch: pytest.MonkeyPatch) -> None:
+def looked_at_each_stop_point(monkeypatch):
     """By a clock that goes on with each look at it."""
     ticks = count()
     monkeypatch.setattr(progress, "LOOKS", 0.0)
@@ -176,10 +143,10 @@ def looked_at_each_stop_point(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("looked_at_each_stop_point")
 @pytest.mark.parametrize("said", [True, False])
-def test_time_is_up_between_the_steps_too(said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_is_up_between_the_steps_too(said, monkeypatch):
     passed, most = [], [100]
 
-    def work(*_: object) -> str:
+    def work(*_):
         for step in range(most[-1]):
             passed.append(step)
             stop_point()
@@ -191,17 +158,20 @@ def test_time_is_up_between_the_steps_too(said: bool, monkeypatch: pytest.Monkey
     assert 1 < len(passed) < 12
     (words,) = [info.value for info in app.info]
     assert "after 9 s, the longest that this host computes. Shorten the text" in words
+    done = len(passed)
+    assert app.run().exception == []
+    assert (len(passed) == done) == said  # what has a button is not begun again by itself
     most.append(2)  # each stretch has its own time
     assert (app.button[0].click() if said else app).run().text[0].value == "done"
 
 
 @pytest.mark.usefixtures("looked_at_each_stop_point")
 @pytest.mark.parametrize("said", [True, False])
-def test_work_ends_at_the_next_stop_point_when_its_visitor_has_gone(said: bool) -> None:
+def test_work_ends_at_the_next_stop_point_when_its_visitor_has_gone(said):
     """As Streamlit tells a run whose tab is closed."""
     passed = []
 
-    def work(*_: object) -> None:
+    def work(*_):
         for step in range(9):
             passed.append(step)
             if step == 3:
@@ -212,7 +182,7 @@ def test_work_ends_at_the_next_stop_point_when_its_visitor_has_gone(said: bool) 
     assert passed == [0, 1, 2, 3]
 
 
-def test_a_file_ends_when_its_visitor_has_gone_and_when_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_ends_when_its_visitor_has_gone_and_when_it_takes_too_long(monkeypatch):
     """Streamlit makes it in another thread."""
     monkeypatch.setattr(progress, "LOOKS", 0.0)
     there = {"somebody": True}
@@ -221,7 +191,7 @@ def test_a_file_ends_when_its_visitor_has_gone_and_when_it_takes_too_long(monkey
     for name in ("get_instance", "get_script_run_ctx"):
         monkeypatch.setattr(progress, name, lambda: runtime)
 
-    def make() -> str:
+    def make():
         stop_point()
         return "all"
 
@@ -237,7 +207,7 @@ def test_a_file_ends_when_its_visitor_has_gone_and_when_it_takes_too_long(monkey
         made()
 
 
-def test_pieces_are_counted_from_the_first_one_and_their_pace_is_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_are_counted_from_the_first_one_and_their_pace_is_their_own(monkeypatch):
     """The first piece takes long, as the text is read before it: its time is told, and says nothing of those that follow."""
     said, now = [], [0.0]
     monkeypatch.setattr(progress, "LOOKS", 0.0)
@@ -247,7 +217,7 @@ def test_pieces_are_counted_from_the_first_one_and_their_pace_is_their_own(monke
     def pieces():
         for place in range(10):
 
-            def compute(place: int = place) -> list[float]:
+            def compute(place=place):
                 now[0] += 69 if place == 0 else 2
                 stop_point()
                 return [1.0]
@@ -264,19 +234,19 @@ def test_pieces_are_counted_from_the_first_one_and_their_pace_is_their_own(monke
     assert said[3] == "Muting every head: head 2 of 10, about 15 s left"
 
 
-def test_work_of_other_threads_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_of_other_threads_takes_its_turn(monkeypatch):
     """Measured by what the processor did: the thread of the page itself only waits."""
     monkeypatch.setattr(progress, "HEAVY", 0.05)
     monkeypatch.setattr(progress, "LOOKS", 0.0)
-    held: list[bool] = []
+    held = []
 
-    def layer(_: int) -> None:
+    def layer(_):
         begun = time.thread_time()
         while time.thread_time() < begun + 0.1:
             stop_point()
         held.append(progress.TURNS._holder is not None)
 
-    def work(on_progress: Callable[[int], None]) -> None:
+    def work(on_progress):
         side_by_side(layer, range(8), on_progress)
 
     progress.run(Task("of threads", work), "Measuring", 8)
@@ -284,29 +254,20 @@ def test_work_of_other_threads_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -
     assert progress.TURNS._holder is None
 
 
-def test_work_that_does_not_fit_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress.MEMORY, "most", 2e9)
-    app = shown(lambda _: st.text("begun"), needs=3.1e9)
-    words = "This needs about 3.1 GB; this host allows 2.0 GB. Shorten the text."
-    assert [error.value for error in app.error] == [words]
-    assert not app.text
+def pieces_page(growing, draw):
+    from ui.progress import fill
+
+    fill(growing, "pieces", "Muting", draw, unit="layer")
 
 
-def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypatch):
     growing = Growing((10,), lambda: (([place], lambda: [1.0]) for place in range(10)), nbytes=0)
-
-    def page(growing):
-        import streamlit as st
-
-        from ui.progress import fill
-
-        fill(growing, "pieces", "Muting", lambda last: st.text(f"{growing.done}") if last else None, unit="layer")
-
     monkeypatch.setattr(settings, "current", lambda: Settings(seconds=8))
     monkeypatch.setattr(progress, "LONG", 1e9)
     ticks = count()
     monkeypatch.setattr(progress.TURNS, "clock", lambda: next(ticks))
-    app = AppTest.from_function(page, args=(growing,)).run()
+    draw = lambda last: st.text(f"{growing.done}") if last else None  # noqa: E731
+    app = AppTest.from_function(pieces_page, args=(growing, draw)).run()
     (some,) = map(int, texts(app))
     assert 0 < some < 10
     (said,) = [info.value for info in app.info]
@@ -320,26 +281,40 @@ def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypa
     assert not app.info
 
 
-def test_who_waits_reads_how_many_are_before_and_can_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three visitors with heavy work: the first one holds the turn, the last one leaves, and the second one gets it."""
+@pytest.mark.parametrize("stops", [True, False])
+def test_pieces_that_are_interrupted_go_on_by_themselves_unless_somebody_has_stopped_them(stops, monkeypatch):
+    """After the second one the page runs again, because of the Stop button or of something else."""
+    worked, interruptions = [], ["one"]
+    growing = Growing((3,), lambda: (([at], lambda at=at: worked.append(at) or [1.0]) for at in range(3)), nbytes=0)
+
+    def draw(_last):
+        st.text(f"{growing.done}")
+        if growing.done == 2 and interruptions:
+            interruptions.pop()
+            if stops:
+                progress._wish("pieces", progress._Halt())
+            st.rerun()
+
+    monkeypatch.setattr(progress, "FILLED", -1.0)
+    app = AppTest.from_function(pieces_page, args=(growing, draw)).run()
+    assert [info.value for info in app.info] == ["2 of 3 measured. Continue?"] * stops
+    if stops:
+        assert texts(app) == ["2"]
+        app.button[0].click().run()
+    assert texts(app) == ["3"]
+    assert worked == [0, 1, 2]
+
+
+def test_who_waits_reads_how_many_are_before_and_can_stop(monkeypatch):
     monkeypatch.setattr(progress, "HEAVY", -1.0)  # all work turns out to be heavy at its first step
-
-    def work(on_progress: OnProgress) -> str:
-        on_progress(0)
-        return "done"
-
-    said: list[str] = []
+    said, begun, over = [], Event(), Event()
 
     class Bar:
-        def progress(self, _share: float, text: str) -> None:
+        def progress(self, _share, text):
             said.append(text)
-            if "2 others" in text:
-                left.set()
-                raise StopException
+            raise StopException
 
-    begun, left, over = Event(), Event(), Event()
-
-    def hold() -> None:
+    def hold():
         with progress.TURNS.turn(0, lambda _: None):
             begun.set()
             over.wait(PATIENCE)
@@ -347,51 +322,21 @@ def test_who_waits_reads_how_many_are_before_and_can_stop(monkeypatch: pytest.Mo
     with ThreadPoolExecutor() as visitors:
         first = visitors.submit(hold)
         assert begun.wait(PATIENCE)
-        second = visitors.submit(shown, work)
-        while not progress.TURNS._queue:
-            time.sleep(0.01)
-        third = progress._Progress(st.empty(), "job", "Measuring", 3, "layer")
-        third._bar = Bar()  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(StopException), third.turn():
-            third.tell(0)
-        assert said == ["Measuring waits, 2 others before you"]
+        waiting = progress._Progress(st.empty(), "job", "Measuring", 3, "layer")
+        waiting._bar = Bar()
+        with pytest.raises(StopException), waiting.turn():
+            waiting.tell(0)
         over.set()
         first.result(PATIENCE)
-        app = second.result(PATIENCE)
-    assert texts(app) == ["done"]
-    assert not app.button
+    assert said == ["Measuring waits, 1 other before you"]
+    assert not progress.TURNS._queue
 
 
-# --- an array that is computed piece by piece
-
-
-def test_what_has_come_is_kept_and_gone_on_with() -> None:
-    asked = []
-
-    def pieces():
-        for place in (2, 1, 0):
-            asked.append(place)
-            yield place, lambda place=place: [place, 10 * place]
-
-    growing = Growing((3, 2), pieces, nbytes=1, cost=lambda place: 3 - place)
-    assert growing.go_on()
-    assert (growing.done, growing.total) == (2, 6)
-    assert growing.share == pytest.approx(1 / 6)
-    np.testing.assert_array_equal(growing.values, [[np.nan] * 2, [np.nan] * 2, [2, 20]])
-    assert asked == [2]
-    assert growing.go_on()
-    assert growing.go_on()
-    assert not growing.go_on()
-    assert growing.share == 1
-    assert asked == [2, 1, 0]
-
-
-def test_single_numbers_come_before_others_and_before_a_pause() -> None:
+def test_single_numbers_come_before_others_and_before_a_pause():
     numbers = np.arange(6.0).reshape(3, 2)
     places = [([2, 0], [1, 1]), ([1], [0]), 0, 1, 2]
-    growing = Growing(
-        (3, 2), lambda: ((place, lambda place=place: numbers[place]) for place in places), nbytes=1, first=2
-    )
+    pieces = [(place, lambda place=place: numbers[place]) for place in places]
+    growing = Growing((3, 2), lambda: iter(pieces), nbytes=1, first=2)
     assert growing.go_on()
     assert not growing.may_pause
     np.testing.assert_array_equal(growing.values, [[np.nan, 1], [np.nan, np.nan], [np.nan, 5]])
@@ -409,7 +354,7 @@ class Ended(BaseException):
 
 
 @pytest.mark.parametrize("where", ["before the first piece", "in a piece"])
-def test_what_ends_it_half_way_loses_nothing(where: str) -> None:
+def test_what_ends_it_half_way_loses_nothing(where):
     """A page that is stopped, and the next one of somebody else who wants the same."""
     ends, computed = [True], []
 
@@ -419,7 +364,7 @@ def test_what_ends_it_half_way_loses_nothing(where: str) -> None:
             raise Ended
         for place in range(4):
 
-            def compute(place: int = place) -> list[int]:
+            def compute(place=place):
                 if place == 2 and ends:
                     ends.pop()
                     raise Ended

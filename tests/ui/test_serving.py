@@ -3,7 +3,6 @@
 import re
 import socket
 
-import pytest
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
 from streamlit.testing.v1 import AppTest
@@ -44,7 +43,7 @@ def page(arrives):
     st.number_input("number", key="number")
 
 
-def comes(states: WidgetStates | None = None) -> None:
+def comes(states=None):
     """A newer message, with these states of widgets."""
     context = get_script_run_ctx()
     assert context is not None
@@ -56,7 +55,7 @@ def comes(states: WidgetStates | None = None) -> None:
 def test_a_message_waits_for_the_callbacks_of_the_one_before():
     answer_in_order()
 
-    def arrives(number: float) -> None:
+    def arrives(number):
         comes(WidgetStates(widgets=[WidgetState(id=app.number_input[0].proto.id, double_value=number)]))
 
     app = AppTest.from_function(page, args=(arrives,)).run()
@@ -67,7 +66,7 @@ def test_a_message_waits_for_the_callbacks_of_the_one_before():
     assert "ended" in app.session_state
 
 
-def test_a_message_waits_until_the_address_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_waits_until_the_address_is_read(monkeypatch):
     """Otherwise the next run would find a page that was come to, and nothing of what its address asked for."""
     answer_in_order()
     take_in, waiting = links._take_in, [True]
@@ -77,7 +76,7 @@ def test_a_message_waits_until_the_address_is_read(monkeypatch: pytest.MonkeyPat
     assert app.session_state[state.ADDRESS] == {state.SOURCE: ["random"], state.SEED: ["7"]}
 
 
-def test_a_place_is_kept_given_back_and_lost_by_those_who_sleep() -> None:
+def test_a_place_is_kept_given_back_and_lost_by_those_who_sleep():
     there, now = {"a", "b", "c", "d"}, 0.0
     host = Visitors(there.__contains__, lambda: now)
     assert [host.admit(one, 2) for one in "abcab"] == [True, True, False, True, True]
@@ -90,7 +89,7 @@ def test_a_place_is_kept_given_back_and_lost_by_those_who_sleep() -> None:
     assert host.admit("b", None)
 
 
-def test_a_visitor_who_finds_no_place_is_told_so_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_visitor_who_finds_no_place_is_told_so_and_runs_nothing(monkeypatch):
     monkeypatch.setattr(settings, "current", lambda: settings.Settings(sessions=1))
     monkeypatch.setattr(serving, "_VISITORS", full := Visitors(lambda _: True))
     full.admit("somebody else", 1)

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,13 +11,7 @@ from tests.source_files import ROOT
 from ui.settings import Settings, SettingsError, read
 
 
-def test_a_persons_own_computer_allows_everything() -> None:
-    found = read(environment={})
-    assert found == Settings()
-    assert (found.hub, found.folders, found.tokens, found.seconds, found.sessions) == (True, True, None, None, None)
-
-
-def test_the_file_for_a_public_address_opens_nothing_and_bounds_everything() -> None:
+def test_the_file_for_a_public_address_opens_nothing_and_bounds_everything():
     public = read(ROOT / "headlight.public.toml", {})
     assert (public.hub, public.folders, public.models) == (False, False, ())
     for name in ("tokens", "seconds", "sessions", "memory", "upload_mb"):
@@ -26,7 +19,7 @@ def test_the_file_for_a_public_address_opens_nothing_and_bounds_everything() -> 
         assert getattr(public, name) <= (getattr(Settings(), name) or 10**9)
 
 
-def test_the_environment_wins_over_the_file_and_says_nothing_when_it_is_empty(tmp_path: Path) -> None:
+def test_the_environment_wins_over_the_file_and_says_nothing_when_it_is_empty(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text('tokens = 100\nhub = false\nmemory = "2.5 GB"\nfolders = ["/a", "/b c"]\nsessions = "none"\n')
     said = {"HEADLIGHT_SETTINGS": str(file), "HEADLIGHT_TOKENS": "200", "HEADLIGHT_SECONDS": " "}
@@ -57,7 +50,7 @@ def test_the_environment_wins_over_the_file_and_says_nothing_when_it_is_empty(tm
         ("hub = ", "not a TOML file"),
     ],
 )
-def test_what_cannot_be_meant_is_said_with_its_place(tmp_path: Path, written: str, words: str) -> None:
+def test_what_cannot_be_meant_is_said_with_its_place(tmp_path, written, words):
     file = tmp_path / "own.toml"
     file.write_text(written)
     with pytest.raises(SettingsError, match=words) as error:
@@ -65,14 +58,14 @@ def test_what_cannot_be_meant_is_said_with_its_place(tmp_path: Path, written: st
     assert str(file) in str(error.value)
 
 
-def test_a_variable_that_is_no_setting_and_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_variable_that_is_no_setting_and_a_file_that_is_not_there(tmp_path):
     with pytest.raises(SettingsError, match="HEADLIGHT_TOKENZ: there is no setting 'tokenz'"):
         read(environment={"HEADLIGHT_TOKENZ": "3"})
     with pytest.raises(SettingsError, match=r"absent\.toml: cannot be read"):
         read(environment={"HEADLIGHT_SETTINGS": str(tmp_path / "absent.toml")})
 
 
-def test_a_server_with_a_bad_setting_does_not_start_and_says_why_in_one_line() -> None:
+def test_a_server_with_a_bad_setting_does_not_start_and_says_why_in_one_line():
     asked = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless", "true", "--server.port", "0"]
     environment = os.environ | {"HEADLIGHT_SECONDS": "soon"}
     said = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)

@@ -3,8 +3,7 @@
 import gc
 import time
 import weakref
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from types import SimpleNamespace
 
@@ -19,29 +18,29 @@ from ui.turns import Turns
 
 
 @pytest.fixture(autouse=True)
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def looks_often(monkeypatch):
     monkeypatch.setattr(turns, "LOOK", 0.01)
 
 
 class Sessions:
     """Threads that want a turn, one after the other; what each has been told, and who had one, in that order."""
 
-    def __init__(self, memory: float = 100) -> None:
+    def __init__(self, memory=100):
         self.memory = Memory(memory)
         self.turns = Turns(self.memory)
-        self.had: list[str] = []
-        self.told: dict[str, list[int]] = {}
+        self.had = []
+        self.told = {}
         self._threads = ThreadPoolExecutor(max_workers=20)
 
-    def want(self, name: str, work: Callable[[], object] = lambda: None, *, needs: float = 0, told=None) -> Future:
+    def want(self, name, work=lambda: None, *, needs=0, told=None):
         """Another session, which is in the queue, or has its turn, when this returns."""
 
-        def waiting(others: int) -> None:
+        def waiting(others):
             self.told.setdefault(name, []).append(others)
             if told is not None:
                 told()
 
-        def run() -> None:
+        def run():
             with self.turns.turn(needs, waiting):
                 self.had.append(name)
                 work()
@@ -52,7 +51,7 @@ class Sessions:
         return future
 
 
-def test_first_come_first_served_and_each_is_told_how_many_are_before() -> None:
+def test_first_come_first_served_and_each_is_told_how_many_are_before():
     sessions, over = Sessions(), Event()
     wanted = [sessions.want("a", lambda: over.wait(PATIENCE))] + [sessions.want(name) for name in "bcdef"]
     while len(sessions.told) < 5:
@@ -66,10 +65,10 @@ def test_first_come_first_served_and_each_is_told_how_many_are_before() -> None:
 
 
 @pytest.mark.parametrize("end", [StopException(), RerunException(None), InputError("bad", field="text")])  # pyright: ignore
-def test_a_turn_ends_however_the_page_ends(end: BaseException) -> None:
+def test_a_turn_ends_however_the_page_ends(end):
     sessions = Sessions()
 
-    def fail() -> None:
+    def fail():
         raise end
 
     failed = sessions.want("a", fail)
@@ -79,10 +78,10 @@ def test_a_turn_ends_however_the_page_ends(end: BaseException) -> None:
     assert sessions.memory.reserved == 0
 
 
-def test_who_leaves_while_waiting_gives_up_the_place() -> None:
+def test_who_leaves_while_waiting_gives_up_the_place():
     sessions, over = Sessions(), Event()
 
-    def gone() -> None:
+    def gone():
         raise StopException
 
     first = sessions.want("a", lambda: over.wait(PATIENCE))
@@ -99,10 +98,10 @@ def test_who_leaves_while_waiting_gives_up_the_place() -> None:
     assert sessions.had == ["a", "c"]
 
 
-def test_whoever_has_the_turn_goes_on_in_nested_work() -> None:
+def test_whoever_has_the_turn_goes_on_in_nested_work_and_what_can_never_fit_does_not_wait():
     sessions = Sessions()
 
-    def nested() -> None:
+    def nested():
         with sessions.turns.turn(50, lambda _: None), sessions.turns.room(5, lambda _: None):
             sessions.had.append("inside")
         sessions.had.append("after")
@@ -111,31 +110,14 @@ def test_whoever_has_the_turn_goes_on_in_nested_work() -> None:
     sessions.want("b").result(PATIENCE)
     assert sessions.had == ["a", "inside", "after", "b"]
     assert sessions.memory.reserved == 0
+    sessions = Sessions(memory=100)
+    for way in (sessions.turns.turn, sessions.turns.room):
+        with pytest.raises(InputError, match="this host allows"), way(101, lambda _: None):
+            pass
+    assert not sessions.turns._queue
 
 
-def test_pieces_of_several_take_turns() -> None:
-    sessions, start = Sessions(), Event()
-    holding = sessions.want("first", lambda: start.wait(PATIENCE))
-
-    def pieces(name: str) -> None:
-        for number in range(3):
-            with sessions.turns.turn(0, lambda _: None):
-                sessions.had.append(f"{name}{number}")
-                while len(sessions.turns._queue) == 0 and len(sessions.had) < 6:
-                    time.sleep(0.001)  # until the other one is in the queue again
-
-    both = []
-    for name in "ab":
-        both.append(sessions._threads.submit(pieces, name))
-        while len(sessions.turns._queue) < len(both):
-            time.sleep(0.001)
-    start.set()
-    for one in (holding, *both):
-        one.result(PATIENCE)
-    assert sessions.had == ["first", "a0", "b0", "a1", "b1", "a2", "b2"]
-
-
-def test_light_work_does_not_wait_unless_there_is_no_room() -> None:
+def test_light_work_does_not_wait_unless_there_is_no_room():
     sessions, over = Sessions(memory=100), Event()
     heavy = sessions.want("heavy", lambda: over.wait(PATIENCE), needs=60)
     with sessions.turns.room(30, lambda _: pytest.fail("it waits")):
@@ -143,7 +125,7 @@ def test_light_work_does_not_wait_unless_there_is_no_room() -> None:
 
     told = Event()
 
-    def light() -> None:
+    def light():
         with sessions.turns.room(50, lambda _: told.set()):
             sessions.had.append("light")
 
@@ -156,21 +138,13 @@ def test_light_work_does_not_wait_unless_there_is_no_room() -> None:
     assert sessions.had == ["heavy", "light"]
 
 
-def test_what_can_never_fit_does_not_wait() -> None:
-    sessions = Sessions(memory=100)
-    for way in (sessions.turns.turn, sessions.turns.room):
-        with pytest.raises(InputError, match="this host allows"), way(101, lambda _: None):
-            pass
-    assert not sessions.turns._queue
-
-
-def test_waiting_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_does_not_count(monkeypatch):
     sessions, over, now = Sessions(), Event(), [0.0]
     monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: now[0]))
     sessions.want("a", lambda: over.wait(PATIENCE))
     began = sessions.turns.clock()
 
-    def wait(_: int) -> None:
+    def wait(_):
         now[0] += 60
         over.set()
 
@@ -179,19 +153,19 @@ def test_waiting_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     assert now[0] > 0
 
 
-def test_heavy_work_gives_way_to_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heavy_work_gives_way_to_pages(monkeypatch):
     sessions, page_over = Sessions(), Event()
     monkeypatch.setattr(turns, "GIVES_WAY", PATIENCE)
-    noted: list[str] = []
+    noted = []
 
-    def page() -> None:
+    def page():
         with sessions.turns.page():
             page_over.wait(PATIENCE)
             while not (sessions.turns._changed._waiters or noted):
                 time.sleep(0.001)  # until the other one waits, or has not waited
             noted.append("page")
 
-    def heavy() -> None:
+    def heavy():
         with sessions.turns.page(), sessions.turns.turn(0, lambda _: None):
             sessions.turns._stepped = time.monotonic() - PATIENCE  # a long step
             page_over.set()
@@ -211,7 +185,7 @@ def test_what_earlier_work_left_in_circles_is_freed_before_a_turn():
     """Streamlit's own search for garbage after each run of a page is switched off."""
 
     class Tensor:
-        def __init__(self) -> None:
+        def __init__(self):
             self.held_by = self
 
     gc.disable()  # Python's own search would come sooner or later

@@ -5,6 +5,6 @@ from core.agents.serving import Calls
 
 
 @pytest.fixture(scope="session")
-def calls() -> Calls:
+def calls():
     """The calls of a host as it is by default, with the models that it has loaded."""
     return Calls(Host(Limits()))

@@ -1,13 +1,11 @@
 """The addresses in answers open the views that they promise: on the app's own pages, every word of them is used and shown."""
 
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from core.agents import host
 from core.agents.host import LONGEST, PAGES, SHORT, VERSION, Host, Limits
-from core.agents.serving import Calls
 from tests.pages.app import go, new
 from ui import links, state
 from ui.lessons import file
@@ -40,10 +38,10 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_address_opens_its_view(calls: Calls, name: str) -> None:
+def test_an_address_opens_its_view(calls, name):
     call, arguments = CALLS[name]
     parts = urlsplit(calls.answer(call, arguments)["address"])
-    said: dict[str, Any] = parse_qs(parts.query, keep_blank_values=True)
+    said = parse_qs(parts.query, keep_blank_values=True)
     app = go(new(), parts.path.strip("/"), **said)
     assert [warning.value for warning in app.warning if "link asks for" in warning.value] == []
     assert app.session_state[state.ADDRESS].items() <= said.items()  # what is other than the page opens with
@@ -51,21 +49,21 @@ def test_an_address_opens_its_view(calls: Calls, name: str) -> None:
     assert {word: in_words(value) for word, value in chosen.items()} == {word: said[word] for word in chosen}
 
 
-def in_words(value: Any) -> list[str]:
+def in_words(value):
     return [
         str(one).lower() if isinstance(one, bool) else str(one)
         for one in (value if isinstance(value, list) else [value])
     ]
 
 
-def test_words_and_pages_are_those_of_the_app() -> None:
+def test_words_and_pages_are_those_of_the_app():
     assert VERSION == links.VERSION
     assert host.MEAN_OF_ALL == MEAN_OF_ALL
     assert {word for words in PAGES.values() for word in words} <= state.IN_ADDRESS
     assert all(file(page).is_file() for page in PAGES)
 
 
-def test_an_address_that_is_too_long_is_left_out() -> None:
+def test_an_address_that_is_too_long_is_left_out():
     text = {"model": MINILM, "text": "cat " * 600}
     of_host = Host(Limits(base="http://x/"))
     assert of_host.address("heads", **text) is None

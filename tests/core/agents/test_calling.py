@@ -4,9 +4,6 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import event, given, settings
@@ -28,7 +25,7 @@ CELL = {**SHORT, "layer": 0, "head": 0, "query": 1, "key": 1}
 
 
 @pytest.fixture(scope="module")
-def short(calls: Calls) -> Calls:
+def short(calls):
     """Of a host that reads 64 tokens."""
     host = Host(Limits(tokens=64))
     host.model = calls._host.model
@@ -71,46 +68,36 @@ def short(calls: Calls) -> Calls:
         ("link", {**SHORT, "page": "heads", "edits": ["mute 1.1"]}, "edits", "Only the page what_if"),
     ],
 )
-def test_what_cannot_be_done_is_said(short: Calls, name: str, arguments: Any, field: str, words: str) -> None:
+def test_what_cannot_be_done_is_said(short, name, arguments, field, words):
     with refused(field, words) as error:
         short.answer(name, arguments)
     assert len(str(error.value)) < 1_000
 
 
-def test_nothing_is_read_but_what_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_but_what_is_allowed(tmp_path, monkeypatch):
     """The same words for what is there and what is not; nor does a link lead out of a folder that is allowed."""
     (inside := tmp_path / "inside").mkdir()
     (inside / "model").symlink_to(DATES)
     (inside / "away").symlink_to(tmp_path)
     monkeypatch.setattr(loading, "_locate", lambda *_, **__: pytest.fail("something was looked for"))
-    names = [
-        DATES,
-        "/etc/passwd",
-        "/no/such",
-        "org/name",
-        "~",
-        ".",
-        f"{inside}/../x",
-        f"{inside}/away",
-        f"{inside}/model",
-    ]
+    names = [str(DATES), "/etc/passwd", "/no/such", "org/name", "~", "."]
     calls = Calls(Host(Limits(folders=(str(inside),))))
     said = set()
-    for name in map(str, names):
+    for name in [*names, *(f"{inside}/{name}" for name in ("../x", "away", "model"))]:
         with refused("model", "This host does not load that") as error:
             calls.answer("open", {**SHORT, "model": name})
         said.add(str(error.value))
     assert len(said) == 1
 
 
-def test_a_folder_that_is_allowed_is_listed_and_read() -> None:
+def test_a_folder_that_is_allowed_is_listed_and_read():
     calls = Calls(Host(Limits(folders=(str(DATES.parent),))))
     (name,) = [one["name"] for one in calls.answer("models", {})["models"] if "/" in one["name"]]
     assert name == str(DATES)
     assert calls.answer("open", {"model": name, "text": "3 March 1987"})["certificate"]["holds"]
 
 
-def test_an_answer_that_is_too_large_loses_the_ends_of_its_lists(calls: Calls) -> None:
+def test_an_answer_that_is_too_large_loses_the_ends_of_its_lists(calls):
     said = calls.answer("open", {**SHORT, "text": "extraordinary " * 500})
     assert said["cut"] == {"tokens": said["n_tokens"]}
     assert 100 < len(said["tokens"]) < said["n_tokens"]
@@ -119,7 +106,7 @@ def test_an_answer_that_is_too_large_loses_the_ends_of_its_lists(calls: Calls) -
     assert rest["cut"] == {}
 
 
-def test_time_is_up_and_cancelled_work_ends() -> None:
+def test_time_is_up_and_cancelled_work_ends():
     host = Host(Limits(seconds=1e-6))
     host.model(MINILM)
     with refused("seconds", "takes longer than 1e-06 s, the longest that this host computes"):
@@ -129,7 +116,7 @@ def test_time_is_up_and_cancelled_work_ends() -> None:
         Calls(Host(Limits())).answer("heads", {"model": MINILM, "by": "induction"}, lambda: next(asked, False))
 
 
-def test_when_half_of_the_time_is_over_a_verdict_is_on_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_half_of_the_time_is_over_a_verdict_is_on_what_was_read(monkeypatch):
     monkeypatch.setattr(Host, "has_time", False)
     said = Calls(Host(Limits())).answer(
         "claim", {"model": MINILM, "claims": ["any head: looks at itself, at least 0.4"]}
@@ -138,7 +125,7 @@ def test_when_half_of_the_time_is_over_a_verdict_is_on_what_was_read(monkeypatch
     assert said["n_asked"] > 20
 
 
-def test_a_fault_of_ours_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_a_sentence_too(monkeypatch):
     def fail(host: Host) -> Answer:  # noqa: ARG001 - as calls are
         raise ZeroDivisionError("division by zero\nat line 3")
 
@@ -147,25 +134,10 @@ def test_a_fault_of_ours_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> N
         Calls(Host(Limits())).answer("models", {})
 
 
-# --- anything at all
-
-LINES = [
-    "mute 1.1",
-    "scale 9 at 2",
-    "block pair 1>0",
-    "mask window 0",
-    'token 1 "dog"',
-    "cut 0.0 from the key of 1.1",
-    "paint",
-]
-CLAIMS = [
-    "0.1: looks at itself, at least 0.1",
-    "any head: always, looks at punctuation, at least 1",
-    "9.9: looks at itself",
-]
-TEXTS = st.sampled_from(["the 3 of May", "a b, a b!", "<b> $x$ \u202e 東京", "1987 " * 20]) | st.text(
-    min_size=1, max_size=20
-)
+LINES = ["mute 1.1", "scale 9 at 2", "block pair 1>0", 'token 1 "dog"', "cut 0.0 from the key of 1.1", "paint"]
+CLAIMS = ["0.1: looks at itself, at least 0.1", "any head: always, looks at punctuation, at least 1", "9.9: looks"]
+ANY = st.text(max_size=20)
+TEXTS = st.sampled_from(["the 3 of May", "a b, a b!", "<b> $x$ \u202e 東京", "1987 " * 20]) | ANY
 SMALL = st.integers(0, 6)
 FITTING = {
     "model": st.sampled_from([MINILM, "written-dates"]),
@@ -180,19 +152,12 @@ FITTING = {
     **dict.fromkeys(("text", "like", "target"), TEXTS),
     **dict.fromkeys(("answer", "than"), st.sampled_from([" a", "7", "two words"])),
 }
-ODD = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.sampled_from([*LINES, *CLAIMS, "/etc/passwd"]),
-    st.text(max_size=20),
-)
+ODD = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([*LINES, *CLAIMS, "/etc/passwd"]) | ANY
 VALUES = st.one_of(ODD, st.lists(ODD, max_size=3), st.dictionaries(st.text(max_size=5), ODD, max_size=2))
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+def requests(draw):
     """A call whose arguments fit their types, but perhaps one."""
     name = draw(st.sampled_from([*CALLS]))
     schema = Calls(Host(Limits())).each[name].description["input"]
@@ -203,12 +168,12 @@ def requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def opened_files() -> Iterator[set[str]]:
+def opened_files():
     """The files that this process opens, from now on."""
-    opened: set[str] = set()
+    opened = set()
     is_on = [True]
 
-    def note(event: str, arguments: tuple) -> None:
+    def note(event, arguments):
         if is_on[0] and event == "open" and isinstance(arguments[0], str):
             opened.add(os.path.realpath(arguments[0]))
 
@@ -217,9 +182,9 @@ def opened_files() -> Iterator[set[str]]:
     is_on[0] = False
 
 
-@settings(max_examples=int(os.environ.get("AGENT_REQUESTS", "40")))
+@settings(max_examples=int(os.environ.get("AGENT_REQUESTS", "25")))
 @given(requests())
-def test_any_request_isanswered(short: Calls, opened_files: set[str], request_: tuple[str, dict[str, Any]]) -> None:
+def test_any_request_is_answered(short, opened_files, request_):
     name, arguments = request_
     said = serving.answered(short, json.dumps({"id": 1, "call": name, "arguments": arguments}).encode())
     line = json.dumps(said, ensure_ascii=False)
@@ -231,10 +196,7 @@ def test_any_request_isanswered(short: Calls, opened_files: set[str], request_: 
     assert "/etc/passwd" not in opened_files
 
 
-# --- lines of JSON
-
-
-def test_lines_are_answered_one_by_one(short: Calls) -> None:
+def test_lines_are_answered_one_by_one(short):
     asked = [
         b'{"id": 7, "call": "open", "arguments": {"model": "all-MiniLM-L6-v2", "text": "a <b>"}}',
         b"",

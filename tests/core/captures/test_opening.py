@@ -185,9 +185,6 @@ def test_a_mask_of_any_shape_and_an_additive_one_with_numbers_in_it():
     assert torch.equal(file.arrays[entries[1]["bias"]][allowed], bias[allowed])
 
 
-# --- files that somebody has changed
-
-
 @cache
 def file_of(of):
     """What is in the file of such a pass."""
@@ -505,13 +502,6 @@ def test_a_file_that_is_no_pass_is_refused_in_words(case, file):
     for given in (file, data):
         with refused("file", message):
             open_capture(given)
-
-
-def test_a_file_that_is_cut_short_anywhere_is_refused():
-    data = file_of("BERT")
-    for length in range(0, len(data), 997):
-        with pytest.raises(InputError, match="cannot be opened"):
-            open_capture(data[:length])
 
 
 def test_a_file_that_the_system_does_not_let_read():

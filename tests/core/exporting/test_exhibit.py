@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 import safetensors.numpy
 
@@ -24,20 +23,17 @@ IDS = [1, 5, 9, 13, 17, 21, 25]
 NASTY = "</script><img src=x onerror=alert(1)> [x](http://evil) $x$ \u202e"
 
 
-def kept(name: str = "BERT", kind: str = "self", edits: Edits | None = None) -> KeptHead:
+def kept(name="BERT", kind="self", edits=None):
     return KeptHead.of(capture(load_model(tiny(name)), input_ids=IDS, edits=edits), 1, 2, kind)
 
 
-def exhibit(*heads: KeptHead, **more) -> Exhibit:
+def exhibit(*heads, **more):
     said = {"page": "heads", "title": "Heads", "address": {"text": ("long " * 9000,)}, "about": {"layer.head": "1.10"}}
     return Exhibit(**said | {"heads": {f"head {place}": head for place, head in enumerate(heads)}} | more)
 
 
-def again(head: KeptHead) -> KeptHead:
+def again(head):
     return next(iter(read(write(exhibit(head))).heads.values()))
-
-
-# --- what comes back
 
 
 @pytest.mark.parametrize(
@@ -134,26 +130,21 @@ def test_a_picture_of_an_earlier_file_says_what_stands_in_it(good):
     assert (drawing.alt, drawing.chart.description, drawing.chart.strongest()) == ("Weights. 3 by 3.", "", None)
 
 
-# --- hostile files
-
-
-def parts(one: Exhibit) -> tuple[dict, dict]:
+def parts(one):
     arrays = safetensors.numpy.load(write(one))
     return json.loads(arrays["exhibit"].tobytes()), {name: array for name, array in arrays.items() if name != "exhibit"}
 
 
-def packed(said: object, arrays: dict) -> bytes:
+def packed(said, arrays):
     text = said if isinstance(said, bytes) else json.dumps(said).encode()
     return safetensors.numpy.save(arrays | {"exhibit": np.frombuffer(text, np.uint8)})
 
 
-def refused(data: bytes) -> str:
+def refused(data):
     with pytest.raises(InputError) as caught:
         read(data)
-    message = str(caught.value)
-    assert len(message) < 400  # words, not what the file says
-    assert caught.value.field
-    return message
+    assert len(str(caught.value)) < 400  # words, not what the file says
+    return str(caught.value)
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +222,7 @@ def test_what_a_file_says_is_checked(good, of, wrong):
     refused(packed(said | changes[of], arrays))
 
 
-def test_what_a_file_holds_too_much_of_or_no_text(good):
+def test_what_a_file_holds_too_much_of_or_no_text_and_rows_that_are_not_there(good):
     said, arrays = parts(good)
     head, picture = said["heads"][0], said["pictures"][0]
     for text in (b"", b"[" * 100_000, b'{"format": NaN}', b"\xff\xfe", [said]):
@@ -243,6 +234,11 @@ def test_what_a_file_holds_too_much_of_or_no_text(good):
     for wrong in ({"dtype": "__class__"}, {"layer": -1}, {"head": 1.5}):
         refused(packed(said | {"heads": [head | {"origin": head["origin"] | wrong}]}, arrays))
     assert "Update Headlight" in refused(packed(said | {"version": 2}, arrays))
+    head = kept("GPT-2", edits=Edits(pattern={(1, 2): {2: {1: 1.0}}}))
+    said, arrays = parts(exhibit(head))
+    assert arrays["head0.instead_weights_rows"].tolist() == [[2]]
+    for rows in ([[-1]], [[7]], [[2**40]]):
+        refused(packed(said, arrays | {"head0.instead_weights_rows": np.array(rows)}))
 
 
 def test_arrays_that_are_none_of_a_head(good):
@@ -269,23 +265,13 @@ def test_arrays_that_are_none_of_a_head(good):
     assert "9,000 queries" in refused(packed(long, {f"head0.{name}": many for name in ("query", "key", "value")}))
 
 
-def test_rows_that_are_not_there_cannot_be_replaced():
-    head = kept("GPT-2", edits=Edits(pattern={(1, 2): {2: {1: 1.0}}}))
-    said, arrays = parts(exhibit(head))
-    assert arrays["head0.instead_weights_rows"].tolist() == [[2]]
-    for rows in ([[-1]], [[7]], [[2**40]]):
-        refused(packed(said, arrays | {"head0.instead_weights_rows": np.array(rows)}))
-
-
-def figure_of(**wrong) -> dict:
+def figure_of(**wrong):
     return {"data": [{"type": "bar", "x": ["a"], "y": [1]}], "layout": {}} | wrong
 
 
 @pytest.mark.parametrize(
     "figure",
     [
-        None,
-        [],
         {},
         figure_of(data=[{"type": "scatter3d"}]),
         figure_of(data=[{"type": "image", "source": "http://evil/x.png"}]),
@@ -320,19 +306,16 @@ def test_markup_in_a_picture_is_text(good):
     note = {"text": "<span style='font-size:900px'>x</span><br><img src=x onerror=alert(1)>"}
     nasty = figure_of(data=[bar], layout={"annotations": [note]})
     back = read(packed(said | {"pictures": [{"title": "x", "alt": "x", "figure": nasty}]}, arrays))
-    shown: go.Figure = back.drawings[0].chart.figure
+    shown = back.drawings[0].chart.figure
     assert (shown.data[0].x[0], shown.data[0].hovertemplate) == ("&lt;a href='http://evil'>x&lt;/a>", template)
     text = shown.layout.annotations[0].text
     assert text == "&lt;span style='font-size:900px'>x&lt;/span><br>&lt;img src=x onerror=alert(1)>"
 
 
-def test_what_is_too_large_is_not_written():
+def test_what_is_too_large_is_not_written_and_millions_of_lists_are_not_made(good):
     with pytest.raises(InputError, match="at most 20 MB"):
         write(exhibit(uploads={"image": Upload("x", bytes(MAX_BYTES))}))
-
-
-def test_millions_of_lists_are_not_made(good):
-    """Python holds the interpreter for seconds while it makes them, whatever they are for."""
+    # Python holds the interpreter for seconds while it makes them, whatever they are for.
     said, arrays = parts(good)
     assert "its description is too large" in refused(packed(said | {"more": [[]] * 600_000}, arrays))
     with pytest.raises(InputError, match="can be opened again"):
@@ -341,7 +324,7 @@ def test_millions_of_lists_are_not_made(good):
 
 def test_bits_of_a_good_file_turned_at_random(good):
     data, numbers = bytearray(write(good)), np.random.default_rng(5)
-    for _ in range(75):
+    for _ in range(40):
         turned = data.copy()
         for place in numbers.integers(0, len(turned), 3):
             turned[place] ^= 1 << int(numbers.integers(0, 8))

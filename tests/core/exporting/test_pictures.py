@@ -41,7 +41,7 @@ def test_all_labels_are_written_where_there_is_room():
     assert len(portrait(picture(), "Weights", [], GROUNDS["light"]).layout.yaxis.ticktext) < 90  # here there is none
 
 
-def test_the_words_above_can_be_left_out():
+def test_the_words_above_and_the_marks_can_be_left_out_and_labels_stay():
     figure = picture()
     bare, named = (portrait(figure, title, notes, GROUNDS["light"]) for title, notes in (("", []), ("Weights", ["a"])))
     assert not bare.layout.annotations
@@ -49,9 +49,6 @@ def test_the_words_above_can_be_left_out():
     rooms = [taken.layout.height - taken.layout.margin.t for taken in (bare, named)]
     assert rooms[0] == rooms[1]  # the cells are as large as before
     assert bare.layout.height < named.layout.height
-
-
-def test_marks_can_be_left_out_and_labels_stay():
     figure = picture(TOKENS[:20])
     bare = portrait(figure, "", [], GROUNDS["light"], marks=False)
     assert [shape.line.width for shape in figure.layout.shapes] == [1, 1, 3]
@@ -89,9 +86,6 @@ def test_two_panels_stand_beside_each_other_with_their_names(millimetres):
     if millimetres:
         assert layout.width == 960
         assert min(letters(json.loads(taken.to_json()))) * 170 / 25.4 * 72 / 960 >= 6
-
-
-# --- print
 
 
 @pytest.mark.parametrize("name", CHARTS)

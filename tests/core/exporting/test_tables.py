@@ -28,7 +28,7 @@ def trace():
     return attend(query, key, value, mask=grid(causal, 5, 5))
 
 
-def read_csv(text: str) -> tuple[dict[str, str], list[list[str]]]:
+def read_csv(text):
     """(what is said before, the table), as a person would read it who knows the first line alone."""
     rows = list(csv.reader(io.StringIO(text)))
     before = int(rows[0][0].rpartition(" ")[2])
@@ -70,20 +70,17 @@ def test_no_cell_begins_like_a_formula(trace):
     assert not [cell for cell in words if cell.startswith(("=", "+", "-", "@", "\t"))]
 
 
-def test_heads_stay_apart_in_csv():
+def test_heads_stay_apart_in_csv_and_too_many_cells_are_refused_in_words():
     rows, columns = Side("head", ("head 1.1", "head 1.10"), start=None), Side("metric", ("entropy",), start=None)
     table = Table(key="m", name="m", values=np.array([[0.1], [np.nan]]), rows=rows, columns=columns)
     assert read_csv(to_csv([table], {}))[1][1:] == [["head 1.1", "0.1"], ["head 1.10", ""]]
-
-
-def test_too_many_cells_are_refused_in_words():
     values = np.zeros((2, MAX_CSV_CELLS))
     table = Table(key="m", name="m", values=values, rows=Side("row"), columns=Side("column"))
     with pytest.raises(InputError, match="2,097,152 cells are too many for CSV"):
         to_csv([table], {})
 
 
-def test_what_a_figure_draws_can_be_taken_from_it():
+def test_what_a_figure_draws_can_be_taken_from_it_and_of_a_mask_what_may_attend():
     values = np.array([[0.5, 0.0], [0.25, 0.75]], np.float32)
     hidden = np.array([[False, True], [False, False]])
     figure = heatmap(values, Axis("query", ["<b>", "$"]), Axis("key", ["a", "b"]), name="weight", forbidden=hidden)
@@ -98,9 +95,6 @@ def test_what_a_figure_draws_can_be_taken_from_it():
     (table,) = tables_of(lines([Series("here", places, [0.25, -1.0])], x="distance", y="score"))
     assert table.columns.named(2) == ["distance", "score"]
     assert np.array_equal(table.values, np.stack([places, [0.25, -1.0]], axis=1))
-
-
-def test_a_mask_is_saved_as_what_may_attend():
     allowed = grid(causal, 4, 4)
     axes = Axis("query"), Axis("key")
     (table,) = tables_of(heatmap(allowed.astype(float), *axes, name="mask", scale="permission", forbidden=~allowed))

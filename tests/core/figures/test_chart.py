@@ -46,6 +46,7 @@ def head():
 
 
 MASKED = ~grid(causal, 6, 6)
+HEADS = np.array([[0.1, 0.95, 0.3], [0.6, 0.3, 0.2]])
 TIED = with_numbers((6, 6), {(1, place): 0.5 for place in (0, 2, 3, 5)})
 # Beside its name: a chart, and how its description begins; with a full stop at its end, all of it.
 DESCRIBED = {
@@ -95,6 +96,16 @@ DESCRIBED = {
     "arrows": (
         plane([1.0, 0.0], np.eye(2), "q", ("the", "cat"), np.array([1.5, -0.5])),
         "Largest: key the: 1.5; smallest: key cat: −0.5.",
+    ),
+    "a grid of heads": (
+        metric_grid(
+            HEADS, "sink", signed=False, chosen=(0, 0), height=300, forbidden=HEADS > 0.9, forbidden_name="filtered out"
+        ),
+        "2 by 3. Largest: layer 1, head 0: 0.6; smallest: layer 0, head 0: 0.1; 1 filtered out.",
+    ),
+    "patches of an image": (
+        on_image(np.zeros((8, 10, 3), np.uint8), with_numbers((4, 5), {(2, 3): 0.5}), (0, 0)),
+        "4 by 5. Strongest: patch row 2, patch column 3: 0.5; then",
     ),
     "no arrows": (plane([1.0, 0.0], np.zeros((0, 2)), "q", (), np.zeros(0)), "No numbers."),
 }
@@ -147,20 +158,6 @@ def test_masked_pairs_are_counted_and_never_named(head):
     assert len(chart.strongest(100).rows) == 21
 
 
-def test_a_grid_of_heads_names_the_largest_and_the_smallest():
-    values = RNG.random((4, 5))
-    left_out = values > 0.9
-    shown = np.where(left_out, np.nan, values)
-    grey = {"forbidden": left_out, "forbidden_name": "filtered out"}
-    words = metric_grid(values, "sink", signed=False, chosen=(0, 0), height=300, **grey).description
-    (high, low) = (np.unravel_index(place, shown.shape) for place in (np.nanargmax(shown), np.nanargmin(shown)))
-    filtered = f"; {left_out.sum()} filtered out" if left_out.any() else ""
-    assert words == (
-        f"4 by 5. Largest: layer {high[0]}, head {high[1]}: {said(shown[high])}; "
-        f"smallest: layer {low[0]}, head {low[1]}: {said(shown[low])}{filtered}."
-    )
-
-
 def test_small_pictures_are_told_apart_by_their_largest_weight():
     weights = RNG.random((3, 4, 5, 5)) * np.arange(1, 13).reshape(3, 4, 1, 1) / 12
     weights[:, :, 0, 1:] = np.nan
@@ -173,13 +170,18 @@ def test_small_pictures_are_told_apart_by_their_largest_weight():
         assert value == said(largest[int(layer), int(head)])
 
 
-def test_several_small_matrices_share_one_ranking():
+def test_other_pictures_name_what_is_largest_in_them():
     matrices = RNG.random((3, 6, 6))
     chart = side_by_side([small(one) for one in matrices], ["0.0", "0.1", "0.2"], TOKENS, TOKENS, across=3)
     head, row, column = np.unravel_index(matrices.argmax(), matrices.shape)
     row, column = (SPELLED[place].rpartition(" (")[0] for place in (row, column))
     assert chart.strongest().rows[0] == [f"0.{head}", row, column, said(matrices.max())]
     assert chart.description.startswith(f"3 pictures of 6 by 6. Strongest: 0.{head}, row {row}, column {column}")
+    cell = explain(attend(*(RNG.normal(size=(3, 4)) for _ in range(3))), 2, 1)
+    words = waterfall(cell).description
+    assert f"q·k {said(cell.raw)}" in words
+    assert words.endswith(f"weight {said(cell.weight)}.")
+    assert ["dimension 0", said(cell.products[0])] in waterfall(cell).strongest(100).rows
 
 
 def test_the_equation_names_the_strongest_of_each_matrix(head):
@@ -191,21 +193,6 @@ def test_the_equation_names_the_strongest_of_each_matrix(head):
         row, column = np.unravel_index(np.abs(values).argmax(), values.shape)
         assert rows[name] == [str(row), str(column), said(values[row, column])]
     assert "mask M forbids 15 of 36 drawn pairs" in chart.description
-
-
-def test_patches_of_an_image():
-    values = RNG.random((4, 5))
-    row, column = np.unravel_index(values.argmax(), values.shape)
-    words = on_image(np.zeros((8, 10, 3), np.uint8), values, (0, 0)).description
-    assert words.startswith(f"4 by 5. Strongest: patch row {row}, patch column {column}: {values.max():.3g}; then")
-
-
-def test_a_waterfall_ends_at_the_weight():
-    cell = explain(attend(*(RNG.normal(size=(3, 4)) for _ in range(3))), 2, 1)
-    words = waterfall(cell).description
-    assert f"q·k {said(cell.raw)}" in words
-    assert words.endswith(f"weight {said(cell.weight)}.")
-    assert ["dimension 0", said(cell.products[0])] in waterfall(cell).strongest(100).rows
 
 
 def test_many_curves_under_a_hostile_heading():

@@ -1,7 +1,11 @@
 """What a heatmap holds: the very numbers, in their places, with forbidden pairs told apart and markup made harmless."""
 
+import html
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.attention.head import Head
 from core.attention.masks import causal, grid
@@ -9,6 +13,7 @@ from core.attention.stages import BY_KEY, STAGES
 from core.attention.trace import attend
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.views import colour_limit, compared_heatmaps, stage_heatmap, strongest_colours
+from core.figures.labels import escaped, thinned, visible
 from core.figures.palette import FORBIDDEN
 from core.heads.comparing import HeadPair, align
 
@@ -41,7 +46,7 @@ def test_a_stage_is_drawn_number_for_number(key, trace):
     np.testing.assert_array_equal(drawn.y, np.arange(expected.shape[0]))
 
 
-def test_masked_cells_are_grey_and_in_the_legend(trace):
+def test_masked_cells_are_grey_and_in_the_legend_and_a_weight_of_zero_is_a_number(trace):
     figure = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1))
     grey = figure.data[1]
     np.testing.assert_array_equal(grey.z == 0, ~trace.mask)
@@ -52,20 +57,22 @@ def test_masked_cells_are_grey_and_in_the_legend(trace):
     # Before the mask every pair has a score, so nothing is grey.
     cells, _numbers = drawn_stage(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(3, 1)).data
     assert np.isfinite(cells.z).all()
-
-
-def test_a_weight_of_zero_that_is_allowed_is_drawn_as_a_number():
     trace = attend([[1000.0]], [[1.0], [-1.0]], [[1.0], [1.0]], scale=1.0)
     drawn = drawn_stage(BY_KEY["weights"], trace, ("q",), ("a", "b"), pin=(0, 0)).data[0]
     assert drawn.z.tolist() == [[1.0, 0.0]]
 
 
-def test_tokens_cannot_be_markup_and_have_rows_and_columns_of_their_own(trace):
+def test_tokens_cannot_be_markup_and_have_rows_and_columns_of_their_own_and_the_pin_is_a_frame(trace):
     figure = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 1))
     assert list(figure.layout.xaxis.tickvals) == list(range(6))
     assert figure.layout.yaxis2.ticktext[0:3:2] == ("the (0)", "the (2)")
     texts = list(figure.layout.xaxis.ticktext)
     assert texts == ["the", "<b>·cat</b>", "the", "&lt;b&gt;x&lt;/b&gt;", "⏎", "&#36;x&#36; &amp; y"]
+    shapes = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
+    thick = max(shapes, key=lambda shape: shape.line.width)
+    assert (thick.y0, thick.y1, thick.x0, thick.x1) == (2.5, 3.5, 0.5, 1.5)
+    rows_only = drawn_stage(BY_KEY["query"], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
+    assert [(shape.y0, shape.y1) for shape in rows_only] == [(2.5, 3.5)]
 
 
 def test_scales(trace):
@@ -128,14 +135,6 @@ def test_each_token_of_a_short_text_has_its_label():
     assert (layout.height - layout.margin.t - layout.margin.b) / 30 >= 10 - 0.1  # pixels a row
 
 
-def test_the_pin_is_a_frame_around_its_cell(trace):
-    shapes = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
-    thick = max(shapes, key=lambda shape: shape.line.width)
-    assert (thick.y0, thick.y1, thick.x0, thick.x1) == (2.5, 3.5, 0.5, 1.5)
-    rows_only = drawn_stage(BY_KEY["query"], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
-    assert [(shape.y0, shape.y1) for shape in rows_only] == [(2.5, 3.5)]
-
-
 def test_small_matrices_print_their_numbers(trace):
     (numbers,) = printed(drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 0)))
     found = dict(zip(zip(numbers.y.tolist(), numbers.x.tolist(), strict=True), numbers.text, strict=True))
@@ -147,7 +146,7 @@ def test_small_matrices_print_their_numbers(trace):
 
 
 def test_single_characters_stand_upright_and_close_together():
-    def labels(tokens: list[str], width: int = 520, pinned: int | None = None) -> tuple[int, int]:
+    def labels(tokens, width=520, pinned=None):
         keys = Axis("key", tokens, pinned)
         figure = heatmap(np.zeros((3, len(tokens))), Axis("query"), keys, name="w", scale="share", width=width).figure
         return figure.layout.xaxis.tickangle, len(figure.layout.xaxis.ticktext)
@@ -203,13 +202,18 @@ def test_both_weights_have_one_scale_and_place_and_the_difference_is_around_0(fi
     assert len({(one.margin.l, one.margin.t, one.margin.b, one.height) for one in layouts}) == 1
 
 
-def test_each_picture_has_the_tokens_of_its_own_text(figures):
+def test_each_picture_has_the_tokens_of_its_own_text_and_pointing_at_a_row_tells_its_divergence(figures):
     _, drawn = figures
     dollars = {"first": "&#36;x&#36;", "second": "&#36;y&#36;", "difference": "&#36;x&#36; / &#36;y&#36;"}
     for part, figure in drawn.items():
         for axis in (figure.layout.xaxis, figure.layout.yaxis):
             texts = [text.replace("<b>", "").replace("</b>", "") for text in axis.ticktext]
             assert texts == ["the", "new", "&lt;b&gt;", dollars[part], "cat", "too"]
+    found, drawn = figures
+    names = drawn["difference"].layout.yaxis2.ticktext
+    assert f"divergence {found.row_numbers['divergence'][2]:.3f} nats" in names[2]
+    assert "divergence" not in names[1]
+    assert "&lt;b&gt;" in names[2]
 
 
 def test_gaps_are_hatched_where_they_are_and_named(figures):
@@ -226,19 +230,36 @@ def test_gaps_are_hatched_where_they_are_and_named(figures):
         assert np.isnan(numbers[:, [1, 5]]).all()
         grey = next(trace for trace in drawn[part].data[1:] if trace.type == "heatmap").z
         assert np.isnan(grey[[1, 5]]).all()  # not masked
-
-
-def test_pointing_at_a_row_tells_its_divergence(figures):
-    found, drawn = figures
-    names = drawn["difference"].layout.yaxis2.ticktext
-    assert f"divergence {found.row_numbers['divergence'][2]:.3f} nats" in names[2]
-    assert "divergence" not in names[1]
-    assert "&lt;b&gt;" in names[2]
-
-
-def test_neighbouring_gaps_are_one_box():
     queries = Axis("query", gaps=[0, 1, 2, 4])
     figure = heatmap(np.zeros((5, 4)), queries, Axis("key"), name="weight", scale="share").figure
     (hatched,) = hatching(figure)
     assert list(hatched.y) == [-0.5, -0.5, 2.5, 2.5, None, 3.5, 3.5, 4.5, 4.5, None]
     assert figure.layout.showlegend
+
+
+SHOWN = {" the": "·the", "the  ": "the··", "   ": "···", "\n\n": "⏎⏎", "a\tb": "a⇥b", "a b": "a b", "": "∅"}
+SHOWN |= {"\u202eevil": "U+202Eevil", "\x00": "U+0000", "مرحبا": "مرحبا", "##ing": "##ing"}
+
+
+def test_visible():
+    assert {token: visible(token) for token in SHOWN} == SHOWN
+
+
+@given(st.text(max_size=14))
+def test_escaped_text_reads_as_the_visible_text_and_holds_no_markup(token):
+    label = escaped(token)
+    assert "<" not in label
+    assert "$" not in label
+    shown = visible(token)
+    assert html.unescape(label) == (shown if len(shown) <= 14 else shown[:13] + "…")
+
+
+@given(st.integers(1, 5_000), st.data())
+def test_thinned_ticks_are_few_and_keep_the_pinned_one(count, data):
+    keep = data.draw(st.integers(0, count - 1))
+    places = thinned(count, keep, max_labels=40)
+    assert keep in places
+    assert len(places) <= 41
+    assert places == sorted(set(places))
+    assert min(np.diff(places), default=count) >= count / 40  # the kept one too has room beside it
+    assert thinned(count, max_labels=40)[0] == 0

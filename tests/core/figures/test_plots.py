@@ -24,10 +24,14 @@ def test_bars_leave_room_for_their_numbers(values):
     assert np.isfinite([low, high]).all()
 
 
-def test_panels_share_their_range():
+def test_panels_share_their_range_and_running_scores_leave_masked_keys_empty():
     layout = bar_panels(["a", "a"], {"one": [1, 2], "two": [-3, 0]}, x="score").figure.layout
     assert layout.yaxis.range == layout.yaxis2.range
     assert [note.text for note in layout.annotations] == ["one", "two"]
+    figure = running(np.array([1.0, -np.inf, 2.0]), list("abc"), [2, 3], [1.0, 2.0]).figure
+    assert np.isnan(figure.data[0].y[1])
+    assert figure.data[1].x.tolist() == [-0.5, 1.5, 2.5]
+    assert list(figure.data[1].y) == [1, 2, 2]
 
 
 def test_logarithmic_bars_write_zero_leave_nan_empty_and_have_marks_at_their_values():
@@ -40,20 +44,13 @@ def test_logarithmic_bars_write_zero_leave_nan_empty_and_have_marks_at_their_val
     assert figure.layout.annotations[0].xanchor == "right"
 
 
-def test_running_scores_leave_masked_keys_empty():
-    figure = running(np.array([1.0, -np.inf, 2.0]), list("abc"), [2, 3], [1.0, 2.0]).figure
-    assert np.isnan(figure.data[0].y[1])
-    assert figure.data[1].x.tolist() == [-0.5, 1.5, 2.5]
-    assert list(figure.data[1].y) == [1, 2, 2]
-
-
 @pytest.fixture
 def trace():
     rng = np.random.default_rng(0)
     return attend(*(rng.normal(size=(6, 4)) for _ in range(3)), mask=grid(causal, 6, 6))
 
 
-def test_the_waterfall_ends_where_the_ledger_does(trace):
+def test_the_waterfall_ends_where_the_ledger_does_and_that_of_a_forbidden_cell_has_no_infinity(trace):
     cell = explain(trace, 4, 2)
     drawn, share = waterfall(cell).figure.data
     np.testing.assert_array_equal(drawn.y[:4], cell.products)
@@ -65,9 +62,6 @@ def test_the_waterfall_ends_where_the_ledger_does(trace):
     assert cell.raw + named["× scale"][0] == pytest.approx(cell.masked)
     assert cell.masked + named["− row max"][0] == pytest.approx(cell.shifted)
     assert list(share.y) == [cell.exponential, cell.weight]
-
-
-def test_a_forbidden_cell_has_a_waterfall_without_infinity(trace):
     cell = explain(trace, 1, 5)
     drawn, share = waterfall(cell).figure.data
     assert np.isfinite(drawn.y).all()
@@ -138,16 +132,13 @@ def arrows(trace):
     return [*zip(points[::3], points[1::3], strict=True)]
 
 
-def test_every_arrow_goes_from_0_to_its_vector_and_is_named_as_text():
+def test_every_arrow_goes_from_0_to_its_vector_and_the_area_has_all_values_as_corners():
     layout, named, traces = drawn_plane(labelled=[1])
     assert arrows(named["key"]) == [((0, 0), (1, 0.5)), ((0, 0), (-2, 0.25))]
     assert arrows(named["query"]) == [((0, 0), (0.5, 2))]
     assert layout.yaxis.scaleanchor == "x"
     names = [trace.text for trace in traces if trace.mode == "text"]
     assert names == [("", "<i>k</i> the"), ("<b><i>q</i> &lt;b&gt;</b>",)]
-
-
-def test_the_area_has_all_values_as_corners_in_one_round():
     layout, named, traces = drawn_plane(values=VALUES)
     area = next(trace for trace in traces if trace.fill == "toself")
     corners = np.column_stack([area.x, area.y])
@@ -157,9 +148,6 @@ def test_the_area_has_all_values_as_corners_in_one_round():
     for axis in (layout.xaxis, layout.yaxis):
         assert axis.range[0] < -3
         assert axis.range[1] > 3
-
-
-def test_a_key_without_direction_is_left_out():
     figure = plane([1.0, 0.0], np.array([[np.nan, np.nan], [0.0, 1.0]]), "q", ("a", "b"), np.zeros(2)).figure
     assert arrows(next(trace for trace in figure.data if trace.name == "key")) == [((0, 0), (0, 1))]
     assert np.isfinite(figure.layout.xaxis.range).all()

@@ -5,8 +5,7 @@ import html
 import json
 import re
 import zlib
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,21 +16,12 @@ from core.notebook import view as views
 from tests.hostile import TEXTS
 
 
-def weights(*shape: int) -> np.ndarray:
+def weights(*shape):
     return np.random.default_rng(0).dirichlet(np.full(shape[-1], 0.1), shape[:-1]).astype(np.float32)
 
 
-@dataclass
-class Page:
+def read(page):
     """The data in a page. heads: [layers, heads, rows, columns] as its script decodes them"""
-
-    about: dict[str, Any]
-    pictures: np.ndarray
-    heads: np.ndarray
-    step: np.ndarray
-
-
-def read(page: str) -> Page:
     (data,) = re.findall(r'<script type="text/plain" id="data">\n(.*?)\n</script>', page, re.DOTALL)
     about, _, pictures, largest, *heads = [zlib.decompress(base64.b64decode(line)) for line in data.split("\n")]
     told = json.loads(about)
@@ -40,12 +30,9 @@ def read(page: str) -> Page:
     numbers = np.array([head[0] if len(head) == 1 else head[0] * 256 + head[1] for head in levels])
     step = np.frombuffer(largest, "<f4")[:, None, None] / told["levels"]
     grid = told["layers"], told["heads"]
-    return Page(
-        told,
-        np.frombuffer(pictures, np.uint8).reshape(*grid, *told["picture"]),
-        (numbers * step).reshape(*grid, *shape),
-        step.reshape(*grid, 1, 1),
-    )
+    pictures = np.frombuffer(pictures, np.uint8).reshape(*grid, *told["picture"])
+    heads, step = (numbers * step).reshape(*grid, *shape), step.reshape(*grid, 1, 1)
+    return SimpleNamespace(about=told, pictures=pictures, heads=heads, step=step)
 
 
 def test_every_weight_is_there_to_half_a_step(tmp_path):
@@ -68,7 +55,7 @@ def test_every_weight_is_there_to_half_a_step(tmp_path):
     assert html.unescape(frame) == shown.page
 
 
-@pytest.mark.parametrize(("length", "levels", "block"), [(40, 255, 1), (90, 255, 3), (301, 255, 10)])
+@pytest.mark.parametrize(("length", "levels", "block"), [(40, 255, 1), (90, 255, 3)])
 def test_what_does_not_fit_has_fewer_steps_or_is_pooled_and_says_so(monkeypatch, length, levels, block):
     """Random weights can hardly be compressed: here a view may have 64 kB beside its script."""
     monkeypatch.setattr(views, "MAX_BYTES", 2**17 + 2**16)
@@ -116,14 +103,11 @@ def test_rows_that_do_not_sum_to_one_are_named():
     np.testing.assert_allclose(read(scores.page).heads, 3 * given, atol=1e-4)
 
 
-def test_rounding_in_half_precision_is_no_fault():
+def test_rounding_in_half_precision_is_no_fault_and_a_causal_model_is_recognised():
     given = torch.from_numpy(weights(2, 3, 40, 40))
     assert view(given.bfloat16()).notes == view(given.half()).notes == ()
     rounded = view(given.bfloat16().float())  # here it is not known that they were rounded
     assert "Rows do not sum to 1 in 6 of 6 heads" in rounded.notes[0]
-
-
-def test_a_causal_model_is_recognised():
     given = np.tril(weights(2, 2, 5, 5)) + np.eye(5) * 1e-3
     given /= given.sum(-1, keepdims=True)
     (note,) = view(given).notes

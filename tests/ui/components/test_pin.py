@@ -3,19 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ui import state
 from ui.components import pin
 from ui.in_browser import MOST_CLICKS
-
-NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([10**400, -(10**400), 2.0**1023]))
-VALUES = st.recursive(
-    st.one_of(st.none(), st.booleans(), NUMBERS, st.text(max_size=5)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
-    max_leaves=5,
-)
 
 
 def axis(name="query", middle=0, cells=1):
@@ -58,8 +49,11 @@ def test_a_click_becomes_the_positions_that_its_cell_stands_for(sent, block, mon
     [
         *(None, "query", 7, {}, [], [axis()], [axis(), axis("key"), axis("value")]),
         *([axis(), bad] for bad in (None, {"axis": "key"}, {"axis": "key", "middle": 1})),
-        *([axis(), axis("key", bad)] for bad in (None, "1", [1], float("nan"), float("inf"), -1, 1e300, 10**400)),
-        *([axis(), axis("key", 4, bad)] for bad in (None, "1", 1.5, float("nan"), 0, -1, 20, 10**400)),
+        *(
+            [axis(), axis("key", bad)]
+            for bad in (None, "1", [1], float("nan"), float("inf"), -1, 1e300, 2.0**1023, 10**400)
+        ),
+        *([axis(), axis("key", 4, bad)] for bad in (None, "1", 1.5, float("nan"), 0, -1, 20, 2.0**1023, 10**400)),
         *([axis(), axis(bad)] for bad in (None, 3, ["key"])),
     ],
 )
@@ -83,22 +77,3 @@ def test_each_click_counts_once_and_none_is_lost(monkeypatch):
         assert listened(bad, monkeypatch, kept) == []
     for bad in (None, 1, {}):
         assert listened(bad, monkeypatch, kept) == []
-
-
-@given(
-    st.one_of(
-        VALUES,
-        st.lists(
-            st.fixed_dictionaries(
-                {}, optional={"axis": st.sampled_from(["query", "key"]) | VALUES, "middle": VALUES, "cells": VALUES}
-            ),
-            min_size=2,
-            max_size=2,
-        ),
-        st.dictionaries(st.sampled_from(["query", "key", "row_block", "column_block"]), VALUES),
-    )
-)
-def test_whatever_is_sent_no_click_breaks_a_page(sent):
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for positions in (after(sent, monkeypatch) or {}).values():
-            assert 0 <= positions.start < positions.stop <= 2**31

@@ -7,15 +7,11 @@ import ast
 import json
 import runpy
 import sys
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from numpy.typing import NDArray
 
 from core import AttentionTrace
 from tests.browser.driver import Picture, array
@@ -29,7 +25,7 @@ DATES = {"model": "written-dates", "text": "21st of nov, 2026"}
 HOSTILE = "It's \"quoted\"'''); import os # <b>$x$\\"
 
 
-def page_and_lines(file: str, page: str) -> None:
+def page_and_lines(file, page):
     """What the shell does with a page, and then its lines."""
     import runpy
 
@@ -47,20 +43,20 @@ def page_and_lines(file: str, page: str) -> None:
 class View:
     """A page at an address: its lines, and what it has drawn."""
 
-    def __init__(self, page: str, **address: str | list[str]) -> None:
+    def __init__(self, page, **address):
         file = ROOT / "pages" / ("learn" if page in lessons.LESSONS else "") / f"{page}.py"
         self.app = app = pages.part(page_and_lines, str(file), page, **address)
-        self.cells: list[str] = app.session_state["notebook"]
-        self.lines: str = app.session_state["lines"]
+        self.cells = app.session_state["notebook"]
+        self.lines = app.session_state["lines"]
         self.charts = {chart.proto.id: json.loads(chart.proto.spec) for chart in app.get("plotly_chart")}
 
-    def drawn(self, name: str) -> NDArray:
+    def drawn(self, name):
         """The numbers of a heatmap, NaN where masked."""
         return pages.drawn(self.app, name)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def installed() -> Iterator[None]:
+def installed():
     """`headlight` and all its modules are those of core."""
     before = set(sys.modules)
     yield
@@ -68,7 +64,7 @@ def installed() -> Iterator[None]:
         del sys.modules[alias]
 
 
-def run_lines(lines: str, folder: Path) -> dict[str, Any]:
+def run_lines(lines, folder):
     """Everything that the lines name; what the lines without a name give as "results", and the last of them as "result"."""
     sys.modules |= {
         f"headlight{name.removeprefix('core')}": module
@@ -88,16 +84,13 @@ def run_lines(lines: str, folder: Path) -> dict[str, Any]:
     return found | {"result": found["results"][-1]}
 
 
-def heatmap(figure: go.Figure) -> NDArray:
+def heatmap(figure):
     found = json.loads(figure.to_json())
     return Picture(found["data"], found["layout"]).values
 
 
-def same(found: NDArray, drawn: NDArray) -> None:
+def same(found, drawn):
     np.testing.assert_allclose(found, drawn, rtol=1e-5, atol=1e-6)
-
-
-# --- Step by step
 
 
 @pytest.mark.parametrize(
@@ -114,7 +107,7 @@ def same(found: NDArray, drawn: NDArray) -> None:
         ("As it is", DATES | {"kind": "decoder", "target": "1987"}),
     ],
 )
-def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Path) -> None:
+def test_a_head_step_by_step(picture, address, tmp_path):
     view = View("step_by_step", **address)
     found = run_lines(view.lines, tmp_path)
     same(heatmap(found["result"]), view.drawn(picture))
@@ -123,9 +116,6 @@ def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Pa
     assert isinstance(last.value, ast.Call)
     (chosen,) = (ast.literal_eval(word.value) for word in last.value.keywords if word.arg == "cell")
     assert all(chosen[at] == int(address[name]) for at, name in enumerate(("query", "key")) if name in address)
-
-
-# --- Heads
 
 
 @pytest.mark.parametrize(
@@ -139,7 +129,7 @@ def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Pa
         ("largest", DATES | {"metric": "largest", "kind": "cross", "target_as": "numbers", "target_ids": "9 8 7"}),
     ],
 )
-def test_all_heads_and_one_of_them(number: str, address: dict[str, str], tmp_path: Path) -> None:
+def test_all_heads_and_one_of_them(number, address, tmp_path):
     view = View("heads", **address)
     found = run_lines(view.lines.replace("\nstage_figure(", "\nlarge = stage_figure("), tmp_path)
     same(heatmap(found["large"]), view.drawn("head"))
@@ -147,13 +137,10 @@ def test_all_heads_and_one_of_them(number: str, address: dict[str, str], tmp_pat
     assert repr(number) in view.lines
 
 
-def test_another_view_of_several_heads(tmp_path: Path) -> None:
+def test_another_view_of_several_heads(tmp_path):
     address = {"what": "value-weighted", "without": "first", "renormalise": "true", "mean_of": ["0.1", "2.3"]}
     view = View("heads", **address)
     same(run_lines(view.lines.replace("\nViewMatrix(", "\nlarge = ViewMatrix("), tmp_path)["large"], view.drawn("head"))
-
-
-# --- What if
 
 
 @pytest.mark.parametrize(
@@ -164,7 +151,7 @@ def test_another_view_of_several_heads(tmp_path: Path) -> None:
         {"view": "compare", "compare": "text", "other_text": f"The animal {HOSTILE}"},
     ],
 )
-def test_two_heads_compared(address: dict[str, str], tmp_path: Path) -> None:
+def test_two_heads_compared(address, tmp_path):
     view = View("what_if", **address)
     same(run_lines(view.lines, tmp_path)["result"].difference, view.drawn("compared difference"))
 
@@ -173,20 +160,18 @@ def test_two_heads_compared(address: dict[str, str], tmp_path: Path) -> None:
     "address",
     [{"view": "matter"}, {"view": "patch", "other": "The animal didn't cross the street because it was too wide."}],
 )
-def test_what_each_head_does(address: dict[str, str], tmp_path: Path) -> None:
+def test_what_each_head_does(address, tmp_path):
     view = View("what_if", **address)
     same(heatmap(run_lines(view.lines, tmp_path)["result"]), view.drawn("atlas"))
 
 
 @pytest.mark.parametrize("taken", ["layers", "tokens"])
-def test_what_layers_and_tokens_do(taken: str, tmp_path: Path) -> None:
+def test_what_layers_and_tokens_do(taken, tmp_path):
     view = View("what_if", view="matter", taken=taken, text="a black cat sat")
     found = run_lines(view.lines, tmp_path)["result"]
     (bars,) = (chart for chart in view.charts.values())
     same(np.array([found[place] for place in range(len(found))]), array(bars["data"][0]["y"]))
 
-
-# --- lessons
 
 # These draw logarithms, errors or parts of what was computed.
 DRAWN_OTHERWISE = {
@@ -196,7 +181,7 @@ DRAWN_OTHERWISE = {
 
 
 @pytest.mark.parametrize(("lesson", "part"), [(lesson, part) for lesson in LESSONS for part in parts(lesson)])
-def test_every_experiment_of_the_lessons(lesson: str, part: str, tmp_path: Path) -> None:
+def test_every_experiment_of_the_lessons(lesson, part, tmp_path):
     """Each opens without a complaint, and with a picture of what its lines compute."""
     view = View(lesson, part=part)
     assert not view.app.error
@@ -210,7 +195,7 @@ def test_every_experiment_of_the_lessons(lesson: str, part: str, tmp_path: Path)
         assert any(looks_like(one, shown) for one in computed for shown in drawn), view.lines
 
 
-def arrays(value: Any) -> list[NDArray]:
+def arrays(value):
     """All arrays in what was computed."""
     if isinstance(value, go.Figure):
         return [heatmap(value)]
@@ -224,7 +209,7 @@ def arrays(value: Any) -> list[NDArray]:
     return [found for part in parts for found in arrays(part)] if isinstance(parts, list | tuple) else []
 
 
-def looks_like(computed: NDArray, drawn: NDArray) -> bool:
+def looks_like(computed, drawn):
     """Whether all of this was drawn, or one row or column of it, or the mean of its rows."""
     rows = [computed, *computed, *computed.T, computed.mean(axis=0)] if computed.ndim > 1 else [computed]
     flat = np.nan_to_num(drawn.ravel())
@@ -232,12 +217,8 @@ def looks_like(computed: NDArray, drawn: NDArray) -> bool:
     return any(np.allclose(row, flat, rtol=1e-4, atol=1e-6) for row in same_size)
 
 
-def test_what_was_computed_outside_of_a_page_has_lines_as_well() -> None:
+def test_what_was_computed_before_or_outside_of_a_page_has_the_same_lines():
     experiments.gradient_reach(16, 1.0, 0.5)
-    assert "compare_reach(16, forget_bias=0.5)" in View("long_range", part="gradients", length="16", forget="0.5").lines
-
-
-@pytest.mark.parametrize(("page", "part"), [("long_range", "gradients"), ("heads", "")])
-def test_what_is_kept_from_another_visit_has_the_same_lines(page: str, part: str) -> None:
-    address = {"part": part} if part else {}
-    assert View(page, **address).lines == View(page, **address).lines
+    address = {"part": "gradients", "length": "16", "forget": "0.5"}
+    assert "compare_reach(16, forget_bias=0.5)" in View("long_range", **address).lines
+    assert View("heads").lines == View("heads").lines

@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-from typing import Any
 
 import numpy as np
 import plotly.io
@@ -12,7 +11,7 @@ import pytest
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, TEXT_ON_DARK
 from tests.core.figures.test_theme import CHARTS
-from tests.pages.app import figure, has, opened
+from tests.pages.app import figure, opened
 from ui import state
 from ui.requests import ModelChoice, TextRequest
 from ui.views.charts import as_sent
@@ -24,7 +23,7 @@ HERE = {state.LAYER: 2, state.HEAD: 3, state.QUERY: QUERY, state.KEY: KEY}
 OF_TWO = {"view": "compare", "other_layer": 4, "other_head": 1}
 
 
-def plain(part: Any) -> Any:
+def plain(part):
     """A part of a figure with packed arrays as lists, None for NaN."""
     if isinstance(part, dict) and "bdata" in part:
         numbers = np.frombuffer(base64.b64decode(part["bdata"]), part["dtype"])
@@ -35,7 +34,7 @@ def plain(part: Any) -> Any:
     return [plain(entry) for entry in part] if isinstance(part, list) else part
 
 
-def written(figure: Any) -> Any:
+def written(figure):
     """The figure as a browser reads it. Plotly leaves out empty lists, and repeats in a template the types of traces."""
     found = plain(json.loads(str(plotly.io.to_json(figure, validate=False))))
     found["layout"] = {name: part for name, part in found["layout"].items() if part != []}
@@ -86,10 +85,3 @@ def test_the_numbers_near_the_chosen_pair(page, address, name, side, numbers):
     picture = figure(app, name)
     np.testing.assert_allclose(picture.values, numbers()[top : bottom + 1, left : right + 1], rtol=1e-4, atol=1e-5)
     assert picture.pinned == (QUERY - top, KEY - left)
-
-
-@pytest.mark.parametrize("page", ["heads", "step_by_step"])
-def test_a_short_text_has_none(page):
-    app = opened(page)
-    assert not windows(app)
-    assert not has(app, "loupe")

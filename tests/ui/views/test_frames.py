@@ -4,10 +4,8 @@ import json
 import re
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import SelectSlider
 
 from core.lessons.query_key_value import TOKENS, example
@@ -41,7 +39,7 @@ HELD = {  # parts of pages -> their sliders, each with a few of its values
 }
 
 
-def page(part: tuple[str, str], *wanted: str, **said: str) -> AppTest:
+def page(part, *wanted, **said):
     """As somebody sees it who is near no knob, so that no frames are made."""
     name, word = part
     app = new()
@@ -50,18 +48,18 @@ def page(part: tuple[str, str], *wanted: str, **said: str) -> AppTest:
 
 
 @cache
-def near(part: tuple[str, str], **said: str) -> AppTest:
+def near(part, **said):
     """As somebody sees it who is near its knobs. It is only read, and so made once for all of them."""
     return page(part, part[0].rpartition("/")[2], **said)
 
 
-def sent(app: AppTest) -> dict[str, Any]:
+def sent(app):
     """The frames that a page has sent, by the names of the knobs and their places."""
     (component,) = [one.proto for one in app.get("bidi_component") if one.proto.component_name == "headlight_frames"]
     return json.loads(json.loads(component.json)["frames"])
 
 
-def charts(app: AppTest) -> dict[str, dict[str, Any]]:
+def charts(app):
     """The pictures of a page by their keys, without what is None."""
     found = {}
     for one in app.get("plotly_chart"):
@@ -71,18 +69,18 @@ def charts(app: AppTest) -> dict[str, dict[str, Any]]:
     return found
 
 
-def without_none(entries: dict[str, Any]) -> dict[str, Any]:
+def without_none(entries):
     return {name: one for name, one in entries.items() if one is not None}
 
 
-def applied(chart: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+def applied(chart, change):
     """As the browser draws a frame."""
     changes = change.get("data", [{}] * len(chart["data"]))
     data = change.get("all") or [old | new for old, new in zip(chart["data"], changes, strict=True)]
     return {"data": list(map(without_none, data)), "layout": without_none(chart["layout"] | change.get("layout", {}))}
 
 
-def shows(app: AppTest, before: AppTest, frame: dict[str, Any]) -> None:
+def shows(app, before, frame):
     """A page shows what another page shows with this frame."""
     assert all(re.fullmatch(r"[\w-]+", name) for name in frame["charts"])  # as Streamlit writes keys into classes
     expected = {name: applied(chart, frame["charts"].get(name, {})) for name, chart in charts(before).items()}
@@ -93,13 +91,13 @@ def shows(app: AppTest, before: AppTest, frame: dict[str, Any]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+def _all_frames(monkeypatch):
     """Also on a busy machine."""
     monkeypatch.setattr(frames, "SECONDS", 60.0)
 
 
 @pytest.mark.parametrize(("part", "knob", "value"), [(part, *one) for part, of in HELD.items() for one in of.items()])
-def test_a_frame_is_what_the_page_shows(part: tuple[str, str], knob: str, value: tuple[str, ...]) -> None:
+def test_a_frame_is_what_the_page_shows(part, knob, value):
     # Then the pictures, or the knob, are there.
     changed = {state.SCALE_TIMES: {state.SCALE_TIMES: "1.5"}, state.SPAN: {state.PATTERN: "window"}}.get(knob, {})
     before = near(part, **changed)
@@ -109,7 +107,7 @@ def test_a_frame_is_what_the_page_shows(part: tuple[str, str], knob: str, value:
         shows(app, before, frames_of[place_of(before, knob, word)])
 
 
-def place_of(app: AppTest, knob: str, word: str) -> float:
+def place_of(app, knob, word):
     """Where the browser has a knob with this word in the address: a slider's own number, or the number of a choice."""
     if knob == state.STAGE:
         return PLAYED.index(word)
@@ -119,7 +117,7 @@ def place_of(app: AppTest, knob: str, word: str) -> float:
     return list(field.options).index(word.replace("-", "−").replace("inf", "∞"))
 
 
-def test_a_handle_lies_where_its_thing_is_and_its_frame_is_what_the_page_shows() -> None:
+def test_a_handle_lies_where_its_thing_is_and_its_frame_is_what_the_page_shows():
     before = near(("learn/query_key_value", "turn"))
     query = sent(before)["knobs"][state.ANGLE]
     for place, *point in query["points"]:
@@ -139,7 +137,7 @@ def test_a_handle_lies_where_its_thing_is_and_its_frame_is_what_the_page_shows()
     shows(page(("learn/softmax", "weights"), scores="1, 0.5, -1.5, -0.1"), before, dict(pulled["frames"])[-1.5])
 
 
-def test_frames_that_are_too_many_or_take_too_long_stay_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_that_are_too_many_or_take_too_long_stay_out_evenly(monkeypatch):
     part = ("learn/softmax", "weights")
     monkeypatch.setattr(frames, "MOST_BYTES", 12_000)
     places = [place for place, _ in sent(page(part, "softmax"))["knobs"][state.TEMPERATURE]["frames"]]
@@ -151,12 +149,12 @@ def test_frames_that_are_too_many_or_take_too_long_stay_out_evenly(monkeypatch: 
     assert sent(page(part, "softmax"))["knobs"][state.TEMPERATURE]["frames"] == []
 
 
-def test_pieces_are_the_texts_between_markup() -> None:
+def test_pieces_are_the_texts_between_markup():
     assert pieces("#### At d\\_k = **94%** of a row.") == ["At d_k = ", "94%", " of a row."]
     assert pieces("| way | a |\n| --- | --- |\n| plain | :red[**NaN**] |") == ["way", "a", "plain", "NaN"]
 
 
-def test_nobody_pays_for_frames_who_is_not_near_a_knob() -> None:
+def test_nobody_pays_for_frames_who_is_not_near_a_knob():
     knobs = sent(opened("learn/query_key_value"))["knobs"]
     assert knobs[state.ANGLE]["frames"] == []
     assert knobs[state.ANGLE]["points"]  # handles are there

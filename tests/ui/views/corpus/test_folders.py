@@ -4,8 +4,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,12 +21,12 @@ input()
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], subprocess.Popen]]:
+def start(tmp_path, monkeypatch):
     """Starts a server, with the temporary folder of this test, and returns when it has a text on the disk."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     begun = []
 
-    def start() -> subprocess.Popen:
+    def start():
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         server = subprocess.Popen([sys.executable, "-c", SERVER], cwd=ROOT, env={"TMPDIR": str(tmp_path)}, **pipes)
         begun.append(server)
@@ -41,7 +39,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         server.communicate()
 
 
-def texts(folder: Path) -> int:
+def texts(folder):
     return len(list(folder.rglob("text.txt")))
 
 

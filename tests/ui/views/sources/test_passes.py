@@ -5,48 +5,26 @@ from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
-import pytest
-import torch
 from PIL import Image
 
 import core
 from core import Edits
 from core.models.images import read_image
-from core.models.model import Model
 from tests.core.tiny_models import tiny
 from ui.cache import Memory, Store
-from ui.requests import HeadRequest, KindRequest, ModelChoice, TextRequest
-from ui.views.heads import all_heads
+from ui.requests import ModelChoice, TextRequest
 from ui.views.sources import models, passes
+from ui.views.sources.models import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
 
 
-def test_nothing_of_one_precision_is_given_for_another(keep, minilm: Model, half: dict[str, Model]) -> None:
-    text = "Precision is part of the question."
-    whole = TextRequest(ModelChoice(minilm.name), text)
-    rounded = replace(whole, model=replace(whole.model, dtype="bfloat16"))
-    keep(models.loaded, minilm, whole.model)
-    keep(models.loaded, half[minilm.name], rounded.model)
-    assert models.load(minilm.name) is models.load(whole.model)
-    assert [models.load(request.model).dtype for request in (whole, rounded)] == ["float32", "bfloat16"]
-    captures = [passes.captured(request) for request in (whole, rounded)]
-    assert [capture.layer_call(0).query.dtype for capture in captures] == [torch.float32, torch.bfloat16]
-    of = [KindRequest(request, "self") for request in (whole, rounded)]
-    tables = [all_heads.metrics(request)["entropy"] for request in of]
-    assert 0 < np.abs(tables[0] - tables[1]).max() < 0.1
-    certificates = [passes.head_overview(HeadRequest(request, "self", 5, 11))[1] for request in (whole, rounded)]
-    assert [certificate.dtype for certificate in certificates] == ["float32", "bfloat16"]
-    labels = [minilm.name, f"{minilm.name} in bfloat16"]
-    assert [str(request.model) for request in (whole, rounded)] == labels
-
-
-def pixels(seed: int) -> bytes:
+def pixels(seed):
     """A file with an image of its own."""
     file = BytesIO()
     Image.fromarray(np.random.default_rng(seed).integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(file, "PNG")
     return file.getvalue()
 
 
-def test_visitors_with_images_and_changes_of_their_own_at_once(keep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visitors_with_images_and_changes_of_their_own_at_once(keep, monkeypatch):
     """Twelve at once, each of whom looks again and again at what is theirs, in a memory that holds half of it."""
     network = core.load_model(tiny("ViT"))
     of = ModelChoice("all-MiniLM-L6-v2")  # a name that may be loaded, and stands for the network here
@@ -60,7 +38,7 @@ def test_visitors_with_images_and_changes_of_their_own_at_once(keep, monkeypatch
     alone = [core.capture(network, image=read_image(one.image or b""), edits=one.edits) for one in wanted]
     monkeypatch.setattr(passes.captured, "store", Memory(6 * alone[0].nbytes))
 
-    def look(place: int) -> None:
+    def look(place):
         for _ in range(5):
             seen = passes.captured(wanted[place])
             for layer in range(seen.layers()):
@@ -71,7 +49,7 @@ def test_visitors_with_images_and_changes_of_their_own_at_once(keep, monkeypatch
     assert not np.array_equal(alone[0].trace(0, 0).weights, alone[2].trace(0, 0).weights)
 
 
-def test_a_change_continues_from_what_is_known(keep, minilm: Model) -> None:
+def test_a_change_continues_from_what_is_known(keep, minilm):
     """From the plain pass or from the one that was shown before; a text that edits read is read once for all of them."""
     of, made = ModelChoice(minilm.name), []
     keep(models.loaded, minilm, of)
@@ -79,7 +57,7 @@ def test_a_change_continues_from_what_is_known(keep, minilm: Model) -> None:
     low, high = Edits(mute_heads={(0, 1)}), Edits(mute_heads={(4, 1)})
     patches = [Edits(patch_heads={(layer, 3)}, patch_from=other.text) for layer in (3, 5)]
 
-    def read(request: TextRequest, near: TextRequest | None = None) -> list[int]:
+    def read(request, near=None):
         """The attention calls that are made for it, all over the request's own text."""
         made.clear()
         np.testing.assert_array_equal(
@@ -96,3 +74,15 @@ def test_a_change_continues_from_what_is_known(keep, minilm: Model) -> None:
     assert read(replace(plain, edits=patches[0])) == [4, 5, 6]
     assert passes.captured.is_known(other)
     assert read(replace(plain, edits=patches[1])) == [6]
+
+
+def test_needs_are_met_by_the_right_models_and_all_that_a_model_lacks_is_said(minilm, smollm):
+    exposed = core.load_model(tiny("GPT-J"))
+    found = {need: [need.is_met(model) for model in (minilm, smollm, exposed)] for need in (QUERIES_AND_KEYS, TEXTS)}
+    assert found == {QUERIES_AND_KEYS: [True, True, False], TEXTS: [True, True, True]}
+    assert [missing(model, NEXT_TOKENS) is None for model in (minilm, smollm)] == [False, True]
+    lacks = f"{exposed.name} exposes only its attention weights. Choose another model."
+    assert missing(exposed, QUERIES_AND_KEYS) == lacks
+    vit = core.load_model(tiny("ViT"))
+    lacks = f"{vit.name} reads images, not texts and predicts no next token. Choose another model."
+    assert missing(vit, TEXTS, NEXT_TOKENS) == lacks

@@ -126,7 +126,7 @@ def test_where_dividing_does_not_help_it_is_not_offered(words):
 PLACE = Place(5, 11)
 
 
-def test_painting_shares_a_row_among_the_painted_keys():
+def test_painting_shares_a_row_among_the_painted_keys_and_loses_nothing_that_stands_on_the_list():
     page = opened("mute 1")
     done(page, ("paint", [PLACE, 3, 6]))
     assert address(page) == ["mute 1", "paint 3>6 at 5.11"]
@@ -138,9 +138,6 @@ def test_painting_shares_a_row_among_the_painted_keys():
     assert address(page) == ["mute 1", "paint 3>2 at 2.3", "paint 3>0 3>6 at 5.11"]
     done(page, ("paint", [PLACE, 3, 6]), ("paint", [PLACE, 3, 0]))
     assert address(page) == ["mute 1", "paint 3>2 at 2.3"]
-
-
-def test_painting_loses_nothing_that_stands_on_the_list():
     kept = ["paint nonsense", "off paint 2>2=1 at 5.11", "paint 1>9999=1 at 2"]
     page = opened("paint 1>1=1 at 5.11", *kept, "paint 4>0=0.5 4>1=0.5 at 5.11")
     done(page, ("paint", [PLACE, 3, 6]))

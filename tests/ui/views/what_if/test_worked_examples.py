@@ -24,7 +24,7 @@ def _nothing_kept(monkeypatch):
         monkeypatch.setattr(example, "store", Store(1))
 
 
-def shown(example: str | None = None) -> list[str]:
+def shown(example=None):
     return [one.value for one in part(page, **({} if example is None else {state.EXAMPLE: example})).markdown]
 
 
@@ -68,13 +68,3 @@ def test_induction(keep):
     assert [row[0] for row in rows[4:7]] == ["3.5 muted, control", "all five muted", "8.1 itself muted"]
     assert rows[8] == ["shuffled, 3.0 muted", "–", "–", "13.250", "0.250"]
     assert rows[5][-1] == "−0.500"
-
-
-def test_progress_of_induction_goes_on_after_the_probe(monkeypatch):
-    seen = []
-    monkeypatch.setattr(results, "probe", lambda _name, on_progress: on_progress(8))
-    monkeypatch.setattr(results, "load", lambda _name: None)
-    monkeypatch.setattr(results, "needs_previous", lambda _model, _probed, on_progress: on_progress(1))
-    results.induction(on_progress=seen.append)
-    assert seen == [8, 9]
-    assert results.INDUCTION_PASSES == 8 + results.INDUCTION_STEPS
