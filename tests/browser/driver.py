@@ -79,28 +79,21 @@ EQUATION = ("Query", "Key", "Raw scores", "Scaled", "Mask", "Masked", "Softmax",
 
 
 class Server:
-    """`streamlit run app.py`, as a person starts it, on a free port; torch gets one thread, or what OMP_NUM_THREADS says.
-
-    slow  how many times slower than this machine it is
-    """
+    """`streamlit run app.py`, as a person starts it, on a free port; torch gets one thread, or what OMP_NUM_THREADS says."""
 
     running: ClassVar[list["Server"]] = []  # what they say is told where a test fails
 
-    def __init__(self, script: str = "app.py", *, slow: float = SLOW_SERVER) -> None:
+    def __init__(self, script: str = "app.py") -> None:
         self.running.append(self)
         self.port = free_port()
         self.address = f"http://localhost:{self.port}"
-        self._script, self._slow = script, slow
+        self._script = script
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process that writes to it
-        self._process = self._start()
-
-    def _start(self) -> subprocess.Popen:
         environment = {"OMP_NUM_THREADS": "1"} | os.environ | self._environment()
         output = {"stdout": self._log, "stderr": subprocess.STDOUT}
-        process = subprocess.Popen(self._command(), cwd=ROOT, env=environment, **output)
-        if self._slow > 1:
-            threading.Thread(target=_hold_up, args=[process, self._slow], daemon=True).start()
-        return process
+        self._process = subprocess.Popen(self._command(), cwd=ROOT, env=environment, **output)
+        if SLOW_SERVER > 1:
+            threading.Thread(target=_hold_up, args=[self._process, SLOW_SERVER], daemon=True).start()
 
     def _command(self) -> tuple[str, ...]:
         options = ("--server.headless", "true", "--server.port", str(self.port))
@@ -108,12 +101,6 @@ class Server:
 
     def _environment(self) -> dict[str, str]:
         return {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
-
-    def start_again(self) -> Self:
-        """As somebody does who has changed something: open pages stay, their sessions are gone."""
-        self._end()
-        self._process = self._start()
-        return self.wait()
 
     def wait(self) -> Self:
         """Until it answers. The health check starts no session, so the first session is still to come."""
@@ -141,16 +128,13 @@ class Server:
 
     def stop(self) -> None:
         self.running.remove(self)
-        self._end()
-        self._log.close()
-
-    def _end(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._log.close()
 
 
 def free_port() -> int:
@@ -661,17 +645,10 @@ class App:
 
     def choose(self, key: str, option: object) -> Self:
         """Choose from a select box."""
-        return self._choose(key, str(option), str(option))
-
-    def choose_place(self, key: str, place: int) -> Self:
-        """Choose the token at this position from a box of tokens: "it (10)"."""
-        return self._choose(key, f"({place})", re.compile(rf"\({place}\)$"))
-
-    def _choose(self, key: str, typed: str, option: str | re.Pattern[str]) -> Self:
         box = self.idle().reached(key).widget(key).get_by_role("combobox")
         box.click()
-        box.fill(typed)
-        self.page.get_by_role("option", name=option, exact=True).click()
+        box.fill(str(option))
+        self.page.get_by_role("option", name=str(option), exact=True).click()
         return self
 
     def press(self, key: str, name: str) -> Self:

@@ -5,7 +5,6 @@ import io
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.request import urlopen
 
@@ -14,7 +13,7 @@ import pytest
 
 from bench.sessions import Visitor
 from core import attend
-from tests.browser.driver import AS_IT_IS, Server, Visits, running
+from tests.browser.driver import AS_IT_IS, running
 from ui import state
 
 pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="Caddy is not installed")
@@ -24,13 +23,13 @@ COOKIE = "headlight_copy="
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[tuple[Server, list[Server]]]:
+def site():
     with running(2) as site:
         yield site
 
 
 @pytest.mark.browser
-def test_all_requests_of_a_visitor_reach_one_copy(site: tuple[Server, list[Server]]) -> None:
+def test_all_requests_of_a_visitor_reach_one_copy(site):
     """An upload succeeds, and a picture is there, only in the copy that has the session."""
     proxy, copies = site
     with urlopen(proxy.address + OWN) as page:
@@ -61,7 +60,7 @@ def test_all_requests_of_a_visitor_reach_one_copy(site: tuple[Server, list[Serve
     raise AssertionError("50 visitors have all come to the same copy")
 
 
-def test_a_visitor_whose_copy_dies_goes_on_with_another(visits: Visits, site: tuple[Server, list[Server]]) -> None:
+def test_a_visitor_whose_copy_dies_goes_on_with_another(visits, site):
     """Its session is gone, and Streamlit remembers only the address with which the page was opened."""
     proxy, copies = site
     before = [copy.sessions for copy in copies]
@@ -83,8 +82,4 @@ def test_a_visitor_whose_copy_dies_goes_on_with_another(visits: Visits, site: tu
         assert other.sessions == before[copies.index(other)] + 1
         app.click_stage("Raw scores").shows({AS_IT_IS: typed.raw})
         app.upload(state.ARCHIVE, file).shows({AS_IT_IS: own.raw})
-
-        mine.start_again()
-        app.open(app.settled(lambda: app.here)).is_well()
-        assert mine.sessions == 0  # the visitor has stayed with the other one
         app.problems.clear()  # the connection was lost

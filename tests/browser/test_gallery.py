@@ -1,4 +1,4 @@
-"""The start page in a browser: its cards with their pictures, its ways in, and a card that opens its view."""
+"""The start page in a browser: its cards with their pictures, and its ways in."""
 
 from playwright.sync_api import expect
 
@@ -29,12 +29,3 @@ def test_what_is_meant_for_another_machine_is_seen_and_stopped(go):
     app.eventually(lambda: app.page.evaluate("fetch('http://example.com/').then(() => true, () => false)"), False)
     app.eventually(lambda: any("a request left for http://example.com/" in problem for problem in app.problems))
     app.problems.clear()
-
-
-def test_a_card_opens_its_view_whatever_was_chosen_before(go):
-    app = go("/step_by_step?layer=1&head=3&stage=raw&scaling=false&text=Something+else")
-    app.follow("Gallery", "/").follow("Who is “it”?", "/step_by_step")
-    app.says("“it” gives 67.3% of its attention to “animal”")
-    app.has(state.HEAD_BOX, "Head 5.11").has(state.SCALING, "True").unfold("Scale and mask", fold=True)
-    app.says_in_address(**{state.STAGE: None}).choose(state.HEAD_BOX, "Head 5.3")
-    app.says_in_address(**{state.HEAD: 3})  # from here on the address follows the page

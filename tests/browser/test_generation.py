@@ -55,7 +55,8 @@ def test_writing_can_be_stopped_and_gone_on_with(go):
         )
         return text["y"] - fields["y"] - fields["height"]
 
-    expect(stop).to_be_in_viewport()
+    for seen in (stop, app.page.get_by_role("progressbar")):
+        expect(seen).to_be_in_viewport()
     app.eventually(room_for_progress, lambda room: room < 30)  # none: it lies over the page
     for _ in range(10):  # Stop may come before the next token
         then = stopped()

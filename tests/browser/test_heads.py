@@ -7,7 +7,6 @@ import pytest
 from playwright.sync_api import expect
 
 from core import capture
-from core.figures.labels import all_placed
 from core.heads.metrics import head_metrics, standing_out
 from core.heads.patterns import match_heads, pairs
 from core.heads.views import HeadView, ViewMatrix, thumbnails
@@ -98,26 +97,6 @@ def test_pairs_are_drawn_on_the_picture(go, taken):
     app.click_cell("head", 5, 5).eventually(lambda: app.sent)
     app.unfold("Options").has(state.PAIRS, "9-4, x-y").write(state.PAIRS, "10-2")
     matches((10, 2))
-
-
-def test_heads_by_a_pair_that_a_click_chooses(go, taken):
-    """Only this test finds boxes that move with the menu and lose what a click has chosen."""
-    app = go("/heads?layer=5&head=11")
-
-    def ranked_by(query, key):
-        every = [[taken.trace(layer, head).weights[query, key] for head in range(HEADS)] for layer in range(LAYERS)]
-        tokens = all_placed(taken.tokens()[0])
-        app.shows({"atlas": np.array(every)}).has(state.QUERY, tokens[query]).has(state.KEY, tokens[key])
-        layer, head = np.unravel_index(np.argmax(every), (LAYERS, HEADS))
-        app.says(f"{layer}.{head} gives most from “{taken.tokens()[0][query]}” to “{taken.tokens()[0][key]}”")
-
-    app.choose(state.METRIC, "Your choice: From token to token")
-    ranked_by(10, 2)
-    opens(app.click_cell("atlas", 2, 3), taken, 2, 3)
-    app.click_cell("head", 7, 4)
-    ranked_by(7, 4)
-    app.choose_place(state.KEY, 2)
-    ranked_by(7, 2)
 
 
 def test_the_text_itself(go, taken):

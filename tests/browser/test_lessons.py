@@ -9,48 +9,48 @@ from core import attend, softmax
 from core.attention import masks as m
 from core.attention.sources import random_matrices, toy_sentence
 from core.lessons.query_key_value import TOKENS
-from tests.browser.driver import AS_IT_IS, App
+from tests.browser.driver import AS_IT_IS
 from tests.core.lessons.test_query_key_value import weights_at
-from tests.pages.lessons import parts
 from ui import state
 
 
-def test_pictures_and_words_follow_a_slider_while_it_is_held_without_the_server(go):
-    app = go("/query_key_value").idle()
-    slider = app.widget(state.ANGLE)
-    box = app.settled(slider.get_by_role("group").bounding_box)
-    thumb = app.settled(slider.get_by_test_id("stSliderThumbValue").bounding_box)
+def hold(app, key):
+    """Take the thumb of a slider with the mouse. Gives what moves it to a share of its length, and says where it is then."""
+    slider = app.idle().widget(key)
+    parts = slider.get_by_role("group"), slider.get_by_role("slider")
+    box, thumb = (app.settled(part.bounding_box) for part in parts)
     app.page.mouse.move(thumb["x"] + thumb["width"] / 2, box["y"] + box["height"] / 2)
-    before = len(app.idle().sent)  # coming near, the browser asks for frames
+    app.idle().sent.clear()  # coming near, the browser has asked for frames
     app.page.mouse.down()
-    for share in (0.9, 0.3, 0.7):
+
+    def move(share):
         app.page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2, steps=3)
-        angle = int(app.settled(slider.get_by_role("slider").input_value))
-        app.shows({"weights": np.array(weights_at(angle))})
-        best = int(np.argmax(weights_at(angle)))
-        words = f"The query of “it” fits the key of “{TOKENS[best]}” best: weight {weights_at(angle)[best]:.0%}."
+        return float(app.settled(parts[1].input_value))
+
+    return move
+
+
+def test_pictures_and_words_follow_a_slider_while_it_is_held_without_the_server(go):
+    app = go("/query_key_value")
+    move = hold(app, state.ANGLE)
+    for share in (0.9, 0.3, 0.7):
+        weights = weights_at(angle := round(move(share)))
+        app.shows({"weights": np.array(weights)})
+        words = f"The query of “it” fits the key of “{TOKENS[np.argmax(weights)]}” best: weight {max(weights):.0%}."
         expect(app.page.get_by_role("heading", name=words)).to_be_visible()
-    assert len(app.sent) == before
+    assert app.sent == []
     app.page.mouse.up()
-    app.says_in_address(angle=angle).idle().shows({"weights": np.array(weights_at(angle))})
+    app.says_in_address(angle=angle).idle().shows({"weights": np.array(weights)})
     expect(app.page.get_by_role("heading", name=words)).to_be_visible()
 
 
 def test_the_scale_is_followed_from_a_popover(go):
     """Its slider stands outside of the page."""
     app = go("/step_by_step?source=random").unfold("Scale and mask")
-    slider = app.widget(state.SCALE_TIMES)
-    box, thumb = (
-        app.settled(part.bounding_box) for part in (slider.get_by_role("group"), slider.get_by_role("slider"))
-    )
-    app.page.mouse.move(thumb["x"] + thumb["width"] / 2, box["y"] + box["height"] / 2)
-    before = len(app.idle().sent)
-    app.page.mouse.down()
-    app.page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2, steps=3)
-    times = float(app.settled(slider.get_by_role("slider").input_value))
+    times = hold(app, state.SCALE_TIMES)(0.9)
     numbers = random_matrices(6, 8, 4, 4, seed=0)
     app.shows({AS_IT_IS: attend(numbers.query, numbers.key, numbers.value, scale=times / 2).weights})
-    assert len(app.sent) == before
+    assert app.sent == []
     app.page.mouse.up()
     app.says_in_address(times=times)
 
@@ -102,18 +102,15 @@ def test_no_click_on_a_mask_is_lost_or_counts_twice(go):
     app.has(state.CELLS, m.to_rows(expected))
 
 
-def test_next_leads_through_a_lesson_and_on_and_back_goes_back(go):
-    """Only this test finds an experiment that the address does not say, or a next lesson that opens in its middle."""
-    app = go("/query_key_value")
+def test_next_leads_on_and_back_goes_back(go):
+    """Only this test finds a next lesson that opens in its middle, and an experiment to which nothing goes back."""
+    app = go(f"/query_key_value?{state.PART}=values").press_button(state.NEXT_PART)
 
-    def stands_at(path: str, part: str | None) -> App:
+    def stands_at(path, part):
         app.eventually(lambda: (urlsplit(app.here).path, app.said.get(state.PART)), (path, part and [part]))
         return app.idle()
 
-    for word in list(parts("query_key_value"))[1:]:
-        app.idle().widget(state.NEXT_PART).get_by_role("button").click()
-        stands_at("/query_key_value", word)
-    app.follow("Next: Softmax", "/softmax")
+    stands_at("/query_key_value", "model").follow("Next: Softmax", "/softmax")
     expect(app.widget(state.PART).get_by_role("radio").first).to_have_attribute("aria-checked", "true")
     stands_at("/softmax", None).page.go_back()
     stands_at("/query_key_value", "model").page.go_back()

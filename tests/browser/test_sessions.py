@@ -4,9 +4,6 @@ import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import parse_qsl
-
-import pytest
 
 from bench.hostile import Outcomes, follow_addresses, type_texts
 from bench.load import Change, check, make, pictured
@@ -57,26 +54,3 @@ def test_no_address_breaks_a_page(server: Server) -> None:
     assert tally.tried["addresses"] == len(VALUES)
     assert tally.broken == []
     assert "Traceback" not in server.log()[before:]
-
-
-TOO_LONG = "9" * 5000  # digits; Python reads no more than 4,300
-
-
-@pytest.mark.parametrize(
-    ("page", "query", "kept"),
-    [
-        ("step_by_step", "source=random&keys=5&queries=1e999&seed=-inf", {"source": "random", "keys": "5"}),
-        ("step_by_step", f"source=toy&words=inf&width={TOO_LONG}", {"source": "toy", "words": "inf"}),
-        ("blocks", "sentence=inf&blocksize=Infinity", {"sentence": "inf"}),
-        ("step_by_step", f"head=3&text=inf&version={TOO_LONG}&layer={TOO_LONG}", {"head": "3", "text": "inf"}),
-    ],
-)
-def test_a_number_beyond_all_numbers_is_passed_over_and_the_rest_is_shown(server, page, query, kept):
-    async def visit() -> None:
-        async with Visitor(server.address) as visitor:
-            await visitor.open(page, query)
-            answer = await visitor.finished()
-            assert answer.exceptions == []
-            assert kept.items() <= dict(parse_qsl(visitor.query)).items()
-
-    _run(visit())

@@ -219,18 +219,6 @@ def test_the_first_tap_points_and_the_second_pins(show):
 # --- the server
 
 
-def test_moving_over_tokens_sends_the_server_nothing(show):
-    view = show("/?count=200&mask=causal")
-    assert view.sent, "the test does not see messages"
-    view.sent.clear()
-    for place in range(0, 200, 40):
-        view.tokens.nth(place).hover()
-        view.notes(f"({place}) ")
-    assert view.keys(*["ArrowRight"] * 20).away().idle().sent == []
-    view.tokens.nth(8).click()
-    view.eventually(lambda: view.sent)
-
-
 def test_new_weights_are_shown_in_place(show):
     view = show()
     view.tokens.nth(5).click()
@@ -248,14 +236,13 @@ def test_new_weights_are_shown_in_place(show):
     assert told.count(b'"clicks"') == 1  # a listener left over from before would tell it again
 
 
-@pytest.mark.parametrize("lines", ["", "&lines=1"])
-def test_pointing_outlives_another_text(show, lines):
-    view = show(f"/?count=20&grow=1{lines}")
-    queries = view.side("Queries") if lines else view.tokens
+def test_pointing_outlives_another_text(show):
+    view = show("/?count=20&grow=1&lines=1")
+    queries = view.side("Queries")
     queries.nth(2).focus()
     view.keys("ArrowRight", "Enter")
     expect(queries).to_have_count(21)
-    view.frames(3).shades(weights(21, 21)[3], view.side("Keys") if lines else queries).idle()
+    view.frames(3).shades(weights(21, 21)[3], view.side("Keys")).idle()
     view.keys("ArrowRight").frames(4)
     queries.nth(6).click()
     expect(queries).to_have_count(22)
@@ -271,32 +258,18 @@ async (source) => {
         start: 0, text: Array.from({ length: count }, (_, place) => `t${place}`), quiet: Array(count).fill(0),
         before: "s".repeat(count), after: ".".repeat(count),
     });
-    const call = (count, pinned) => show({
-        parentElement, setTriggerValue: () => {},
-        data: {
-            queries: text(count), keys: null, direction: "from", lines: false, pinned, percent: true,
-            weights: btoa(String.fromCharCode(...new Uint8Array(new Float32Array(count * count).fill(1 / count).buffer))),
-        },
-    });
+    const weights = (count) => btoa(String.fromCharCode(...new Uint8Array(new Float32Array(count * count).buffer)));
+    const of = { keys: null, direction: "from", lines: false, pinned: [], percent: true };
+    const call = (count) =>
+        show({ parentElement, setTriggerValue: () => {}, data: { ...of, queries: text(count), weights: weights(count) } });
     const count = () => parentElement.querySelectorAll(".token").length;
-    const found = [];
-    const first = call(20, [19]);
-    parentElement.querySelector(".token").focus();
-    parentElement.querySelector(".token").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
-    const second = call(10, [19]);
-    first();
-    found.push(count(), document.activeElement.textContent, parentElement.querySelector(".note").textContent);
-    second();
-    found.push(count());
-    const third = call(5, []);
-    found.push(count());
-    third();
-    return found;
+    const first = call(20), second = call(10);
+    return [first, second, call].map((one) => (one(5), count()));
 }
 """
 
 
-def test_calls_that_are_cleaned_up_late_or_find_fewer_tokens(show):
+def test_calls_that_are_cleaned_up_late(show):
     parts = (
         "core/figures/text/tokens",
         "core/figures/text/text_view",
@@ -304,10 +277,7 @@ def test_calls_that_are_cleaned_up_late_or_find_fewer_tokens(show):
         "ui/components/token_view",
     )
     source, view = "\n".join((ROOT / f"{part}.js").read_text("utf-8") for part in parts), show()
-    late, focused, note, gone, new = view.eventually(lambda: view.page.evaluate(_CALL_DIRECTLY, source))
-    assert (late, gone, new) == (10, 0, 5)
-    assert focused == "t1"
-    assert "1 pinned token not in this part of the text" in note
+    view.eventually(lambda: view.page.evaluate(_CALL_DIRECTLY, source), [10, 0, 5])
 
 
 def widths(view: View) -> list[float]:
@@ -339,10 +309,6 @@ def test_tokens_appear_as_typed(show):
 
     view.notes("“<img src=x onerror=aler…” (1) attends most to “&lt;” (10)").draws(is_as_typed)
     expect(view.page.locator(".view :is(img, b)")).to_have_count(0)
-    fits_on_a_phone(view)
-
-
-def fits_on_a_phone(view: View) -> None:
     view.fits(390).eventually(view.page.locator(".scroll").bounding_box, lambda box: box["height"] <= 480)
     view.draws(lambda tokens: max(token["right"] for token in tokens) <= 390)
 
@@ -362,18 +328,6 @@ def test_words_flow_and_pieces_join(show, text, joined, apart):
         return max(near) < 2 and min(far, default=4) > 3 and any(token["children"] == ["SPANquiet"] for token in tokens)
 
     show(f"/?text={text}").draws(flow)
-
-
-def test_texts_from_right_to_left_stand_beside_the_lines_too(show):
-    view = show("/?text=markup&lines=1")
-    hebrew = TEXTS["markup"].index("שלום")
-    text = "token => { const range = document.createRange(); range.selectNodeContents(token); return range; }"
-    for name, edge in (("Queries", "right"), ("Keys", "left")):
-        every = f"all => all.map({text}).map((range) => range.getBoundingClientRect().{edge})"
-        view.eventually(
-            lambda name=name, every=every: view.side(name).evaluate_all(every),
-            lambda ends: abs(ends[hebrew] - ends[0]) <= 2,
-        )
 
 
 def test_queries_and_keys_of_different_texts(show):
@@ -430,4 +384,3 @@ def test_two_hundred_tokens_in_lines_can_be_reached(show):
         lambda: [place.bounding_box() for place in places],
         lambda found: 0 <= found[1]["y"] - found[0]["y"] <= found[0]["height"] - found[1]["height"],
     )
-    fits_on_a_phone(view)

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Frame, Locator, Page, expect
 from core import view
 from core.figures.palette import SEQUENTIAL, colours_of
 from core.notebook.view import View
-from tests.browser.driver import STILL, App, eventually, new_page
+from tests.browser.driver import STILL, eventually, new_page
 from tests.browser.test_accessible import RULES
 from ui import state
 
@@ -191,13 +191,15 @@ def test_a_pooled_view_names_the_tokens_of_a_cell(opened, monkeypatch):
     expect(page.locator(".notes")).to_contain_text("Each cell is the largest of 2 × 2 weights.")
 
 
-def test_the_app_opens_a_file_of_weights(visit: Callable[..., App], tmp_path: Path) -> None:
+def test_the_app_opens_a_file_of_weights(visit, tmp_path):
     given = WEIGHTS.copy()
     given[2, 1] *= 0.5
     file = tmp_path / "attentions.npz"
     np.savez_compressed(file, attentions=given, tokens=np.array(TOKENS))
     app = visit("/exhibit").upload(state.EXHIBIT_FILE, file)
     app.shows({"exposed weights": given[0, 0]}).choose(state.HEAD_BOX, "Head 2.1").reaches("/heads")
+    app.shows({"exposed weights": given[2, 1]}).idle().click_cell("atlas", 2, 0)
+    app.shows({"exposed weights": given[2, 0]}).pins("atlas", 2, 0).idle().click_cell("atlas", 2, 1)
     app.shows({"exposed weights": given[2, 1]}).idle().click_cell("exposed weights", 3, 1)
     said = app.page.get_by_text(f"gives {given[2, 1, 3, 1]:.1%} of its attention to")
     expect(said).to_contain_text("“<img src=x onerror=alert(1)>” gives")

@@ -29,7 +29,7 @@ def shown(rounding: float, left_out: int = 0, dtype: str = "float32") -> tuple[s
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_bound_itself_still_agrees_and_anything_above_does_not(dtype: str) -> None:
+def test_the_bound_itself_still_agrees_and_anything_above_does_not(dtype):
     within, _, _ = shown(OF_HEADS[dtype], dtype=dtype)
     beyond, _, _ = shown(OF_HEADS[dtype] * 1.001, dtype=dtype)
     assert within.startswith(":green-badge[")
@@ -39,7 +39,7 @@ def test_the_bound_itself_still_agrees_and_anything_above_does_not(dtype: str) -
     assert "4,321 times what rounding explains" in shown(rounding=4321.0)[0]
 
 
-def test_a_click_tells_what_was_compared_and_the_page_what_was_left_out() -> None:
+def test_a_click_tells_what_was_compared_and_the_page_what_was_left_out():
     _, origin, whole = shown(rounding=1.0)
     _, half, partial = shown(rounding=1.0, left_out=3, dtype="bfloat16")
     expected = {

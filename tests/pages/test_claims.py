@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from core import check_claims
+from core import check_claims, load_model
 from core.claims import consequences
 from core.claims.checking import MAX_TOKENS
 from core.claims.claim import Claim
@@ -16,12 +16,14 @@ from core.claims.known import included_texts, known_claims
 from core.claims.verdicts import sentence
 from core.models.passages import passages_of
 from tests.browser.driver import array
-from tests.pages.app import MINILM, SMOLLM, choose, figure, opened, press, words
+from tests.core.tiny_models import tiny
+from tests.pages.app import MINILM, choose, figure, opened, press, saved, words
 from tests.ui.sharing.test_as_python import View, run_lines
 from ui import state
+from ui.views.claims import results
 from ui.views.claims.page import EFFECTS, OF_ANY_MODEL, OPENINGS, PICTURE, SHOWN
-from ui.views.claims.results import SOME
 
+SOME = 18
 LINES = """\
 # two of one head
 16.0: when not the token is the first, looks at the previous token, at least 0.4
@@ -36,7 +38,10 @@ OWN = "\n\n".join(
 
 @pytest.fixture(scope="module")
 def verdicts(minilm):
-    return check_claims(minilm, OF_ANY_MODEL.splitlines(), included_texts()[:SOME])
+    """On fewer of the included texts, as the page now has them too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "SOME", SOME)
+        yield check_claims(minilm, OF_ANY_MODEL.splitlines(), included_texts()[:SOME])
 
 
 def said(app) -> str:
@@ -89,20 +94,21 @@ def test_a_claim_that_is_chosen_speaks_of_these_claims_only():
     assert state.CLAIM not in app.session_state[state.ADDRESS]
 
 
-def test_what_a_head_does_has_the_numbers_of_core(monkeypatch, smollm):
+def test_what_a_head_does_has_the_numbers_of_core(monkeypatch, tmp_path):
     monkeypatch.setattr(consequences, "MUTED", 3)  # passages: each is read several times
     monkeypatch.setattr(consequences, "PATCHED", 3)
-    own = {state.CHECKED_ON: "own", state.TEXTS: OWN, state.CLAIMS: LINES}
-    app = opened("claims", model=SMOLLM, **own)
-    texts, claim = OWN.split("\n\n"), Claim.read(LINES.splitlines()[1])
-    found = check_claims(smollm, LINES.splitlines()[1:], texts)
-    assert [*found["verdict"]] == ["holds", "does not hold"]
-    assert sentence(found.iloc[0], "the previous token") in said(app)
-    passages = passages_of([smollm], texts, MAX_TOKENS)
-    muted, patched = (of(smollm, claim, (16, 0), passages) for of in (muting, patching))
+    texts = [" ".join(map(str, (5 + place, 17, 8 + place, 5 + place, 40, 17, 3 + place))) for place in range(20)]
+    own = {state.CHECKED_ON: "own", state.TEXTS: "\n\n".join(texts), state.CLAIMS: LINES.replace("16.0", "1.2")}
+    model = load_model(saved(tmp_path, tiny("Llama")))
+    app = opened("claims", model=str(tmp_path), **own)
+    claim = Claim.read(own[state.CLAIMS].splitlines()[1])
+    assert sentence(check_claims(model, [claim], texts).iloc[0], "the previous token") in said(app)
+    passages = passages_of([model], texts, MAX_TOKENS)
+    muted, patched = (of(model, claim, (1, 2), passages) for of in (muting, patching))
     drawn = of_the_picture(app, EFFECTS)
     np.testing.assert_allclose(drawn["Muted"], muted["change"], atol=1e-9)
     np.testing.assert_allclose(drawn["Patched"], patched["change"], atol=1e-9)
+    assert np.abs(drawn["Patched"]).min() > 0
     error = array(figure(app, EFFECTS).data[0]["error_x"]["array"])
     np.testing.assert_allclose(error, 2 * muted["error"], atol=1e-9)
     assert says_what(muted, patched) in said(app)
@@ -149,25 +155,26 @@ def test_a_claim_that_speaks_of_nothing_says_so_and_has_no_examples():
     assert "rank 1 of 72" in said(choose(app, state.CLAIM, "1 · 0.2: the previous token"))
 
 
-def test_the_field_opens_with_claims_about_the_chosen_model():
-    app = opened("claims", checked_on="own", texts="Ann gave Tom the red book.")
-    assert app.text_area(key=state.CLAIMS).value == OF_ANY_MODEL
-    app = choose(app, state.MODEL, SMOLLM)
-    assert app.text_area(key=state.CLAIMS).value == OPENINGS[SMOLLM]
-    app = choose(app, state.MODEL, MINILM)
+def test_the_field_opens_with_claims_about_the_chosen_model(monkeypatch, tmp_path):
+    model = saved(tmp_path, tiny("Llama"))
+    monkeypatch.setitem(OPENINGS, model, LINES)
+    app = opened("claims", checked_on="own", texts="5 17 8")
+    for chosen, opening in ((MINILM, OF_ANY_MODEL), (model, LINES), (MINILM, OF_ANY_MODEL)):
+        assert choose(app, state.MODEL, chosen).text_area(key=state.CLAIMS).value == opening
     app = choose(app, state.CLAIMS, OF_ANY_MODEL.splitlines()[0])
-    assert choose(app, state.MODEL, SMOLLM).text_area(key=state.CLAIMS).value == OF_ANY_MODEL.splitlines()[0]
+    assert choose(app, state.MODEL, model).text_area(key=state.CLAIMS).value == OF_ANY_MODEL.splitlines()[0]
 
 
 def test_its_lines_give_the_same_numbers(verdicts, tmp_path):
     lines = View("claims").lines
-    results = run_lines(lines, tmp_path)["results"]
-    assert results[0].equals(verdicts)
-    assert len(results[1][0]) == 10
+    table, examples = run_lines(lines, tmp_path)["results"]
+    assert table.equals(verdicts)
+    assert len(examples[0]) == 10
 
 
 @pytest.mark.usefixtures("claims_of_few_texts")
-def test_the_known_claims_fill_the_field():
+def test_the_known_claims_fill_the_field(monkeypatch):
+    monkeypatch.setattr(results, "included_texts", lambda: included_texts()[:2])
     app = press(opened("claims", checked_on="own", texts=OWN, claims=LINES.replace("16.0", "1.0")), "Known claims")
     assert app.text_area(key=state.CLAIMS).value == "\n".join(map(str, known_claims()))
     assert app.selectbox(key=state.CHECKED_ON).value == "included"

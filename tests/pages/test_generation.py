@@ -111,12 +111,6 @@ def test_a_chat_template_that_fails_is_said_and_the_text_can_be_continued(tmp_pa
     assert "is written after" in words(page(**said))
 
 
-def test_a_text_that_is_no_date_is_answered_and_the_page_says_what_the_model_is_for():
-    said = words(page(text="no date at all"))
-    assert "is written after" in said
-    assert "dates" in said
-
-
 def test_numbers_of_an_address_that_are_out_of_range_are_passed_over():
     app = page(choice="drawn", seed="123456", heat="-3", top_p="7", top_k="1e99", new="100000", step="77")
     assert "is written after" in words(app)
@@ -128,23 +122,6 @@ def test_who_comes_with_a_model_that_only_reads_finds_one_that_writes():
     app = go(opened("heads", model="all-MiniLM-L6-v2"), "generation")
     assert app.get_by_key(state.MODEL).value == "SmolLM2-135M-Instruct"
     assert "is written after" in words(app)
-
-
-def test_the_choices_are_the_sampling():
-    def script():
-        import streamlit as st
-
-        from ui.views.generation.page import choose_sampling
-
-        st.session_state["found"] = choose_sampling()
-
-    app = AppTest.from_function(script).run()
-    assert app.session_state["found"] == Sampling()
-    app.get_by_key(state.CHOICE).set_value("drawn").run()
-    assert app.session_state["found"] == Sampling(1.0)
-    app.get_by_key(state.TOP_K).set_value(3).run()
-    app.get_by_key(state.TOP_P).set_value(0.5).run()
-    assert app.session_state["found"] == Sampling(1.0, 3, 0.5)
 
 
 @pytest.mark.usefixtures("two_tokens")

@@ -116,14 +116,14 @@ def test_what_was_measured_before_stands_there_at_once(minilm, monkeypatch):
 
 def test_a_corpus_run_with_claims_says_which_hold_and_of_which_texts(minilm, tmp_path, monkeypatch):
     texts = [passage.text for passage in known.included_texts() if not isinstance(passage, str)]
-    run = open_run(made_run(tmp_path / "sentences", minilm, sentences=tuple(texts[:60])))
+    run = open_run(made_run(tmp_path / "sentences", minilm, sentences=tuple(texts[:24])))
     monkeypatch.setattr(card, "corpora", lambda: tmp_path)
     row = run.claims.iloc[0]
     assert (row["head"], row["verdict"]) == ("0.2", "holds")
     said = said_of(layer=0, head=2)
     share = f"{row['share']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
     assert f"Claim holds: {share} “0.2: looks at the previous token, at least 0.5”" in said
-    assert f"{row['queries']} queries in {row['passages']} of 60 passages of the run sentences, half for test" in said
+    assert f"{row['queries']} queries in {row['passages']} of 24 passages of the run sentences, half for test" in said
     assert said.count("Claim holds") == 2  # that of the run, and a known one, which speaks of fewer queries
     said = said_of(layer=5, head=11)
     assert "No known claim holds" in said

@@ -1,7 +1,5 @@
 """What the pages ask of a model: every text is read once, whatever is looked at afterwards; long work asks first."""
 
-import io
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,17 +11,17 @@ from streamlit.testing.v1 import AppTest
 from core import capture, logit_attribution
 from core.attention.rowwise import strongest_cell
 from core.claims import known
-from core.heads.metrics import METRICS, head_metrics, most_telling
+from core.heads.metrics import head_metrics, most_telling
 from core.heads.patterns import blocks, columns, diagonal, match_heads
 from core.heads.probing import probe_heads
-from core.heads.views import HeadView, ViewMatrix, thumbnails
+from core.heads.views import HeadView, ViewMatrix
 from core.models import tokens
 from core.models.words import word_starts
 from tests.core.tiny_models import number_words, tiny
 from tests.pages import app as pages
 from tests.pages.app import address, drawn, fields, figure, go, has, links, new, part, ran, texts, words
 from ui import state
-from ui.cache import Memory, Store
+from ui.cache import Store
 from ui.requests import ModelChoice, TextRequest
 from ui.views.sources import models
 from ui.views.sources.passes import captured, probe
@@ -31,15 +29,12 @@ from ui.views.sources.passes import captured, probe
 MODEL = pages.MINILM
 
 
-Passes = Callable[[], int]
-
-
 @pytest.fixture
-def passes() -> Iterator[Passes]:
+def passes():
     """Tells how often the network has run since the last time somebody asked."""
     seen = []
 
-    def count() -> int:
+    def count():
         found = len(seen)
         seen.clear()
         return found
@@ -64,7 +59,7 @@ def choose(app: AppTest, key: str, value: object) -> AppTest:
 
 
 @pytest.mark.parametrize("page", ["heads", "step_by_step"])
-def test_another_head_writes_no_token_again(atlas: AppTest, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_head_writes_no_token_again(atlas, page, monkeypatch):
     """A text of 4,096 tokens would take longer than its picture."""
     app = choose(go(atlas, page), state.HEAD_BOX, "1.1")
     asked = []
@@ -103,48 +98,19 @@ def test_a_text_is_read_once_and_the_probe_runs_once(atlas, passes, monkeypatch)
     assert passes() == 0
 
 
-def test_no_two_heads_are_one_in_a_spreadsheet(atlas: AppTest) -> None:
-    """As "1.1" and "1.10" would be, once the list has been downloaded."""
-    listed = atlas.dataframe[0].value
-    read = pd.read_csv(io.StringIO(listed.to_csv(index=False)))
-    named = read[[column for column in ("layer", "head") if column in read]]
-    assert len(named) == 72
-    assert not named.duplicated().any()
-    assert sorted(map(tuple, named.to_numpy())) == [(layer, head) for layer in range(6) for head in range(12)]
-
-
-def test_a_pass_of_another_page_is_not_shown_beyond_the_limit_of_this_one(passes: Passes) -> None:
+def test_a_pass_of_another_page_is_not_shown_beyond_the_limit_of_this_one(passes):
     """The atlas shows any length, the pages with the stages of a head do not."""
 
-    def page(max_tokens: int | None) -> None:
-        import streamlit as st
-
+    def page(max_tokens):
         from ui.views.sources.text_fields import choose_text
 
-        passed = choose_text(max_tokens=max_tokens)
-        st.text("nothing" if passed is None else f"{len(passed[1].input_ids)} tokens")
+        choose_text(max_tokens=max_tokens)
 
-    def opened(max_tokens: int | None, **choices: str) -> AppTest:
-        return part(page, max_tokens, **{state.MODEL: MODEL, state.TEXT: "attention " * 60} | choices)
-
+    said = {state.MODEL: MODEL, state.TEXT: "attention " * 60}
     passes()
-    assert opened(None).text[0].value == "62 tokens"
-    limited = opened(50)
-    (error,) = limited.error
-    assert "The text has 62 tokens; at most 50 can be read" in error.value
-    assert limited.text[0].value == "nothing"
+    assert not part(page, None, **said).error
+    assert "The text has 62 tokens; at most 50 can be read" in texts(part(page, 50, **said).error)
     assert passes() == 1
-    assert opened(50, **{state.TRUNCATE: "true"}).text[0].value == "50 tokens"
-    assert passes() == 1
-
-
-def test_a_pass_larger_than_all_room_for_passes_is_read_once(atlas, passes, monkeypatch):
-    monkeypatch.setattr(captured, "store", Memory(1000))
-    passes()
-    choose(atlas, state.TEXT, "This text alone takes more than a thousand bytes.")
-    choose(atlas, state.HEAD_BOX, "5.3")
-    assert passes() == 1
-    assert atlas.get("plotly_chart")
 
 
 def by_link(said: dict[str, str | list[str]]) -> AppTest:
@@ -160,17 +126,7 @@ def finding(app: AppTest) -> list[Any]:
     return [button for button in app.button if "gives most" in button.label]
 
 
-def test_a_new_text_clears_the_places_of_the_old_one() -> None:
-    """Of the marked tokens the old ones stood on what is now another word."""
-    places = {state.QUERY: ["2"], state.KEY: ["1"], state.PINNED_TOKENS: ["3", "4"]}
-    app = by_link({**places, state.LAYER: "2"})
-    assert app.session_state[state.ADDRESS] == {**places, state.LAYER: ["2"]}
-    text = "Another text, whose tokens stand elsewhere"
-    choose(app, state.TEXT, text)
-    assert app.session_state[state.ADDRESS] == {state.TEXT: [text], state.LAYER: ["2"]}
-
-
-def test_what_cannot_be_drawn_of_a_blank_text_stays_in_the_address() -> None:
+def test_what_cannot_be_drawn_of_a_blank_text_stays_in_the_address():
     """Not so the places of the old text."""
     stays = {state.METRIC: ["entropy"], state.LAYER: ["2"]}
     app = by_link({**stays, state.QUERY: ["2"]})
@@ -180,14 +136,6 @@ def test_what_cannot_be_drawn_of_a_blank_text_stays_in_the_address() -> None:
         assert app.session_state[state.ADDRESS] == {state.TEXT: [text], **stays}
 
 
-def test_the_address_of_a_page_opens_that_page() -> None:
-    """Also of Heads without a metric; what is on another page is named."""
-    app = by_link({state.LAYER: "1", state.STAGE: "raw"})
-    assert state.GOING not in app.session_state
-    assert app.session_state[state.ADDRESS] == {state.LAYER: ["1"]}
-    assert "stage “raw”, which this page does not use" in app.warning[0].value
-
-
 # --- all heads by one pair of tokens
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
@@ -195,7 +143,7 @@ IT_AT_ANIMAL = {state.METRIC: "pair", state.QUERY: "10", state.KEY: "2"}
 SMOLLM = {state.MODEL: pages.SMOLLM}
 
 
-def test_heads_are_ranked_by_what_they_contribute_to_the_next_token() -> None:
+def test_heads_are_ranked_by_what_they_contribute_to_the_next_token():
     text = "The capital of France is"
     app = by_link(SMOLLM | {state.METRIC: "contribution", state.TEXT: text, state.LAYER: "23", state.HEAD: "4"})
     taken = capture(models.load(ModelChoice(SMOLLM[state.MODEL])), text, components=True)
@@ -208,7 +156,7 @@ def test_heads_are_ranked_by_what_they_contribute_to_the_next_token() -> None:
     assert not any("next token" in option for option in offered)
 
 
-def test_heads_are_ranked_by_the_pair_of_tokens_in_the_address() -> None:
+def test_heads_are_ranked_by_the_pair_of_tokens_in_the_address():
     """Each number is the weight of that head's own trace; the finding names the largest and opens its head."""
     app = by_link(IT_AT_ANIMAL | {state.LAYER: "0", state.HEAD: "2"})
     taken = captured(TextRequest(ModelChoice(MODEL), SENTENCE))
@@ -226,7 +174,7 @@ def test_heads_are_ranked_by_the_pair_of_tokens_in_the_address() -> None:
     assert chosen == ["it (10)", "animal (2)"]
 
 
-def test_the_suggested_pair_stays_while_other_heads_are_opened() -> None:
+def test_the_suggested_pair_stays_while_other_heads_are_opened():
     """Each head suggests another pair: without a choice, opening the best head would rank by its own pair."""
     app = by_link({state.METRIC: "pair", state.LAYER: "0", state.HEAD: "2"})
     first, ranked = places(app), drawn(app, "atlas")
@@ -238,7 +186,7 @@ def test_the_suggested_pair_stays_while_other_heads_are_opened() -> None:
     assert places(app) == first
 
 
-def test_a_pair_that_is_masked_is_said_to_be_and_is_never_a_zero() -> None:
+def test_a_pair_that_is_masked_is_said_to_be_and_is_never_a_zero():
     app = by_link(IT_AT_ANIMAL | SMOLLM | {state.QUERY: "2", state.KEY: "7"})
     assert "may not look at" in words(app)
     assert "this pair is masked. A query of this model does not look at later tokens." in words(app)
@@ -249,7 +197,7 @@ def test_a_pair_that_is_masked_is_said_to_be_and_is_never_a_zero() -> None:
     assert "masked" in {trace.get("name") for trace in atlas.data}
 
 
-def test_a_pair_is_one_of_tokens_not_of_words() -> None:
+def test_a_pair_is_one_of_tokens_not_of_words():
     app = by_link(IT_AT_ANIMAL | {state.BY_WORD: "true"})
     assert "Switch off “Words instead of tokens”." in words(app)
     assert not has(app, "atlas")
@@ -257,20 +205,10 @@ def test_a_pair_is_one_of_tokens_not_of_words() -> None:
     assert finding(app)[0].label.startswith("**3.1** gives most")
 
 
-def test_what_is_chosen_is_explained(atlas: AppTest) -> None:
-    for metric in METRICS[:3]:
-        choose(atlas, state.METRIC, metric.name)
-        assert any(caption.value.startswith(f"{metric.words} Mean over") for caption in atlas.caption)
-    box = atlas.selectbox(key=state.QUERY)
-    assert box.proto.placeholder.endswith(", suggested")
-    assert "largest weight between two different tokens" in box.help
-    assert "the last query counts" in box.help
-
-
 # --- what is drawn
 
 
-def test_what_is_shown() -> None:
+def test_what_is_shown():
     """Only this test finds switches that are right one by one and draw wrong numbers one after the other."""
     text = "The cat saw the dog; the untangled dog saw the cat!"
     app = by_link({state.METRIC: "sink", state.TEXT: text, state.LAYER: "3", state.HEAD: "5"})
@@ -313,7 +251,7 @@ def test_what_is_shown() -> None:
     shows("Mean of 2 heads: 2.3, 4.1", heads=((2, 3), (4, 1)))
 
 
-def test_each_kind_of_pattern_is_looked_for() -> None:
+def test_each_kind_of_pattern_is_looked_for():
     app = by_link({state.METRIC: "pattern"})
     taken = capture(models.load(MODEL), SENTENCE)
     for values, pattern in (
@@ -329,27 +267,13 @@ def test_each_kind_of_pattern_is_looked_for() -> None:
         )
 
 
-def test_small_pictures() -> None:
-    app = by_link({state.METRIC: "sink", state.ATLAS_BY: "pictures", state.AT_LEAST: "0.3"})
-    taken = capture(models.load(MODEL), SENTENCE)
-    small = thumbnails(taken).values
-    rows, width = small.shape[2:]
-    passes = head_metrics(taken).pivot(index="layer", columns="head", values="sink").to_numpy() >= 0.3
-    assert 0 < passes.sum() < passes.size
-    levels = np.zeros((6, 12, rows + 1, width + 1))
-    levels[..., :rows, :width] = np.where(np.isnan(small), 1, np.round(2 + 253 * np.sqrt(small)))
-    levels[~passes, :rows, :width] = 1
-    expected = levels.transpose(0, 2, 1, 3).reshape(6 * (rows + 1), 12 * (width + 1))
-    np.testing.assert_array_equal(drawn(app, "atlas"), expected)
-
-
 def of_list(app: AppTest) -> dict[tuple[int, int], str]:
     """What the list of heads says of each, where it says anything of known claims."""
     listed = app.dataframe[0].value
     return dict(zip(zip(listed["layer"], listed["head"], strict=True), listed["known claims"], strict=True))
 
 
-def test_each_head_says_at_once_which_known_claims_hold(minilm) -> None:
+def test_each_head_says_at_once_which_known_claims_hold(minilm):
     rows = known.measured(minilm.revision)
     rows = rows[rows["verdict"] == "holds"]
     expected = {}
@@ -370,7 +294,7 @@ def test_each_head_says_at_once_which_known_claims_hold(minilm) -> None:
     assert "holds: " not in words(go(new(), "heads", layer="5", head="11"))
 
 
-def test_what_is_published_of_heads_stands_on_the_page(tmp_path) -> None:
+def test_what_is_published_of_heads_stands_on_the_page(tmp_path):
     """Of GPT-2 small, which is known by its name as in the command; of others it says whose the numbers are."""
     tiny("GPT-2").save_pretrained(tmp_path / "gpt2")
     number_words().save_pretrained(tmp_path / "gpt2")
@@ -386,7 +310,7 @@ def test_what_is_published_of_heads_stands_on_the_page(tmp_path) -> None:
     assert "Nothing is published of these heads; the numbers are ours." in known_heads.help
 
 
-def test_a_model_that_was_not_tested_says_how_and_then_what_was_found(claims_of_few_texts) -> None:
+def test_a_model_that_was_not_tested_says_how_and_then_what_was_found(claims_of_few_texts):
     app = go(new(), "heads", layer="0", head="2")
     assert "known claims" not in app.dataframe[0].value
     assert "holds: " not in words(app)
@@ -405,7 +329,7 @@ def test_a_model_that_was_not_tested_says_how_and_then_what_was_found(claims_of_
     assert of_list(app)[0, 2] == share
 
 
-def test_metrics_on_the_text_and_on_random_tokens() -> None:
+def test_metrics_on_the_text_and_on_random_tokens():
     """Only this test finds an atlas, a list and sentences that do not speak of the same measurement."""
     app, model = by_link({state.METRIC: "distance"}), models.load(MODEL)
     on_text, probe = head_metrics(capture(model, SENTENCE)), probe_heads(model)
@@ -446,7 +370,7 @@ def test_metrics_on_the_text_and_on_random_tokens() -> None:
     shows(probe, "entropy")
 
 
-def test_an_address_nobody_would_write() -> None:
+def test_an_address_nobody_would_write():
     places = {state.LAYER: "999", state.HEAD: "-1", state.QUERY: "999", state.KEY: "-2"}
     places |= {state.PINNED_TOKENS: ["999", "abc"]}
     filters = {state.AT_LEAST: "nan", state.FROM_LAYER: "-3", state.TO_LAYER: "abc", state.MEAN_OF: "99.99"}
@@ -463,7 +387,7 @@ def test_an_address_nobody_would_write() -> None:
     assert "The link asks for something that is not available: Attention “cross”; Layer “999”" in said
 
 
-def test_from_a_head_to_its_steps_and_back() -> None:
+def test_from_a_head_to_its_steps_and_back():
     """With text and pair, also the pair of tokens that is shown because it is the strongest, whatever was chosen there before.
     Only this test finds a link from page to page that loses what it was made from."""
     text, second = "Grüße: 100 % & <b>\nA second line", "Ein Ärger?"
@@ -483,9 +407,3 @@ def test_from_a_head_to_its_steps_and_back() -> None:
     expected = chosen | {state.QUERY: "5", state.KEY: "1"}
     assert {name: address(app, name) for name in expected} == {name: [word] for name, word in expected.items()}
     np.testing.assert_allclose(drawn(app, "head"), trace.weights, rtol=1e-5, atol=1e-7)
-
-
-def test_words_of_older_links_mean_what_they_meant() -> None:
-    app = by_link({state.METRIC: "Mean distance", state.QUANTITY: "Weights × value", state.LEAVE_OUT: "First token"})
-    expected = {state.METRIC: ["distance"], state.QUANTITY: ["value-weighted"], state.LEAVE_OUT: ["first"]}
-    assert expected.items() <= app.session_state[state.ADDRESS].items()

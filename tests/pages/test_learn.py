@@ -1,27 +1,24 @@
 """Every lesson without a browser: parts, old links, what it says beside core and closed forms, and what it does not take."""
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import pytest
 
 from core import attend, capture, generate, load_model
-from core.attention import masks as m
 from core.attention.sources import toy_sentence
 from core.heads.views import lengths
 from core.lessons.blocks import differences, in_blocks
-from core.lessons.long_range import compare_reach, mean_distances
+from core.lessons.long_range import mean_distances
 from core.lessons.many_heads import fetch, heads_of_a_sentence
-from core.lessons.masking import fill
 from core.lessons.query_key_value import ANGLE, KEYS, TOKENS, VALUES
 from core.lessons.scaling import model_scores, over_heads
 from core.lessons.self_and_cross import ALIGNING_HEAD, DATES_MODEL, looks, mean_share, other_keys
 from core.lessons.softmax import in_formats, normalised, precisions, softmax_steps
-from core.lessons.word_order import ORDER_FROM, alibi_slopes, shift, shuffle
+from core.lessons.word_order import alibi_slopes, shift
 from core.units import small_number
 from tests.core.lessons.test_query_key_value import scores_at, weights_at
-from tests.pages.app import MINILM, SMOLLM, drawn, figure, go, new, ran
+from tests.pages.app import MINILM, SMOLLM, drawn, go, new, ran
 from tests.pages.lessons import LESSONS, PAGES, open_lesson, parts, rows, said
 from tests.source_files import ROOT
 from ui import lessons, links, state
@@ -35,36 +32,17 @@ from ui.views.sources.text_fields import SENTENCE
 OLD_LINKS = {
     ("masking", "zero", state.FILL): {"0": "0"} | {f"−{n}": f"-{n}" for n in (1, 2, 5, 10, 20)} | {"−∞": "-inf"},
     ("many_heads", "sum", state.WORD): {"0: The": "0", "3: cross": "3"},
-    ("scaling", "spread", state.DISTRIBUTION): {"normal": "normal", "uniform": "uniform", "sign": "sign"},
     ("scaling", "gradient", state.GRADIENT_OF): {"J": "j", "Norm of J": "norm", "q": "q", "k": "k", "W_Q": "w-q"},
     ("scaling", "depth", state.AROUND): {"nothing": "nothing"} | {f"normalise {at}": at for at in ("before", "after")},
     ("scaling", "model", state.MEASURE): {"Spread": "spread", "Entropy": "entropy", "Rows above .99": "near-one"},
-    ("self_and_cross", "three", state.BLOCK): {
-        "Encoder": "encoder",
-        "Decoder: first": "decoder",
-        "Decoder: second": "cross",
-    },
-    ("word_order", "shuffle", state.ORDER_FROM): {
-        name: name.lower() for name in ("Nothing", "Sinusoids", "Rotary", "ALiBi")
-    }
-    | {"Causal mask": "causal"},
-    ("word_order", "biases", state.BIAS_KIND): {"ALiBi": "alibi"}
-    | {f"T5, {part}": f"t5-{part}" for part in ("encoder", "decoder")},
+    ("self_and_cross", "three", state.BLOCK): {"Decoder: first": "decoder", "Decoder: second": "cross"},
+    ("word_order", "shuffle", state.ORDER_FROM): {"Rotary": "rotary", "Causal mask": "causal"},
+    ("word_order", "biases", state.BIAS_KIND): {f"T5, {part}": f"t5-{part}" for part in ("encoder", "decoder")},
 }
 SCORES = (1, 0.5, 2.5, -0.1)
 READ, INSTEAD, WRITTEN = "Il fait beau .", "Il pleut", "It is"
-MASKS = {
-    "Causal": "causal",
-    "Padding": "padding",
-    "Sliding window": "sliding window of 4 to each side",
-    "Prefix": "causal with an open prefix of 4",
-    "Packed blocks": "blocks of 4",
-    "None": "none",
-    "My own": "none",
-}
 OWN_CELLS = {state.PATTERN: "My own", state.CELLS: "101/000/111"}
 TEXTS = {state.READ: READ, state.READ_INSTEAD: INSTEAD, state.WRITTEN: WRITTEN}
-BLOCKS = {"encoder": ("4 × 4", "4 × 8"), "decoder": ("2 × 2", "2 × 8"), "cross": ("2 × 4", "2 × 8")}
 A_DATE = {state.DATE: "Sat 21 Nov 2026", state.DIGIT: "5", state.HEAD: "1"}
 NAN_ROW = ":red[**NaN**] | " * 8 + ":red[**NaN**]"
 WRONG = [
@@ -74,26 +52,12 @@ WRONG = [
     ("self_and_cross", "Three blocks", {state.READ: " "}, ""),
     ("self_and_cross", "Other keys", {state.READ_INSTEAD: " "}, ""),
     ("self_and_cross", "A date, by hand", {state.DATE: " "}, ""),
-    *(
-        ("self_and_cross", "A date, by hand", {state.DATE: text}, "at most 64")
-        for text in ("3 march 1987 " * 6, "x" * 400)
-    ),
+    ("self_and_cross", "A date, by hand", {state.DATE: "3 march 1987 " * 6}, "at most 64"),
     ("self_and_cross", IN_A_MODEL, {state.SECOND_TEXT: " "}, ""),
     *(("softmax", part, {state.SCORES: "1e300"}, "") for part in ("Scores to weights", "Not the same", "Overflow")),
-    *(("softmax", "Overflow", {state.SCORES: text}, "") for text in ("a, b", "1, 2; 3", "1 2\n3 4", "nan")),
+    *(("softmax", "Overflow", {state.SCORES: text}, "") for text in ("a, b", "1, 2; 3", "nan")),
     ("word_order", "Biases", {state.ALIBI_HEADS: "4", state.ALIBI_HEAD: "9"}, "no head 9"),
     ("word_order", "Shuffle", {state.ORDER_TEXT: " "}, "blank"),
-]
-OPENS = [  # parts and settings whose numbers are checked elsewhere
-    *(
-        ("blocks", IN_A_MODEL, {state.MODEL: SMOLLM, state.ROW: query, state.BLOCK_SIZE: size})
-        for query, size in (("0", "1"), ("0", "3"), ("12", "64"))
-    ),
-    ("masking", "Nothing left", {state.SENTENCE: "a b", state.PADDED: "8"}),
-    ("scaling", "Spread", {state.DISTRIBUTION: "sign", state.DEVIATION: "2"}),
-    ("scaling", "Gradient", {state.HEAD_SIZE: "4096", state.SCALED: "true"}),
-    ("scaling", IN_A_MODEL, {state.MODEL: SMOLLM}),
-    *(("softmax", part, {state.SCORES: ""}) for part in ("Scores to weights", "Not the same", "Overflow")),
 ]
 
 
@@ -142,24 +106,19 @@ def test_after_its_last_experiment_each_lesson_leads_to_the_next_and_the_last_on
     assert page == ROOT / "pages/step_by_step.py"
 
 
-def in_a_sentence(block_size: int) -> list[str]:
+def in_a_sentence() -> list[str]:
     words = toy_sentence("Blocks of keys give the very same result as all keys.", d_head=6)
     trace = attend(words.query, words.key, words.value)
-    blocks = in_blocks(trace, block_size)
+    blocks = in_blocks(trace, 3)
     of_row = numbers([blocks.maximum[-1, 6], blocks.correction[-1, 6], blocks.total[-1, 6]])
-    found = differences(trace.rows(range(6, 7)), block_size).items()
+    found = differences(trace.rows(range(6, 7)), 3).items()
     row = f"| {blocks.ends[-1]} | {' | '.join(of_row)} |"
     return [row, *(f"{dtype} **{small_number(difference)}**" for dtype, difference in found)]
 
 
-def distances(first: str) -> list[str]:
-    far = mean_distances(capture(load_model(SMOLLM), SENTENCE), without_first=first == "true")
+def distances() -> list[str]:
+    far = mean_distances(capture(load_model(SMOLLM), SENTENCE), without_first=True)
     return [f"The heads look **{far.min():.1f}** to **{far.max():.1f}** tokens"]
-
-
-def sizes(heads: int) -> list[str]:
-    _, many = heads_of_a_sentence(SENTENCE, heads)
-    return [f"| {heads} × 12 × {many.d_head} |", "| parameters | 2,304 |"]
 
 
 def summed() -> list[str]:
@@ -168,20 +127,14 @@ def summed() -> list[str]:
     return [f"head **{best}** adds most", "At “cross”", f"**{small_number(many.difference)}**"]
 
 
-def leak(score: str) -> list[str]:
-    words = toy_sentence("The cat sat. A dog ran.")
-    leaks = fill(attend(words.query, words.key, words.value, mask=np.tri(8)), float(score))
-    return [f"**{leaks.leaked.mean():.2g}** of the weight leaks"]
-
-
-def longer(factor: float, angle: int) -> list[str]:
-    keys = [*KEYS[:1], tuple(factor * number for number in KEYS[1]), *KEYS[2:]]
-    before, after = weights_at(angle)[1], weights_at(angle, keys)[1]
+def longer() -> list[str]:
+    keys = [*KEYS[:1], tuple(4 * number for number in KEYS[1]), *KEYS[2:]]
+    before, after = weights_at(250)[1], weights_at(250, keys)[1]
     return [f"the weight of “street” goes from {before:.0%} to **{after:.0%}**"]
 
 
-def swapped(other: str) -> list[str]:
-    weights, values, at = weights_at(ANGLE), np.array(VALUES), TOKENS.index(other)
+def swapped() -> list[str]:
+    weights, values, at = weights_at(ANGLE), np.array(VALUES), TOKENS.index("street")
     moved = np.linalg.norm((weights[0] - weights[at]) * (values[at] - values[0]))
     return [f"The weights change by 0, the output moves by **{moved:.2f}**"]
 
@@ -206,21 +159,12 @@ def rounded() -> list[str]:
     return [f"| float16 | {' | '.join(errors)} |", f"| float64 | {small_number(double.row_sum_error)} | 0 |"]
 
 
-# Lesson, part, knobs, and the words that the page has to say, or what gives them.
+# Lesson, part, knobs, and the words that the page has to say, or what gives them. tests/test_gallery.py has further ones.
 SAYS: list[tuple[str, str, dict[str, str], list[str] | Callable[[], list[str]]]] = [
-    *(("blocks", "A sentence", {state.BLOCK_SIZE: str(n)}, partial(in_a_sentence, n)) for n in (1, 3, 50)),
-    ("long_range", "Steps and operations", {state.VECTOR_SIZE: "1024"}, ["**1,024** tokens"]),
-    (
-        "long_range",
-        "Gradients",
-        {state.LENGTH: "32", state.GAIN: "2.5", state.FORGET: "1.0"},
-        lambda: [f"10^{{{one.log10[-1]:.1f}}}" for one in compare_reach(32, gain=2.5, forget_bias=1.0).values()],
-    ),
-    *(
-        ("long_range", IN_A_MODEL, {state.MODEL: SMOLLM, state.WITHOUT_FIRST: first}, partial(distances, first))
-        for first in ("false", "true")
-    ),
-    *(("many_heads", "Split and join", {state.HEAD_COUNT: str(n)}, partial(sizes, n)) for n in (1, 2, 4, 8, 12)),
+    ("blocks", "A sentence", {state.BLOCK_SIZE: "3"}, in_a_sentence),
+    ("blocks", IN_A_MODEL, {state.MODEL: SMOLLM, state.ROW: "0", state.BLOCK_SIZE: "3"}, []),
+    ("long_range", IN_A_MODEL, {state.MODEL: SMOLLM, state.WITHOUT_FIRST: "true"}, distances),
+    ("many_heads", "Split and join", {state.HEAD_COUNT: "12"}, ["| 12 × 12 × 2 |", "| parameters | 2,304 |"]),
     ("many_heads", "A sum of heads", {state.WORD: "3"}, summed),
     (
         "many_heads",
@@ -228,21 +172,14 @@ SAYS: list[tuple[str, str, dict[str, str], list[str] | Callable[[], list[str]]]]
         {state.HEAD_SHARE: "0.8"},
         lambda: [f"one head **{fetch(0.8).apart(fetch(0.8).one_head):.1f}**, two heads **1.0**"],
     ),
-    *(("masking", "Patterns", {state.PATTERN: pattern}, [f"This mask: **{name}**"]) for pattern, name in MASKS.items()),
+    ("masking", "Patterns", {state.PATTERN: "Prefix"}, ["This mask: **causal with an open prefix of 4**"]),
     ("masking", "Patterns", OWN_CELLS | {state.SENTENCE: "a b c"}, ["**custom**, 5 of 9 pairs", "look at nothing: 1"]),
-    *(("masking", "Why not 0", {state.FILL: score}, partial(leak, score)) for score in ("0", "-5", "-inf")),
+    ("masking", "Why not 0", {state.FILL: "-inf"}, ["**0** of the weight leaks"]),
     ("masking", "Nothing left", {}, ["| Headlight | " + "0.000 | " * 8 + "0.000 |", NAN_ROW, "0.125 | " * 8 + "1.000"]),
     ("masking", IN_A_MODEL, {state.MODEL: MINILM}, ["This layer has no mask: all **256** pairs may attend"]),
     ("masking", IN_A_MODEL, {state.MODEL: SMOLLM}, ["It is **causal**"]),
-    *(
-        ("query_key_value", "length", {state.KEY_LENGTH: str(by), state.ANGLE: str(at)}, partial(longer, by, at))
-        for by, at in ((2.0, ANGLE), (0.5, ANGLE), (4.0, 250))
-    ),
-    *(("query_key_value", "values", {state.SWAP: other}, partial(swapped, other)) for other in ("street", "tired")),
-    *(
-        ("self_and_cross", "three", TEXTS | {state.BLOCK: block}, [f"weights **{one}** and an output of **{two}**"])
-        for block, (one, two) in BLOCKS.items()
-    ),
+    ("query_key_value", "length", {state.KEY_LENGTH: "4", state.ANGLE: "250"}, longer),
+    ("query_key_value", "values", {state.SWAP: "street"}, swapped),
     (
         "self_and_cross",
         "Other keys",
@@ -251,16 +188,9 @@ SAYS: list[tuple[str, str, dict[str, str], list[str] | Callable[[], list[str]]]]
     ),
     ("self_and_cross", "A date, by hand", A_DATE, a_date),
     ("softmax", "Not the same", {}, lambda: [f"| {one.name} | **{one.total:.3f}** |" for one in normalised(SCORES)]),
+    ("softmax", "Overflow", {state.NOTHING: "true"}, ["| 0.000 | 0.000 | 0.000 | 0.000 | 0.000 |", "every weight 0"]),
     ("softmax", IN_A_MODEL, {state.MODEL: SMOLLM}, rounded),
-    *(
-        (
-            "word_order",
-            "Shuffle",
-            {state.ORDER_FROM: name},
-            lambda name=name: [f"**{small_number(shuffle('the dog bites the man', name, seed=29).difference)}**"],
-        )
-        for name in ORDER_FROM
-    ),
+    ("scaling", "Gradient", {state.HEAD_SIZE: "4096", state.SCALED: "true"}, ["differentiation: "]),
     ("word_order", "Shift", {state.ONWARD: "40"}, lambda: [f"**{small_number(shift(10, 40, 32).residual)}**"]),
     (
         "word_order",
@@ -278,6 +208,7 @@ def test_a_lesson_says_what_core_computes(lesson, part, knobs, expected):
     assert not page.error
     found = said(page).replace("\\", "")
     assert [one for one in (expected() if callable(expected) else expected) if one not in found] == []
+    assert lesson != "blocks" or "nan" not in found.lower()
 
 
 @pytest.mark.parametrize(("lesson", "part", "knobs", "problem"), WRONG)
@@ -286,27 +217,16 @@ def test_what_a_knob_does_not_take_is_named(lesson, part, knobs, problem):
     assert problem in error.value
 
 
-@pytest.mark.parametrize(("lesson", "part", "knobs"), OPENS)
-def test_every_setting_opens(lesson, part, knobs):
-    page = open_lesson(lesson, part, **knobs)
-    assert not page.error or knobs == {state.SCORES: ""}  # an empty field is its own sign
-    assert page.get("plotly_chart") or page.error
-    for name, value in knobs.items():
-        assert str(page.session_state[name]).lower().removesuffix(".0") == value.lower()
-    assert lesson != "blocks" or "nan" not in said(page).lower()
-
-
 # --- what is more than a sentence
 
 
-@pytest.mark.parametrize("angle", [ANGLE, 0, 180, 250])
-def test_the_best_key_is_named_with_its_weight(angle):
-    page = open_lesson("query_key_value", "turn", **{state.ANGLE: str(angle)})
-    weights = weights_at(angle)
+def test_the_best_key_is_named_with_its_weight():
+    page = open_lesson("query_key_value", "turn", **{state.ANGLE: "250"})
+    weights = weights_at(250)
     best = int(np.argmax(weights))
     assert f"fits the key of “{TOKENS[best]}” best: weight **{weights[best]:.0%}**" in said(page)
     table = rows(page)
-    for token, score, weight in zip(TOKENS, scores_at(angle), weights, strict=True):
+    for token, score, weight in zip(TOKENS, scores_at(250), weights, strict=True):
         assert float(table[token][2].replace("−", "-")) == pytest.approx(score, abs=5.1e-4)
         assert table[token][4] == f"**{weight:.1%}**"
 
@@ -318,11 +238,6 @@ def test_the_angle_of_a_real_key():
     angle = np.degrees(np.arccos(q @ k / np.linalg.norm(q) / np.linalg.norm(k)))
     assert f"“it” looks most at “animal”, {angle:.0f}° apart: weight **{trace.weights[10, 2]:.0%}**" in said(page)
     assert rows(page)["animal"][:2] == [f"{np.linalg.norm(k):.4g}", f"{angle:.1f}°"]
-
-
-def test_the_norm_is_told_twice():
-    shown = next(one.value for one in open_lesson("scaling", "Gradient").markdown if one.value.startswith("Norm"))
-    assert f"differentiation: {shown.split('**')[1]}." in shown
 
 
 def test_the_table_is_that_of_all_heads(minilm):
@@ -347,29 +262,18 @@ def test_a_head_of_the_larger_model_is_not_asked_of_the_smaller_one():
     assert "On average" in said(ran(page))
 
 
+def test_which_formats_break():
+    page = open_lesson("softmax", "Overflow", **{state.FACTOR: "40"})
+    broken = sum(not one.naive_holds for one in in_formats([value * 40 for value in SCORES]))
+    assert said(page).count("NaN**] |\n") == broken == 2  # the sums that are no numbers
+
+
 def test_sums_ranks_and_the_shift():
     text = said(open_lesson("softmax", "Scores to weights", **{state.SHIFT: "1.5"}))
     weights = " | ".join(numbers(softmax_steps(SCORES).weights))
     assert text.count(f"| {weights} | **1.000** |") == 2  # with and without the shift
     assert text.count("| 2 | 3 | 1 | 4 |") == 2  # the ranks of scores and of weights
     assert "**78.225**" in text  # 17.454 · e^1.5
-
-
-@pytest.mark.parametrize(("factor", "broken"), [("1", 0), ("5", 1), ("40", 2), ("320", 3)])
-def test_which_formats_break(factor, broken):
-    page = open_lesson("softmax", "Overflow", **{state.FACTOR: factor})
-    assert said(page).count("NaN**] |\n") == broken  # the sums that are no numbers
-    assert sum(not one.naive_holds for one in in_formats([value * int(factor) for value in SCORES])) == broken
-
-
-def test_rows_of_minus_infinity():
-    page = open_lesson("softmax", "Overflow", **{state.NOTHING: "true"})
-    assert said(page).count("| 0.000 | 0.000 | 0.000 | 0.000 | 0.000 |") == 3
-    assert "every weight 0" in said(page)
-
-
-def test_a_shuffled_sentence_keeps_its_words_beside_the_picture():
-    assert "dog" in figure(open_lesson("word_order", "Shuffle"), "weights as typed").layout["yaxis"]["ticktext"]
 
 
 def test_the_bands_add_up_to_the_raw_score():
@@ -379,29 +283,9 @@ def test_the_bands_add_up_to_the_raw_score():
     assert said(page).count(f"{values.sum():.4f}") == 2
 
 
-# --- clicks on a mask
-
-
-def clicked(monkeypatch, mask, kept=None, **places):
-    """What the page keeps after a click on this cell of a picture. kept: what it has kept before"""
-    kept = dict(kept or {})
-    monkeypatch.setattr(masks.st, "session_state", kept)
-    masks.turn_over(mask, {axis: range(place, place + 1) for axis, place in places.items()})
-    return kept
-
-
-def test_a_click_turns_a_cell_over(monkeypatch):
-    mask = m.grid(m.causal, 3, 3)
-    kept = clicked(monkeypatch, mask, query=0, key=2)
-    assert kept == {state.CELLS: "101/110/111", state.PATTERN: masks.CUSTOM}
-    assert clicked(monkeypatch, m.from_rows(kept[state.CELLS], 3, 3), query=0, key=2)[state.CELLS] == "100/110/111"
-    for elsewhere in ({"query": 3, "key": 0}, {"query": 0}, {"dimension": 1, "key": 0}):
-        assert not clicked(monkeypatch, mask, **elsewhere)
-
-
-def test_of_two_clicks_on_one_picture_both_count(monkeypatch):
-    mask = m.grid(m.causal, 3, 3)
-    kept = clicked(monkeypatch, mask, query=0, key=2)
-    assert clicked(monkeypatch, mask, kept, query=1, key=2)[state.CELLS] == "101/111/111"
-    unreadable = {state.CELLS: "10/x", state.PATTERN: masks.CUSTOM}
-    assert clicked(monkeypatch, mask, unreadable, query=1, key=2)[state.CELLS] == "10/x"
+def test_a_click_on_another_picture_or_beside_an_unreadable_mask_changes_nothing(monkeypatch):
+    unreadable = {state.CELLS: "10/x"}
+    for kept, cell in (({}, {"query": 3, "key": 0}), ({}, {"query": 0}), (unreadable, {"query": 1, "key": 2})):
+        monkeypatch.setattr(masks.st, "session_state", now := dict(kept))
+        masks.turn_over(np.tri(3, dtype=bool), {axis: range(place, place + 1) for axis, place in cell.items()})
+        assert now == kept

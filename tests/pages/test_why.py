@@ -108,16 +108,16 @@ def test_an_encoder_is_asked_for_a_cosine(minilm):
     assert said == words(app)
     one, other = (capture(minilm, words).vectors.mean(axis=0) for words in (text, like))
     expected = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
-    assert f"The cosine with “A dog runs\\.” is **{expected:.2f}**".replace("\\", "") in said
+    assert f"The cosine with “A dog runs.” is **{expected:.2f}**" in said
+    said = words(opened("why", **{state.MODEL: MINILM, state.TEXT: text, state.LIKE_TEXT: text}))
+    assert "The cosine of this text with itself is **1.00**" in said
 
 
 @pytest.mark.parametrize(
     ("said", "of_heads"),
     [
-        ({state.RATHER_THAN: " Rome"}, False),
         ({state.RATHER_THAN: " the"}, True),
         ({state.RATHER_THAN: "the mean of all tokens"}, False),
-        ({state.TEXT: "The thief was caught because the", state.ANSWER: " thief", state.RATHER_THAN: " police"}, True),
         ({state.ANSWER: " Rome", state.RATHER_THAN: " Paris"}, False),
     ],
 )
@@ -157,13 +157,6 @@ def test_an_answer_that_ranks_first_early_and_late_is_not_said_to_do_so_only_in_
     count = (end["token"] == end["token"].iloc[-1]).sum()
     said = words(opened("why", **{state.MODEL: SMOLLM, state.TEXT: SENTENCE, state.ANSWER_SHOWS: "lens"}))
     assert f"ranks first in {count} of 31 rows, also in the last one" in said
-
-
-def test_a_text_is_not_compared_with_itself_unless_somebody_does():
-    said = {state.MODEL: MINILM, state.TEXT: SENTENCE}
-    assert "The cosine with “The animal didn't cross" in words(opened("why", **said))
-    said = words(opened("why", **said | {state.LIKE_TEXT: SENTENCE}))
-    assert "The cosine of this text with itself is **1.00**" in said
 
 
 def test_hops_are_read_as_they_are_written():
