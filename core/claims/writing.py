@@ -47,8 +47,7 @@ class Writer:
         """Raises InputError for a model without a language-model head, for heads without a direct path to it (an encoder's),
         and for a model that cannot be taken apart into components."""
         with torch.inference_mode(mode=False):
-            text = "a " * TOKENS
-            components = capture(model, text, max_tokens=TOKENS, truncate=True, components=True).components
+            components = capture(model, "a " * TOKENS, max_tokens=TOKENS, truncate=True, components=True).components
             if components is None or components.readout is None:
                 raise InputError(f"{model.name} predicts no next token.", field="model")
             heads = [one.tensor for one in components.written if one.role == "head" and (one.where or "self") == kind]

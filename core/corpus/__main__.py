@@ -67,10 +67,6 @@ def _heads(text: str) -> list[tuple[int, int]]:
         raise click.BadParameter(why) from None
 
 
-def _names(text: str) -> list[str]:
-    return text.split(",")
-
-
 def _setting(flag: str, words: str, **others: Any) -> Callable:
     """An option that is a setting of a run, with its default."""
     default = getattr(RunSettings, flag.removeprefix("--").replace("-", "_"))
@@ -109,7 +105,7 @@ _WORKERS = _options(
 @_setting(
     "--examples-of",
     "metrics whose strongest examples are kept, with commas between",
-    type=_names,
+    type=lambda text: text.split(","),
     metavar="METRICS",
     default=",".join(RunSettings.examples_of),
 )

@@ -6,6 +6,7 @@ classes of upper and lower case and of marks; then the model's is taken.
 """
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -264,14 +265,12 @@ def _precompiled(file: GgufFile, table: bytes) -> normalizers.Normalizer:
     rows = (np.arange(len(units)) ^ offsets).astype(np.int64)
     nodes = units < 2**31
     starts = units[rows[nodes & (units & 256 > 0) & (rows < len(units))]] & (2**31 - 1)
-    try:
+    with suppress(ValueError):  # also of texts that are not UTF-8
         texts.decode()
         sound = len(units) > 0 and bool(((rows[nodes] | 255) < len(units)).all())
         sound = sound and all(start < len(texts) and texts[start] & 192 != 128 for start in starts.tolist())
         if sound:
             return normalizers.Precompiled(table)
-    except (UnicodeDecodeError, ValueError):
-        pass
     return file.refuse("has a table of characters that is damaged (tokenizer.ggml.precompiled_charsmap)")
 
 

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageOps
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase, ProcessorMixin
 
-from ..errors import InputError, first_line, image_error, shortened, text_error
+from ..errors import first_line, image_error, shortened, text_error
 from .chat_templates import filled_in
 from .fields import tokenizing
 
@@ -377,8 +377,6 @@ def _prompt(name: str, processor: Any, text: str) -> str:
 def _read(name: str, processor: Any, image: NDArray[np.uint8], written: str, **options: Any) -> dict[str, torch.Tensor]:
     try:
         read = processor(images=[Image.fromarray(image)], text=[written], return_tensors="pt", **options)
-    except InputError:
-        raise
     except Exception as error:  # each processor has its own
         raise image_error(
             f"The image processor of {name} refuses this image of {image.shape[1]:,} × {image.shape[0]:,} pixels: "

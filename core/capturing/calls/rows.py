@@ -63,10 +63,6 @@ class ByDistance:
     numbers: Tensor
     queries: int
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.numbers.dtype
-
     def rows(self, heads: slice, rows: range) -> Tensor:
         chosen = self.numbers[heads] if len(self.numbers) > 1 else self.numbers
         # [heads, queries, keys], the last query first.
