@@ -486,8 +486,9 @@ class App:
         dialog.dismiss()
 
     def _console(self, message) -> None:
-        # On a page below the root, Streamlit first looks for its own endpoints beneath that page.
-        probing = "404" in message.text and "/_stcore/" in message.location.get("url", "")
+        # On a page below the root, Streamlit first looks for its own endpoints beneath that page. It also asks whether the
+        # file of a button that downloads is there, which may be gone with the button by then.
+        probing = "404" in message.text and re.search(r"/_stcore/|/media/\w+\.json$", message.location.get("url", ""))
         if message.type == "error" and not probing:
             self.problems.append(f"console: {message.text} ({message.location.get('url')})")
 
