@@ -104,7 +104,7 @@ def _maps(read: Tensor, heads: Sequence[Tensor]) -> list[Tensor]:
     maps = []
     for factor, of_layer in zip(factors, zip(*columns, strict=True), strict=True):
         of_layer = torch.cat([some / factor[:, None, None] for some in of_layer])[:width]
-        maps.append(of_layer.movedim(0, -1).contiguous())
+        maps.append(of_layer.movedim(0, -1).nan_to_num().contiguous())  # 0/0 of a layer that writes nothing is 0
     return maps
 
 

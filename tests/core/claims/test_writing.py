@@ -174,6 +174,14 @@ def test_examples_have_the_key_that_is_looked_at(model):
         assert example.share == (ids[example.keys.argmax()] in np.argsort(logits)[-5:])
 
 
+def test_a_layer_that_writes_nothing_has_a_map_of_zeros():
+    network = tiny("Llama")
+    torch.nn.init.zeros_(network.model.layers[1].self_attn.o_proj.weight)
+    maps = writing.Writer(load_model(network, tokenizer=number_words()), "self").maps
+    assert maps[0].any()
+    assert not maps[1].any()
+
+
 @pytest.mark.parametrize("keys", ["not {}", "{} or itself", "(itself and {})"])
 def test_it_stands_alone(keys):
     with refused("claim", "stands alone: what a head writes is not a key. Make two claims of it"):
