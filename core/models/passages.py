@@ -20,8 +20,8 @@ from transformers import PreTrainedTokenizerBase
 from ..errors import InputError, shown
 from ..progress import OnProgress, held, stop_point
 from .model import Model
-from .tokens import token_texts
-from .words import GOES_ON, token_classes, word_starts
+from .tokens import pieces_of
+from .words import token_classes, word_starts
 
 By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
 
@@ -228,7 +228,7 @@ def faults_of_a_text(who: str, read_another: Callable[[], object]) -> Iterator[N
 def classes_of(tokenizer: PreTrainedTokenizerBase | None, ids: tuple[int, ...]) -> NDArray[np.intp]:
     """The class of every token, as its place in CLASSES: [tokens]."""
     begins = np.isin(np.arange(len(ids)), word_starts(tokenizer, ids))
-    texts = [text.removeprefix(GOES_ON).strip() for text in token_texts(tokenizer, ids)]
+    texts = [piece.bare.strip() for piece in pieces_of(tokenizer, ids)]
     fitting = (
         *token_classes(tokenizer, ids),
         np.array([bool(re.fullmatch(r"\d[\d.,]*", text)) for text in texts]),
