@@ -42,8 +42,8 @@ class Annotation:
         return pairs
 
     def pairs(self, words: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Pairs of words [W, W] as pairs of tokens: [L, L]."""
-        return self.belongs @ words @ self.belongs.T
+        """Pairs of words [W, W] as pairs of tokens: [L, L]. A token of two words, such as "don't", is not a pair."""
+        return self.belongs @ words @ self.belongs.T & ~np.eye(len(self.belongs), dtype=np.bool_)
 
     def tokens(self, words: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Words [W] as tokens: [L]."""
