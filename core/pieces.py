@@ -1,5 +1,6 @@
 """Pieces of a vocabulary as a person reads them: "ĠcafÃ©", in GPT-2's alphabet of bytes, is " café", and "▁is" is " is"."""
 
+import codecs
 from collections.abc import Sequence
 
 # Bytes that are printable characters stand for themselves; the others follow from 256 on (Radford et al. 2019, section 2.2).
@@ -9,15 +10,28 @@ BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(256 + place): byte for
 
 
 def bytes_as_text(piece: str) -> str:
-    """A piece in GPT-2's alphabet; a part of a character as its bytes: "‹C3›"."""
+    """A piece in GPT-2's alphabet."""
     try:
-        data = bytes(BYTE_OF[letter] for letter in piece)
+        return as_text(bytes(BYTE_OF[letter] for letter in piece))
     except KeyError:
         return piece  # a token that was added as plain text
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return f"‹{data.hex(' ').upper()}›"
+
+
+def as_text(data: bytes) -> str:
+    """Bytes of UTF-8 as a text, with the bytes of what is a part of a character: "‹C3›"."""
+    return data.decode(errors=_SHOWN)
+
+
+def _bytes_shown(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    end = error.end
+    while 0x80 <= (error.object[end : end + 1] or b" ")[0] < 0xC0:  # what would go on with a character
+        end += 1
+    return f"‹{error.object[error.start : end].hex(' ').upper()}›", end
+
+
+_SHOWN = "headlight.bytes"  # the name of this way to decode
+codecs.register_error(_SHOWN, _bytes_shown)
 
 
 def as_texts(tokens: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ stands: "##able". A model may have more embeddings than its tokenizer has tokens
 token shows its number: "‹token 49153›".
 """
 
-import codecs
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import model_error
+from ..pieces import as_text
 from ..record_pass import Spelling
 
 NOT_THERE = (
@@ -40,12 +40,7 @@ class Piece(NamedTuple):
     @property
     def text(self) -> str:
         """As a person reads it."""
-        if self.before or self.after:
-            return self.piece
-        try:
-            return self.data.decode()
-        except UnicodeDecodeError:
-            return f"‹{self.data.hex(' ').upper()}›"
+        return self.piece if self.before or self.after else as_text(self.data)
 
     @property
     def bare(self) -> str:
@@ -112,10 +107,10 @@ def joined(pieces: Sequence[Piece]) -> str:
     """The text that these tokens write together, without what stands before the first and after the last."""
     blanks = [b" " * (one.after and other.before) for one, other in pairwise(pieces)]
     data = [part for piece, blank in zip(pieces, [*blanks, b""], strict=True) for part in (piece.data, blank)]
-    return b"".join(data).decode(errors=_SHOWN)
+    return as_text(b"".join(data))
 
 
-def whole_text(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> str:
+def whole_text(tokenizer: PreTrainedTokenizerBase | RecordedTokens | None, ids: Sequence[int]) -> str:
     """The text of all these tokens together; without a tokenizer, their numbers."""
     if tokenizer is None:
         return " ".join(map(str, ids))
@@ -128,14 +123,3 @@ def whole_text(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) ->
     parts = groupby(tokens, lambda token: spelling.of(token) is not None)
     decode: Any = tokenizer.decode
     return "".join(decode([*part]) if known else joined(pieces_of(tokenizer, [*part])) for known, part in parts)
-
-
-_SHOWN = "headlight.bytes"  # how bytes that are a part of a character are decoded: "‹C3›"
-
-
-def _bytes_shown(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    return f"‹{error.object[error.start : error.end].hex(' ').upper()}›", error.end
-
-
-codecs.register_error(_SHOWN, _bytes_shown)

@@ -6,6 +6,8 @@ they stand in a text.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import transformers as t
@@ -26,7 +28,9 @@ class Written:
     tokens: str
     words: str
     kinds: str
-    decoded: Literal["as it is written", "not as it stands in a text", "without a decoder"] = "as it is written"
+    decoded: Literal["as it is written", "around it", "not as it stands in a text", "without a decoder"] = (
+        "as it is written"
+    )
 
 
 ADDED, NO_DECODER = "not as it stands in a text", "without a decoder"
@@ -89,6 +93,20 @@ def whole_words():
 def characters():
     model = models.WordLevel({letter: number for number, letter in enumerate("?ab #")}, unk_token="?")
     return fast(model, pre_tokenizers.Split("", "isolated"), decoders.Fuse())
+
+
+def clip():
+    pieces = [*LETTERS, *(f"{letter}</w>" for letter in LETTERS), "<|startoftext|>", "<|endoftext|>"]
+    return t.CLIPTokenizer(vocab={piece: number for number, piece in enumerate(pieces)}, merges=[])
+
+
+def ctrl():
+    """A tokenizer in Python, where "c@@" tells that a word goes on."""
+    with TemporaryDirectory() as folder:
+        words, merges = Path(folder, "vocab.json"), Path(folder, "merges.txt")
+        words.write_text('{"<unk>": 0, "c@@": 1, "at": 2, "a": 3, "##a": 4}')
+        merges.write_text("#version: 0.2\na t</w>\n\n")
+        return t.CTRLTokenizer(str(words), str(merges))
 
 
 def with_ends(decoder):
@@ -189,6 +207,15 @@ VOCABULARIES = {
         "ab| a|#|#|b",
         "word,word part,blank,word part,punctuation,punctuation,word",
     ),
+    "CLIP": Written(
+        clip,
+        "é a",
+        "<|startoftext|>|‹C3›|‹A9› |a |<|endoftext|>",
+        "<|startoftext|>|é |a |<|endoftext|>",
+        "special,word,word part,word,special",
+        "around it",
+    ),
+    "a tokenizer in Python": Written(ctrl, "cat a", "c@@|at|a", "cat|a", "word,word part,word"),
     "ends of words": Written(
         lambda: with_ends(decoders.BPEDecoder()), "unt t", "u|n|t |t ", "unt |t ", "word,word part,word part,word"
     ),
