@@ -433,6 +433,8 @@ def _sentence(block: str) -> Annotated:
         span for start, (token, words) in zip(starts, surfaces, strict=True) for span in _spans(start, token, words)
     ]
     every = [word for _, words in surfaces for word in words]
+    if len(every) > 1 and {*text} <= {"_", " "}:  # as in treebanks of texts that may not be passed on
+        raise ValueError("its words are left out, and each is _ instead")
     for word in every:
         if word["head"] and not 1 <= word["head"] <= len(every):
             raise ValueError(f"word {word['id']} depends on word {word['head']}, which is not there")

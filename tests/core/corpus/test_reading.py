@@ -250,6 +250,7 @@ WRONG = {
         "words 1 to 2 are written as one, and do not follow word 1",
     ),
     "one within the other": ([one_line("1-3", "au"), AU[0], one_line("2-3", "le")], "words 2 to 3 are written as one"),
+    "words that are left out": (["# text = __ _", line_of("1", "__"), line_of("2", "_")], "its words are left out"),
     "a word without letters": ([line_of("1", "")], "word 1 is empty"),
     "nine columns": ([AU[0].removesuffix("\tSpaceAfter=No")], "a line has 9 columns, and should have 10"),
     "blanks for tabs": ([AU[0].replace("\t", "  ")], "a line has 1 columns"),
