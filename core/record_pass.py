@@ -194,8 +194,10 @@ class Spelling:
 
     def _makes(self, token: int, piece: str, read: bytes) -> bool:
         """Whether an added token is one that the model makes of a text by itself, as Gemma's of several blanks are."""
+        if self._model is None or self._model.token_to_id(piece) != token:
+            return False
         # A part of a character, or a control character, is what the letters of a word mean as bytes.
-        if self._model is None or re.search(r"[\ufffd\0-\x08\x0e-\x1f\x7f-\x9f]", read.decode(errors="replace")):
+        if re.search(r"[\ufffd\0-\x08\x0e-\x1f\x7f-\x9f]", read.decode(errors="replace")):
             return False
         if getattr(self._model, "ignore_merges", False):
             self._model = deepcopy(self._model)  # which makes pieces by merges alone
