@@ -117,9 +117,11 @@ def whole_text(tokenizer: PreTrainedTokenizerBase | RecordedTokens | None, ids: 
     if isinstance(tokenizer, RecordedTokens):
         return tokenizer.decode(ids)
     tokens, spelling = [*map(int, ids)], _spelling(tokenizer)
+    decode: Any = tokenizer.decode
     if any(map(spelling.is_literal, tokens)):
-        return joined(pieces_of(tokenizer, tokens))
+        text = joined(pieces_of(tokenizer, tokens))
+        # SentencePiece writes no blank before the first word.
+        return text if decode(tokens[:1]).startswith(" ") else text.removeprefix(" ")
     # A tokenizer leaves out unknown tokens, or fails.
     parts = groupby(tokens, lambda token: spelling.of(token) is not None)
-    decode: Any = tokenizer.decode
     return "".join(decode([*part]) if known else joined(pieces_of(tokenizer, [*part])) for known, part in parts)
