@@ -184,6 +184,7 @@ def test_hostile_files_are_refused(name):
         (["Ċar", "é", ""], ["Ċar", "é", ""]),
         ([" The", "Ġcap"], [" The", "Ġcap"]),
         (["The", "ĠĊ", "ĠÃ", "©"], ["The", " \n", " ‹C3›", "‹A9›"]),
+        (["Straße", "kuća", "señor", "ĠÄĩ", "Ãł"], ["Straße", "kuća", "señor", " ć", "à"]),
         (["<|im_start|>", "Ġ<b>", "｜x｜"], ["<|im_start|>", " <b>", "｜x｜"]),
     ],
 )
