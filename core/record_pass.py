@@ -1,6 +1,7 @@
 """Record one pass of a transformers model into a file that Headlight's `open_capture` opens without the model.
 
-Copy this file alone to where the model runs; it needs torch, transformers and safetensors. docs/captures.md says more.
+Copy this file alone to where the model runs; it needs torch, transformers (with tokenizers) and safetensors. docs/captures.md
+says more.
 
     model = AutoModelForCausalLM.from_pretrained(name, dtype="bfloat16", device_map="auto")
     record(model, AutoTokenizer.from_pretrained(name), "A text.", "pass.safetensors", layers=[0, 39, 79], heads=[4, 17])
