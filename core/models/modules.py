@@ -67,21 +67,25 @@ def _asking(network: PreTrainedModel) -> dict[str, torch.nn.Module]:
 
 def _is_beside_text(network: PreTrainedModel, module: torch.nn.Module) -> bool:
     """Whether a module belongs to the part of a model that reads something else, which has a configuration of its own."""
-    text = network.config.get_text_config()
-    is_one = text is network.config or getattr(network.config, "is_encoder_decoder", False)
-    return not is_one and getattr(module, "config", text) is not text
+    config, text = network.config, network.config.get_text_config()
+    if getattr(config, "is_encoder_decoder", False):
+        return False
+    own = getattr(module, "config", text)
+    # The configuration of GIT as a whole is that of the part that reads texts, too.
+    return own is getattr(config, "vision_config", None) if text is config else own is not text
 
 
 def lists_of_layers(network: PreTrainedModel, attention: Iterable[str] | None = None) -> tuple[str, ...]:
     """The names of the lists of layers that a pass goes through one after another: the first list of modules on the way to each
-    attention module, whose items may also have none. Empty for a network that is built otherwise.
+    attention module, whose items may also have none. Empty for a network that is built otherwise. A list of attention modules
+    is not one of layers: BLT has one beside its layers.
 
     attention  the names of the attention modules; None: those that read the text
     """
     modules = dict(network.named_modules())
     lists: set[str] = set()
     for parts in (name.split(".") for name in (attention_modules(network) if attention is None else attention)):
-        above = (".".join(parts[:length]) for length in range(1, len(parts)))
+        above = (".".join(parts[:length]) for length in range(1, len(parts) - 1))
         lists.update(islice((name for name in above if isinstance(modules[name], torch.nn.ModuleList)), 1))
     return tuple(sorted(lists))
 

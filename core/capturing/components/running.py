@@ -6,7 +6,7 @@ needs code of its own. The pass runs in a twin of the network that shares all of
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -198,7 +198,9 @@ class ComponentPass:
             twin.forward = partial(self._compute, module, own, "rest")
         elif layer is not None and not is_attention and not _is_linear(module) and not _holds_more(module):
             twin.forward = partial(self._compute, module, own, "mlp")
-        elif type(module) is nn.Linear:
+        elif (
+            type(module) is nn.Linear and layer is not None
+        ):  # others may write into what a map of theirs gave (RoCBert)
             weight, bias = twin.weight, twin.bias  # not the twin, which would keep itself alive
             twin.forward = lambda x: LinearMap.apply(x, weight, bias)
         return twin
@@ -215,7 +217,7 @@ class ComponentPass:
         self._visits[stack] += 1
         leaves, spec = tree_flatten((inputs, options))
         if stack not in self._starts:
-            place = next(at for at, leaf in enumerate(leaves) if is_stream(leaf))
+            place = self._place_in(leaves, "a layer reads")
             leaves[place] = self._starts[stack] = self._constant(leaves[place], "embedding", stack, None)
         start = self._starts[stack]
         leaves = [start if _is_same(leaf, start) else leaf for leaf in leaves]
@@ -253,11 +255,18 @@ class ComponentPass:
         biases = [numbers[name] for name in self._added.get(type(module), ()) if name in numbers]
         with torch.no_grad():
             leaves, spec = tree_flatten(module.forward(*inputs, **options))
-            place = next(at for at, leaf in enumerate(leaves) if is_stream(leaf))
+            place = self._place_in(leaves, f"{type(module).__name__} gives")
             rest = leaves[place] - sum(biases)
         stack = self._running
         leaves[place] = Biased.apply(self._constant(rest, role, stack, self._visits[stack] - 1), leaves[place], *biases)
         return tree_unflatten(leaves, spec)
+
+    def _place_in(self, leaves: Sequence[Any], who: str) -> int:
+        """The place of the residual stream among what a module reads or gives."""
+        place = next((at for at, leaf in enumerate(leaves) if is_stream(leaf)), None)
+        if place is None:
+            raise self._refused(f"{who} no vector for each token")
+        return place
 
     def _adds(self, kind: type[nn.Module], own: partial[Any], *inputs: Any, **options: Any) -> bool:
         """Whether parts of layers of this class add to the stream themselves, so that what they return is not a component. This
@@ -268,7 +277,7 @@ class ComponentPass:
             with suppress(RuntimeError):  # of one that writes into what its own parts gave (Llama 4's experts)
                 gave = _tensors(own(*inputs, **options))
                 self._adding[kind] = any(passes_on(tensor, given) for tensor in gave)
-                self._added[kind] = _added_biases(next(filter(is_stream, gave)), own)
+                self._added[kind] = _added_biases(gave[self._place_in(gave, f"{kind.__name__} gives")], own)
             del self._written[before:]
         return self._adding[kind]
 
@@ -340,7 +349,8 @@ def _call_of(module: nn.Module, arguments: tuple[tuple[Any, ...], dict[str, Any]
 
 
 def _is_norm(module: nn.Module) -> bool:
-    return "norm" in type(module).__name__.lower() and not any(map(_is_linear, module.children()))
+    is_called_so = "norm" in type(module).__name__.lower()  # so are all parts of RoBERTa-PreLayerNorm
+    return is_called_so and not any(True for part in module.children() for _ in part.parameters())
 
 
 def _is_linear(module: nn.Module) -> bool:
