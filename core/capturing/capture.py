@@ -403,11 +403,17 @@ def read(
     )
     last = getattr(returned, "last_hidden_state", None)
     on_image = grids_on_image(model, inputs, tiles) if "pixel_values" in inputs else {}
+    layers_of = by_kind(calls)
+    for each in layers_of.values():
+        if len(counts := sorted({call.heads for call in each})) > 1:
+            heads = " and ".join(map(str, counts))
+            why = f"{model.name} has layers of {heads} heads. Only layers of as many heads are shown. Choose another model."
+            raise WeightsOnlyError(why, field="model")
     return Capture(
         model,
         input_ids,
         target_ids,
-        by_kind(calls),
+        layers_of,
         logits=_numpy(returned.logits[0, -1]) if model.has_language_model_head else None,
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
         edits=edits,

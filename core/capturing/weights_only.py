@@ -7,7 +7,7 @@ same of a model that is not here.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isqrt, prod
@@ -26,7 +26,7 @@ from ..errors import InputError, check_index, model_error
 from ..models.added_tokens import text_notes
 from ..models.calls import wide
 from ..models.inputs import TokenNumbers, all_inputs, run, target_ids
-from ..models.model import Model, NoNetwork, RecordedModel
+from ..models.model import Model, NoNetwork, RecordedModel, read_by
 from ..models.modules import Kind, outermost_lists
 from ..models.tokens import token_texts
 from ..progress import stop_point
@@ -218,6 +218,8 @@ def no_weights(model: Model) -> NoAttentionError | None:
 
 
 def _on_two_tokens(model: Model) -> tuple[Tensor, ...]:
+    if (given := read_by(type(model.network))) != "texts":
+        raise _exposes_nothing(model, f"it reads {given}, and weights alone are shown of texts")
     padding = getattr(model.network.config, "pad_token_id", None)
     try:
         _, layers = _run(model, {"input_ids": torch.full((1, 2), 1 if padding == 0 else 0)})
@@ -259,13 +261,43 @@ def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Any, tuple[Tensor, ..
     result = run(replace(model, network=_stoppable(model.network)), inputs, output_attentions=True)
     layers = getattr(result, "encoder_attentions" if model.is_encoder_decoder else "attentions", None) or ()
     tokens = inputs["input_ids"].shape[1]
-    if not layers or not all(_are_weights(layer, tokens) for layer in layers):
-        raise NoAttentionError(
-            f"{type(model.network).__name__} exposes neither queries, keys and values nor weights from every token to "
-            f"every other: it has no softmax attention, or another kind of it. Choose another model.",
-            field="model",
-        )
+    if (unlike := _unlike_weights(layers, tokens)) is not None:
+        raise _exposes_nothing(model, unlike)
     return result, tuple(layer[0].cpu() for layer in layers)
+
+
+def _exposes_nothing(model: Model, why: str) -> NoAttentionError:
+    """The error for a model without queries, keys and values that gives no weights either. why: of one that has attention"""
+    if not any("attention" in type(module).__name__.lower() for module in model.network.modules()):
+        why = "it has no attention"
+    kind = type(model.network).__name__
+    return NoAttentionError(
+        f"{kind} exposes neither queries, keys and values nor weights from every token to every other: {why}. "
+        f"Choose another model.",
+        field="model",
+    )
+
+
+def _unlike_weights(layers: Sequence[object], tokens: int) -> str | None:
+    """In what these differ from weights: [1, heads, tokens, tokens] of every layer, not negative, rows that sum to 1, or NaN.
+    None: in nothing."""
+    if not layers:
+        return "it returns none"
+    if len({layer.shape[1] for layer in layers if isinstance(layer, Tensor) and layer.ndim == 4}) > 1:
+        return "its layers have different numbers of heads"
+    for layer in layers:
+        if (
+            not isinstance(layer, Tensor)
+            or layer.ndim != 4
+            or (layer.shape[0], *layer.shape[2:]) != (1, tokens, tokens)
+        ):
+            return "what it returns has another form, as of attention to parts of a text"
+        is_off = (layer.float().sum(-1) - 1).abs() > 0.02  # bfloat16 has 8 bits
+        if bool((layer < 0).any() or is_off.any()):
+            return (
+                "the rows of what it returns do not sum to 1, as those of scores, or of attention to more than the text"
+            )
+    return None
 
 
 def _stoppable(network: PreTrainedModel) -> PreTrainedModel:
@@ -282,12 +314,3 @@ def _stoppable(network: PreTrainedModel) -> PreTrainedModel:
         for layer in twin.get_submodule(name).children():
             layer.register_forward_pre_hook(lambda *_: stop_point())
     return twin
-
-
-def _are_weights(layer: object, tokens: int) -> bool:
-    """Whether these are weights: [1, heads, tokens, tokens], not negative, rows that sum to 1, or NaN. SqueezeBERT gives
-    scores."""
-    if not isinstance(layer, Tensor) or layer.ndim != 4 or (layer.shape[0], *layer.shape[2:]) != (1, tokens, tokens):
-        return False
-    is_off = (layer.float().sum(-1) - 1).abs() > 0.02  # bfloat16 has 8 bits
-    return not bool((layer < 0).any() or is_off.any())

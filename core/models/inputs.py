@@ -10,13 +10,22 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..errors import InputError, check_index, first_line, image_error, model_error, shortened, text_error
+from ..errors import (
+    InputError,
+    WeightsOnlyError,
+    check_index,
+    first_line,
+    image_error,
+    model_error,
+    shortened,
+    text_error,
+)
 from ..units import listed
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
 from .fields import tokenizing
 from .images import MAX_PIXELS, Tiles, eight_bits, pixel_values, processed
-from .model import Model, read_by
+from .model import Model, read_by, reads_texts_beside
 from .tokens import token_texts
 
 TokenNumbers = Sequence[int] | NDArray[np.integer]
@@ -57,7 +66,8 @@ def all_inputs(
         field = "text" if input_ids is None else "input_ids"
         raise InputError(f"{model.name} reads images, not texts. Give it an image.", field=field)
     if (given := read_by(type(model.network))) != "texts":
-        raise model_error(f"{model.name} reads {given}, not texts. Choose another model.")
+        beside = " together with texts, and neither alone" if reads_texts_beside(type(model.network)) else ", not texts"
+        raise model_error(f"{model.name} reads {given}{beside}. Choose another model.")
     limit = token_limit(model, max_tokens)
     if input_ids is None:
         inputs = _encode(model, text, pair, limit, truncate)
@@ -245,6 +255,11 @@ def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
     """The inputs of an image: `pixel_values` [1, 3, height, width]. Raises InputError (field "image") for a model of texts."""
     if not model.reads_images:
         raise image_error(f"{model.name} reads texts, not images. Give it a text.")
+    if "noise" in inspect.signature(model.network.forward).parameters:  # ViT-MAE leaves parts out, others in each pass
+        raise model_error(
+            f"{model.name} draws at random which parts of an image it reads, so that no two passes are the same. Choose "
+            f"another model."
+        )
     pixels = pixel_values(image, image_size(model), model.image_settings)
     return {"pixel_values": pixels.to(model.network.dtype)}
 
@@ -257,11 +272,11 @@ def image_text_inputs(
     Raises InputError: field "image" for a model that reads texts only, or an image that cannot be read; "text" for a text that
     is blank, has no place for the image or places for several, or is too long with the image.
     """
+    if model.is_encoder_decoder and (model.processor is not None or read_by(type(model.network)) == "images"):
+        raise image_error(f"{model.name} has an encoder and a decoder; with an image only decoders are read.")
     if model.processor is None:
         why = "was loaded without its processor" if "vision" in model.kinds.values() else "reads texts, not images"
         raise image_error(f"{model.name} {why}. Give it a text alone.")
-    if model.is_encoder_decoder:
-        raise image_error(f"{model.name} has an encoder and a decoder; with an image only decoders are read.")
     inputs, tiles = processed(model.name, model.processor, eight_bits(image), text or "")
     count, limit = inputs["input_ids"].shape[1], token_limit(model, max_tokens)
     if limit is not None and count > limit:
@@ -292,7 +307,7 @@ def position_shift(model: Model, inputs: Mapping[str, torch.Tensor]) -> int | No
 
 def image_size(model: Model) -> tuple[int, int]:
     """(height, width) of the images that the model reads, in pixels. Raises InputError if its configuration does not say."""
-    config = model.network.config
+    config = getattr(model.network.config, "vision_config", model.network.config)  # of the tower of CLIP, say
     if getattr(config, "num_channels", 3) != 3 or getattr(config, "image_size", None) is None:
         raise model_error(
             f"{model.name} reads images of another kind than red, green and blue in one fixed size. "
@@ -330,8 +345,10 @@ def run(model: Model, inputs: dict[str, torch.Tensor], *, gradients: bool = Fals
     except InputError:
         raise
     except Exception as error:  # each architecture reports a missing input in its own way
-        may_lack = "input_ids" in read and not came_from_a_call(error)
-        why = cannot_read(model.network) if may_lack else None
+        is_own = not came_from_a_call(error)
+        why = cannot_read(model.network) if is_own and "input_ids" in inputs else None
+        if is_own and model.reads_images:
+            why = f"cannot read an image alone: transformers says “{first_line(error)}”"
         if why is None:
             raise
         raise model_error(f"{model.name} {why}. Choose another model.") from error
@@ -349,6 +366,23 @@ def cannot_read(network: PreTrainedModel) -> str | None:
         if not (ids.is_meta and isinstance(error, RuntimeError)):
             return f"cannot read a text alone: transformers says “{first_line(error)}”"
     return None
+
+
+def all_known(network: PreTrainedModel) -> bool:
+    """Whether every argument of the network's attention calls is known here, as one token shows. DeepSeek 3.2, for example,
+    hands over which keys it has chosen: of such a model only the weights are shown."""
+    if read_by(type(network)) != "texts":
+        return True
+    ids = torch.zeros((1, 1), dtype=torch.long, device=_reading_device(network))
+    is_both = getattr(network.config, "is_encoder_decoder", False)
+    try:
+        with heard_by(lambda call: call), torch.inference_mode():
+            network(input_ids=ids, **{"decoder_input_ids": ids} if is_both else {})
+    except WeightsOnlyError:
+        return False
+    except Exception:  # a network that cannot read a text is refused where it reads one
+        return True
+    return True
 
 
 def _reading_device(network: PreTrainedModel) -> torch.device:

@@ -36,9 +36,9 @@ from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .fields import is_panic
 from .gguf_files import gguf_stem, is_gguf, named_shards, read_gguf
 from .images import ImageSettings, image_settings, processor_in
-from .inputs import cannot_read
-from .model import Model, read_by, reads_alone
-from .modules import asks_the_registry, reads_packed, text_tower
+from .inputs import all_known, cannot_read
+from .model import Model, read_by, reads_alone, reads_texts_beside
+from .modules import asks_the_registry, attention_modules, reads_packed, text_tower
 from .on_disk import OLLAMA, ollama_files, ollama_models
 from .sentences import is_sentence_transformer, network_folder, sentence_vector_in
 from .sizes import Fits, ModelSize, require_room, size_of_gguf, size_of_tensors
@@ -442,7 +442,7 @@ def _refuse_unreadable(source: _Located, kind: type[PreTrainedModel], config: Pr
     if reads_alone(kind):
         return
     if given != "texts" and not hasattr(kind, "get_text_features"):
-        beside = ", not texts" if given != "images" else " together with texts, and neither alone"
+        beside = " together with texts, and neither alone" if reads_texts_beside(kind) else ", not texts"
         source.refuse(f"is a {kind.__name__}, which reads {given}{beside}")
     whole = _built(source, kind, config)
     if (why := cannot_read(text_tower(whole) or whole)) is not None:
@@ -570,13 +570,18 @@ def _in_memory(
     network = tower or whole
     network.eval()
     asking = list(filter(asks_the_registry, network.modules()))
-    if asking and type(network)._can_set_attn_implementation():
+    # Of a model that reads a text, the part that reads it has to ask: in GIT only the tower that reads images does.
+    reading = attention_modules(network) if read_by(type(network)) == "texts" else asking
+    if reading and type(network)._can_set_attn_implementation():
         network.set_attn_implementation(IMPLEMENTATION)
         # In an encoder-decoder made of two models, the modules have configurations of which the network has copies.
         for module in asking:
             getattr(module, "config", network.config)._attn_implementation = IMPLEMENTATION
         for module in reads_packed(network):
             module.config._attn_implementation = PACKED  # type: ignore[union-attr]
+        if not all_known(network):
+            for module in (network, *asking):
+                getattr(module, "config", network.config)._attn_implementation = "eager"
     else:
         # set_attn_implementation would not change such networks. Falcon in its other implementation, when asked for its
         # weights, adds a mask of True and False to its scores and reads the future.

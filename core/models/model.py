@@ -195,12 +195,18 @@ class Model:
         return round(len(attention_modules(self.network)) * passes) or None
 
 
+@cache
 def read_by(kind: type[PreTrainedModel]) -> str:
     """The main input of models of this class, in words: "texts", "images", "audio" ..."""
-    if kind.main_input_name == "input_ids":
+    if kind.main_input_name == "input_ids" and "input_ids" in inspect.signature(kind.forward).parameters:
         return "texts"
     others = [modality for modality in _modalities(kind) if modality != "text"]
     return {"image": "images"}.get(others[0], others[0]) if others else kind.main_input_name.replace("_", " ")
+
+
+def reads_texts_beside(kind: type[PreTrainedModel]) -> bool:
+    """Whether models of this class read texts together with something else, as far as the class says."""
+    return "text" in _modalities(kind) and len(_modalities(kind)) > 1
 
 
 @cache
@@ -210,12 +216,14 @@ def reads_alone(kind: type[PreTrainedModel]) -> str | None:
     parameters = inspect.signature(kind.forward).parameters.values()
     needed = {p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD}
     if given == "images":
-        return given if modalities == {"image"} else None
+        return given if modalities == {"image"} and needed <= {"self", "pixel_values"} else None
     return given if given == "texts" and modalities == {"text"} and needed <= {"self", "input_ids"} else None
 
 
 def _modalities(kind: type[PreTrainedModel]) -> Sequence[str]:
     known = kind.input_modalities
+    if known == "text" and "input_ids" not in (accepted := inspect.signature(kind.forward).parameters):
+        known = "image" if "pixel_values" in accepted else known  # RegNet and others leave it as it is by default
     return (known,) if isinstance(known, str) else known
 
 

@@ -174,7 +174,7 @@ def test_a_model_of_sounds_is_refused_by_name():
     sizes = {name: size for name, size in SEQ2SEQ.items() if name != "max_position_embeddings"}
     network = t.WhisperForConditionalGeneration(t.WhisperConfig(**sizes, num_mel_bins=8, max_source_positions=16))
     for read in (capture, generate):
-        with refused("model", r"^WhisperForConditionalGeneration reads audio, not texts"):
+        with refused("model", r"^WhisperForConditionalGeneration reads audio together with texts, and neither alone"):
             read(load_model(network, tokenizer=number_words()), "3 4")
 
 

@@ -24,7 +24,7 @@ from ui.controls.pinned import Tokens, pinned
 from ui.markdown import plain, quoted
 from ui.requests import HeadRequest, KindRequest, TextRequest
 from ui.views.charts import show_chart, show_magnified
-from ui.views.sources.models import QUERIES_AND_KEYS
+from ui.views.sources.models import ONLY_WEIGHTS
 
 Pass_co = TypeVar("Pass_co", bound=Capture | WeightsOnly, covariant=True)
 
@@ -125,7 +125,7 @@ def show_key_sharing(real: RealHead) -> None:
 
 
 def say_what_is_missing(exposed: WeightsOnly) -> None:
-    of_model = f"This model {QUERIES_AND_KEYS.missing}"
+    of_model = f"This model {ONLY_WEIGHTS}"
     words = "The file holds only attention weights" if isinstance(exposed.model, RecordedModel) else of_model
     st.info(plain(f"{words}. The stages before them cannot be shown."), icon=":material/visibility_off:")
     if notes := row_notes(exposed.row_sums):

@@ -131,7 +131,10 @@ class Need:
 
 
 # A model of images without queries and keys is refused when it reads one: it exposes no weights either.
-QUERIES_AND_KEYS = Need(lambda model: model.captures or model.reads_images, "exposes only its attention weights")
+ONLY_WEIGHTS = "exposes only its attention weights"
+QUERIES_AND_KEYS = Need(
+    lambda model: model.captures or model.reads_images, f"{ONLY_WEIGHTS}, which Heads, Step by step and Corpus show"
+)
 TEXTS = Need(lambda model: not model.reads_images, "reads images, not texts")
 NEXT_TOKENS = Need(lambda model: model.has_language_model_head, "predicts no next token")
 

@@ -81,8 +81,8 @@ def test_needs_are_met_by_the_right_models_and_all_that_a_model_lacks_is_said(mi
     found = {need: [need.is_met(model) for model in (minilm, smollm, exposed)] for need in (QUERIES_AND_KEYS, TEXTS)}
     assert found == {QUERIES_AND_KEYS: [True, True, False], TEXTS: [True, True, True]}
     assert [missing(model, NEXT_TOKENS) is None for model in (minilm, smollm)] == [False, True]
-    lacks = f"{exposed.name} exposes only its attention weights. Choose another model."
-    assert missing(exposed, QUERIES_AND_KEYS) == lacks
+    lacks = f"{exposed.name} exposes only its attention weights, which Heads, Step by step and Corpus show."
+    assert missing(exposed, QUERIES_AND_KEYS) == f"{lacks} Choose another model."
     vit = core.load_model(tiny("ViT"))
     lacks = f"{vit.name} reads images, not texts and predicts no next token. Choose another model."
     assert missing(vit, TEXTS, NEXT_TOKENS) == lacks
