@@ -3,8 +3,8 @@
     python -m tools.docs modules            the modules in docs/architecture.md
     python -m tools.docs metrics hosting    several at once
 
-architectures runs every tiny network. links runs every page in every way, which takes minutes. paris, induction and pronoun
-(docs/what-if.md) run the models.
+architectures builds every class of transformers, and links runs every page in every way: both take many minutes. paris,
+induction and pronoun (docs/what-if.md) run the models.
 """
 
 import argparse
@@ -84,19 +84,11 @@ def metrics() -> str:
 
 
 def architectures() -> str:
-    """What the test of the table measures, on this machine."""
-    from tests.core.capturing.test_architectures import TINY, row, worst_outputs, worst_weights
+    """As `python -m bench.architectures --write` makes it."""
+    from bench.architectures import each, every_class
+    from bench.architectures_table import tables
 
-    rows = ([*row(name), bound(worst_weights(name)), bound(worst_outputs(name))] for name in TINY)
-    columns = ("architecture", "class", "kinds", "layers × heads", "special", "attribution", "weights", "outputs")
-    return rows_of(columns, rows)
-
-
-def bound(difference: float) -> str:
-    """The next of BOUNDS, with room for a machine that rounds otherwise: from one to another it is up to twice as much."""
-    from tests.core.capturing.test_architectures import BOUNDS
-
-    return f"< {next(limit for limit in BOUNDS if 3 * difference <= limit):.0e}".replace("e-0", "e-")
+    return tables([vars(found) for found in each(every_class())])
 
 
 # --- docs/hosting.md
