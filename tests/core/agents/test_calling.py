@@ -1,6 +1,7 @@
 """What an agent may send: all is answered, in few bytes, with a sentence where it cannot be done, and nothing else is read."""
 
 import io
+import itertools
 import json
 import os
 import sys
@@ -54,6 +55,10 @@ def short(calls):
         ("cell", {**CELL, "layer": 6}, "layer", "There is no layer 6: they run from 0 to 5"),
         ("cell", {**CELL, "head": -1}, "head", "greater than or equal to 0"),
         ("cell", {**CELL, "query": 1.5}, "query", "valid integer"),
+        ("cell", {**CELL, "layer": True}, "layer", "“layer” cannot be True: Input should be a valid integer"),
+        ("cell", {**CELL, "head": "0"}, "head", "valid integer"),
+        ("cell", {**CELL, "layer": 10**400}, "layer", "less than or equal to 1000000"),
+        ("generate", {**SHORT, "temperature": float("nan")}, "temperature", "cannot be nan"),
         ("why", {**SHORT, "answer": " dog"}, "model", "predicts no next token"),
         ("why", {**SHORT, "layer": 1}, "head", "needs a head"),
         ("what_if", {**SHORT, "edits": ["explode 1.1"]}, "edits", "a change begins with one of mute"),
@@ -125,12 +130,18 @@ def test_when_half_of_the_time_is_over_a_verdict_is_on_what_was_read(monkeypatch
     assert said["n_asked"] > 20
 
 
-def test_a_fault_of_ours_is_a_sentence_too(monkeypatch):
+class PanicException(BaseException):
+    """As Rust's are called."""
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError, PanicException])
+def test_a_fault_of_ours_is_a_sentence_too(fault, monkeypatch):
     def fail(host: Host) -> Answer:  # noqa: ARG001 - as calls are
-        raise ZeroDivisionError("division by zero\nat line 3")
+        raise fault("division by zero\nat line 3")
 
     monkeypatch.setitem(CALLS, "models", fail)
-    with refused("call", r"failed inside Headlight, not by what you asked \(ZeroDivisionError: division by zero\)"):
+    why = rf"failed inside Headlight, not by what you asked \({fault.__name__}: division by zero\)"
+    with refused("call", why):
         Calls(Host(Limits())).answer("models", {})
 
 
@@ -202,16 +213,54 @@ def test_lines_are_answered_one_by_one(short):
         b"",
         b"no json",
         b"[1]",
-        b'"' + b"x" * (serving.MOST_LINE + 5) + b'"',
         b'{"call": "help"}',
         b'{"id": "last", "call": "models"}',
     ]
     out = io.BytesIO()
     serving.serve_lines(short._host, io.BytesIO(b"\n".join(asked)), out)
-    opened, no_json, no_object, too_long, help_, last = map(json.loads, out.getvalue().splitlines())
+    opened, no_json, no_object, help_, last = map(json.loads, out.getvalue().splitlines())
     assert opened["id"] == 7
     assert opened["answer"]["tokens"][2] == "<"
-    assert [one["error"]["field"] for one in (no_json, no_object, too_long)] == ["line"] * 3
+    assert [one["error"]["field"] for one in (no_json, no_object)] == ["line"] * 2
     assert [call["name"] for call in help_["answer"]["calls"]] == [*CALLS]
     assert last["id"] == "last"
     assert len(last["answer"]["models"]) == 3
+
+
+def only_json(name):
+    raise AssertionError(f"{name} is not JSON")
+
+
+@pytest.mark.parametrize(
+    ("line", "id_", "field", "words"),
+    [
+        (rb'{"id": "\ud800", "call": "x"}', "\ud800", "call", "no call 'x'"),
+        (rb'{"id": [null, {"\udfff": -0.0}], "call": "\ud800"}', [None, {"\udfff": 0}], "call", r"'\ud800'"),
+        (b'{"id": 1e999, "call": "x"}', None, "line", "1e999 is too large for a number"),
+        (b'{"id": [-1e400], "call": "x"}', None, "line", "-1e400 is too large"),
+        (b'{"id": NaN, "call": "x"}', None, "line", "JSON has no NaN"),
+        (b'{"id": 1, "call": "x", "arguments": {"a": -Infinity}}', None, "line", "JSON has no -Infinity"),
+        (b'{"id": 1' + b"0" * 5_000 + b"}", None, "line", "4300 digits"),
+        (b'{"id": "' + b"x" * 200 + b'"}', None, "id", "at most 100 characters"),
+        (b'{"id": ' + b"[" * 200 + b"]" * 200 + b"}", None, "line", "nested too deeply"),
+        (b'{"a":' * 100_000, None, "line", "nested too deeply"),
+        (b'{"id": 1, "id": 2, "call": "x"}', None, "line", "says “id” twice"),
+        (rb'{"call": "open", "arguments": {"text": "a", "\u0074ext": "b"}}', None, "line", "says “text” twice"),
+        (b"{" + b",".join(b'"%d": 1' % (n % 79_000) for n in range(79_001)) + b"}", None, "line", "says “0” twice"),
+        (b'{"id": 1, "call": "models", "args": {}}', 1, "line", "no “args” here, only id, call and arguments"),
+        (b'{"id": 3, "call": "models", "arguments": null}', 3, "arguments", "valid dictionary"),
+        (b'{"id": 3, "call": {"models": 1}}', 3, "call", "There is no call"),
+        (b'{"id": 3, "call": "models", "arguments": {"\xff": 1}}', None, "line", "decode byte 0xff"),
+        (b'\xef\xbb\xbf{"id": 3}', None, "line", "BOM"),
+        (b'{"call": "models"}' + b" " * serving.MOST_LINE + b"?", None, "line", "more than 1,000,000 bytes"),
+        (b" " * (serving.MOST_LINE + 5), None, "line", "more than 1,000,000 bytes"),
+    ],
+    ids=itertools.count(),
+)  # fmt: skip
+def test_a_line_that_cannot_be_read_is_answered_in_json_and_the_next_one_too(short, line, id_, field, words):
+    out = io.BytesIO()
+    serving.serve_lines(short._host, io.BytesIO(line + b'\n{"id": "next", "call": "models"}'), out)
+    wrong, next_ = (json.loads(one, parse_constant=only_json) for one in out.getvalue().splitlines())
+    assert (wrong["id"], wrong["error"]["field"], next_["id"]) == (id_, field, "next")
+    assert words in wrong["error"]["message"]
+    assert len(out.getvalue().splitlines()[0]) < 1_000
