@@ -4,11 +4,12 @@ A call is a function of the host and of its arguments. Its docstring, the types 
 that an agent reads (`core.agents.serving`).
 """
 
+import os
 from collections.abc import Callable, Sequence
-from itertools import product
+from contextlib import suppress
+from itertools import islice, product
 from math import ceil
-from os.path import isfile
-from pathlib import Path
+from os.path import isfile, join
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ from ..errors import InputError, check_index
 from ..heads import paths
 from ..heads.attribution import strongest
 from ..heads.metrics import NAMES
+from ..models.bounds import MAX_FILES
 from ..models.catalogue import CATALOGUE
 from ..models.checkups import outcome
 from ..models.modules import Kind
@@ -62,10 +64,8 @@ def models(host: Host) -> answers.Models:
     """The models that can be asked here, and the limits of this host."""
     limits = host.limits
     here = [answers.ModelHere(name=one.name, kind=one.kind, layers=one.layers, heads=one.heads) for one in CATALOGUE]
-    for folder in map(Path, limits.folders):
-        inside = (folder, *sorted(folder.glob("*")))
-        found = [path for path in inside if isfile(path / "config.json") or path.suffix == ".gguf"]
-        here += [answers.ModelHere(name=str(path)) for path in found[:LISTED]]
+    for folder in limits.folders:
+        here += [answers.ModelHere(name=name) for name in _models_in(folder) if host.allowed.may_read(name)]
     of_host = {"most_tokens": limits.tokens, "most_seconds": limits.seconds, "hub": limits.hub}
     return answers.Models(models=here, **of_host, address=host.address("gallery"))
 
@@ -370,6 +370,15 @@ CALLS: dict[str, Callable[..., answers.Answer]] = {
 
 
 # --- parts of answers
+
+
+def _models_in(folder: str) -> list[str]:
+    """The paths of the first models in a folder, as far as they can be said."""
+    inside = [folder]
+    with suppress(OSError), os.scandir(folder) as entries:
+        inside += sorted(entry.path for entry in islice(entries, MAX_FILES))
+    found = (path for path in inside if isfile(join(path, "config.json")) or path.endswith(".gguf"))
+    return [*islice(filter(str.isprintable, found), LISTED)]
 
 
 def _given(value: Any, name: str) -> Any:

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from ..capturing.capture import Capture, capture
 from ..capturing.costs import component_bytes, kept_bytes, passing_bytes
 from ..capturing.edits.edits import Edits
-from ..errors import InputError, model_error, text_error
+from ..errors import InputError, model_error, shown, text_error
 from ..models.allowed import Allowed
 from ..models.inputs import all_inputs
 from ..models.loading import load_model
@@ -78,7 +78,7 @@ class Host:
     """The models and passes of a server; it computes one call after another."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+        self.limits, self.allowed = limits, Allowed(limits.hub, limits.folders, limits.models)
         self.model = lru_cache(MODELS)(self._load)
         self.passed = lru_cache(PASSES)(self._read)
         self._lock = Lock()
@@ -127,12 +127,12 @@ class Host:
 
     def _load(self, name: str) -> Model:
         limits = self.limits
-        allowed = Allowed(limits.hub, limits.folders, limits.models)
-        if not (places := allowed.places_of(name)):
-            ways = [*allowed.named, *(f"a path in {folder}" for folder in limits.folders)]
+        allowed = self.allowed
+        if not allowed.places_of(name):
+            ways = [*allowed.named, *(f"a path in {shown(folder)}" for folder in limits.folders)]
             ways += ["a Hugging Face name"] if limits.hub else []
             raise model_error(f"This host does not load that. Choose one of: {', '.join(ways)}.")
-        model = load_model(name, look_in=places)
+        model = load_model(name, look_in=allowed)
         self._begin()  # nobody is told that loading took too long for a text
         return model
 

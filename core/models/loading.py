@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, NoReturn
 
 import torch
 import transformers
@@ -25,9 +25,10 @@ from safetensors import SafetensorError
 from tokenizers import normalizers
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
-from ..errors import InputError, first_line, model_error
+from ..errors import InputError, first_line, model_error, shown
 from ..installed import how_to_install_models
 from .adapters import AND, CONFIG, WEIGHTS, Adapter, is_adapter, merge, read_adapter
+from .allowed import PLACES, Allowed, Place
 from .bounds import SMALL_FILES, UnreadableError, as_large_as, check_files, checked_object, forbidden_length
 from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
@@ -47,10 +48,6 @@ from .weight_files import Stored, check_method, lost, notes_of, size_of, stored_
 
 # Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
 constants.HF_HUB_DISABLE_TELEMETRY = True
-
-# Where models that are not in the catalogue are searched, in this order.
-Place = Literal["folder", "hub"]
-PLACES: tuple[Place, ...] = get_args(Place)
 
 # Held while transformers builds a network: it sets torch's default dtype, which the whole process shares. Two threads that load
 # different dtypes would get each other's and leave the wrong default behind.
@@ -72,7 +69,7 @@ def load_model(
     dtype: str = "float32",
     device: str = "cpu",
     device_map: str | Mapping[str, str | int] | None = None,
-    look_in: Collection[Place] = PLACES,
+    look_in: Collection[Place] | Allowed = PLACES,
     report: Report | None = None,
 ) -> Model:
     """Load a model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, its GGUF file or its name in Ollama
@@ -91,7 +88,8 @@ def load_model(
     device_map  instead of `device`, for a model that is too large for one GPU: "auto", or the device of each part of the
                 network, "disk" for parts that are read for every pass (then run one pass at a time). Needs the package
                 accelerate
-    look_in     where to search for a name that is not in the catalogue: "folder" and "hub" (its cache and the network)
+    look_in     where to search for a name that is not in the catalogue: "folder" and "hub" (its cache and the network), or
+                what a host allows, which then holds for links in a folder and for the model of an adapter too
     report      called with what takes time, in words, and the share that is done: from 0 to 1, or None if that is unknown
 
     Raises InputError: field "model" if there is no such model, it cannot be read, or it needs more memory than is free (which
@@ -254,7 +252,7 @@ _CHOICES = (
 
 def _locate(
     name: str,
-    look_in: Collection[Place] = PLACES,
+    look_in: Collection[Place] | Allowed = PLACES,
     report: Report = silent,
     fits: Fits = lambda _any_size: None,
     *,
@@ -271,7 +269,8 @@ def _locate(
         adapter = read_adapter(found.folder, found.name, found.revision)
     try:
         base = _checked_name(adapter.base)
-        model = _found(base, look_in if found.revision is None else ("hub",), report, fits, weights, dtype)
+        beside = look_in.beside(name) if isinstance(look_in, Allowed) else look_in
+        model = _found(base, beside if found.revision is None else ("hub",), report, fits, weights, dtype)
     except InputError as error:
         raise model_error(
             f"{found.given} is an adapter for another model, which its {CONFIG} names (base_model_name_or_path). {error}"
@@ -279,8 +278,12 @@ def _locate(
     return replace(model, adapter=adapter)
 
 
-def _found(name: str, look_in: Collection[Place], report: Report, fits: Fits, weights: bool, dtype: str) -> _Located:
+def _found(
+    name: str, look_in: Collection[Place] | Allowed, report: Report, fits: Fits, weights: bool, dtype: str
+) -> _Located:
     """As `_locate` finds it, an adapter as itself."""
+    if isinstance(look_in, Allowed):
+        look_in = _places(name, look_in)
     entry = _ENTRIES.get(name)
     if (entry or "folder" in look_in) and (files := _gguf_files(name)):
         called = name if entry or name.startswith(OLLAMA) else None
@@ -295,6 +298,22 @@ def _found(name: str, look_in: Collection[Place], report: Report, fits: Fits, we
     if "hub" not in look_in:
         raise model_error(f"{name!r} is not here. {_CHOICES}")
     return _from_hub(name, report, fits, weights)
+
+
+def _places(name: str, allowed: Allowed) -> Collection[Place]:
+    """Where a model may be looked for. Raises InputError if it may not be loaded, or leads elsewhere."""
+    if not (places := allowed.places_of(name)):
+        raise model_error("This host does not load that model.")
+    try:
+        way_out = allowed.beside(name).way_out(name) if "folder" in places else None
+    except (OSError, ValueError) as error:
+        _cannot_open(name, error)
+    if way_out is not None:
+        raise model_error(
+            f"{name} holds {shown(way_out.name)}, a link that leads out of the folders that this host allows. Put the file "
+            f"itself there."
+        )
+    return places
 
 
 def _folder(name: str) -> _Located | None:

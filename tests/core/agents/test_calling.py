@@ -102,6 +102,17 @@ def test_a_folder_that_is_allowed_is_listed_and_read():
     assert calls.answer("open", {"model": name, "text": "3 March 1987"})["certificate"]["holds"]
 
 
+def test_of_a_folder_what_can_be_said_and_loaded_is_listed(tmp_path):
+    for name in ("a.gguf", "two\nlines.gguf", "\udcff.gguf", "\u202egguf.a.gguf"):
+        (tmp_path / name).touch()
+    (tmp_path / "dates").symlink_to(DATES)
+    folders = tmp_path, tmp_path / "gone", tmp_path / "a.gguf"
+    said = Calls(Host(Limits(folders=tuple(map(str, folders))))).answer("models", {})
+    assert [one["name"] for one in said["models"] if "/" in one["name"]] == [str(tmp_path / "a.gguf")] * 2
+    with refused("model", r"a path in .*'?\\udcff"):
+        Calls(Host(Limits(folders=("/\udcff",)))).answer("open", {**SHORT, "model": "x/y"})
+
+
 def test_an_answer_that_is_too_large_loses_the_ends_of_its_lists(calls):
     said = calls.answer("open", {**SHORT, "text": "extraordinary " * 500})
     assert said["cut"] == {"tokens": said["n_tokens"]}

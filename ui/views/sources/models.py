@@ -14,7 +14,7 @@ from core.models.checkups import keep
 from core.models.conversion import Report
 from core.progress import OnProgress
 from ui import settings
-from ui.allowed import may_read, places_of
+from ui.allowed import loads, may_read, places_of
 from ui.cache import MEMORY, Store, cached
 from ui.calls import call, uploaded
 from ui.requests import ModelChoice
@@ -29,8 +29,8 @@ def loaded(choice: ModelChoice, *, report: Report | None = None) -> Model:
     """The model. Use `load`, which also checks that this host allows a model that is loaded already."""
     if choice.rounded is not None:
         return call(rounded_copy, loaded(replace(choice, rounded=None), report=report), choice.rounded)
-    look_in = places_of(choice.name)
-    return call(load_model, choice.name, dtype=choice.dtype, device=choice.device, look_in=look_in, report=report)
+    options = {"dtype": choice.dtype, "device": choice.device, "look_in": loads(), "report": report}
+    return call(load_model, choice.name, **options)
 
 
 def load(choice: ModelChoice | str, report: Report | None = None) -> Model:
