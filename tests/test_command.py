@@ -1,6 +1,7 @@
 """The command `headlight`: what it opens, what it refuses, and what it prints."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ def test_every_command_has_its_help(name, capsys):
     assert f" {name} " in capsys.readouterr().out.splitlines()[0]
 
 
-MODELS = ("model.gguf", "PASS.SAFETENSORS", "weights.npz", "folder", "adapter", "shards")
+MODELS = ("model.gguf", "PASS.SAFETENSORS", "weights.npz", "folder", "adapter", "shards", "folder.json")
 OPENED = dict.fromkeys(MODELS, "heads") | {"view.headlight": "exhibit", "talk.json": "talk"}
 
 
@@ -46,6 +47,7 @@ def test_what_takes_the_place_of_a_model_opens_on_heads_by_its_path_and_exhibits
     for file in (
         *MODELS[:3],
         "folder/config.json",
+        "folder.json/config.json",
         "adapter/adapter_config.json",
         "shards/a-00001-of-00002.gguf",
         *OPENED,
@@ -64,6 +66,15 @@ def test_what_takes_the_place_of_a_model_opens_on_heads_by_its_path_and_exhibits
         (["claim"], "neither a command nor a file 'claim'"),
         (["notes.txt"], "Headlight cannot open 'notes.txt'. It opens a GGUF file (.gguf), the folder of a model"),
         (["empty"], "Headlight cannot open 'empty'"),
+        (["talk.json"], "Headlight cannot open 'talk.json'. It opens a GGUF file"),
+        (["zero.json"], "Headlight cannot open 'zero.json'. It opens a GGUF file"),
+        (["talk.json/x"], "neither a command nor a file 'talk.json/x'"),
+        (["loop.npz"], "'loop.npz' cannot be opened: Too many levels of symbolic links"),
+        (["x" * 300 + ".npz"], "cannot be opened: File name too long"),
+        (["x\0.npz"], "cannot be opened: embedded null byte"),
+        (["\udcff.npz"], "Headlight cannot open '\\udcff.npz'. Its name ends with a blank, or has characters"),
+        (["two\nlines.npz"], "Headlight cannot open 'two\\nlines.npz'. Its name"),
+        (["model "], "Headlight cannot open 'model '. Its name ends with a blank"),
         (["--port", "0"], "0 is not in the range 1<=x<=65535"),
         (["--host", "203.0.113.7"], "--host '203.0.113.7' is not an address of this machine"),
         (["heads", "The cat", "--by", "beauty"], "by: There is no metric 'beauty'. Choose one of entropy,"),
@@ -74,8 +85,14 @@ def test_what_takes_the_place_of_a_model_opens_on_heads_by_its_path_and_exhibits
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused_with_what_can(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    Path("notes.txt").touch()
-    Path("empty").mkdir()
+    for name in ("notes.txt", "\udcff.npz", "two\nlines.npz"):
+        Path(name).touch()
+    for name in ("empty", "model "):
+        Path(name).mkdir()
+    Path("model ", "config.json").touch()
+    os.mkfifo("talk.json")
+    Path("zero.json").symlink_to("/dev/zero")
+    Path("loop.npz").symlink_to("loop.npz")
     assert exit_status(command, *words) == 2
     assert said in " ".join(capsys.readouterr().err.split())
 

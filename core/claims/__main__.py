@@ -22,6 +22,7 @@ from ..corpus.settings import RunSettings
 from ..errors import InputError
 from ..models.loading import load_model
 from ..models.passages import Passage, Problem
+from ..whole_files import read_whole
 from .checking import MAX_TOKENS, ClaimCheck
 from .claim import Claim, read_claims
 from .known import known_check, named, published
@@ -156,11 +157,7 @@ def _tell(tables: dict[str, pd.DataFrame], json_file: str | None) -> None:
 def _text_of(file: str) -> str:
     require_address(file, "file")
     try:
-        if (size := Path(file).stat().st_size) > MOST_FILE:
-            raise InputError(f"{file!r} has {size / 1e6:,.0f} MB. A file of claims is a page of text.", field="file")
-        return Path(file).read_text("utf-8")
-    except OSError as error:
-        raise InputError(f"{file!r} cannot be read: {error.strerror}. Give a file of claims.", field="file") from error
+        return read_whole(file, MOST_FILE).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{file!r} is not UTF-8 text. Give a file of claims.", field="file") from error
 
