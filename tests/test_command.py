@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,6 +14,7 @@ import pytest
 
 from core import capture, head_metrics, logit_attribution
 from core.__main__ import COMMANDS, address_of, command
+from core.agents.calls import CALLS
 from core.models.catalogue import CATALOGUE
 from tests.refusals import exit_status
 from tests.source_files import ROOT
@@ -79,7 +82,7 @@ def test_what_takes_the_place_of_a_model_opens_on_heads_by_its_path_and_exhibits
         (["--host", "203.0.113.7"], "--host '203.0.113.7' is not an address of this machine"),
         (["heads", "The cat", "--by", "beauty"], "by: There is no metric 'beauty'. Choose one of entropy,"),
         (["heads", "The cat", "--by", "duplicate", "--model", "all-MiniLM-L6-v2"], "text: Nothing in this text"),
-        (["why", "The cat", "--token", "extraordinarily odd"], "token: “extraordinarily odd” is"),
+        (["why", "The cat", "--answer", "extraordinarily odd"], "answer: “extraordinarily odd” is"),
         (["why", "The cat", "--model", "all-MiniLM-L6-v2"], "has no language-model head"),
     ],
 )  # fmt: skip
@@ -120,7 +123,7 @@ def test_a_server_lets_visitors_read_what_it_was_started_with_and_nothing_else(t
 
 
 def test_heads_prints_those_that_have_most_of_a_metric(smollm, capsys):
-    assert exit_status(command, "heads", TEXT, "--by", "induction", "--top", "5", "--json") == 0
+    assert exit_status(command, "heads", TEXT, "--by", "induction", "--most", "5", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     table = head_metrics(capture(smollm, TEXT))
     strongest = table.sort_values("induction", ascending=False).head(5)
@@ -132,15 +135,26 @@ def test_heads_prints_those_that_have_most_of_a_metric(smollm, capsys):
 
 def test_why_prints_what_contributed_most(smollm, capsys):
     text = "The capital of France is"
-    assert exit_status(command, "why", text, "--against", " Rome", "--top", "4", "--json") == 0
+    assert exit_status(command, "why", text, "--against", " Rome", "--most", "4", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     (rome,) = smollm.tokenizer(" Rome")["input_ids"]
     table = logit_attribution(capture(smollm, text, components=True), against=rome)
     strongest = table.assign(size=abs(table.contribution)).sort_values("size", ascending=False).head(4)
-    assert (told["token"], told["adds up"], told["logit difference"]) == (" Paris", True, table.number)
+    assert (told["answer"], told["adds up"], told["logit difference"]) == (" Paris", True, table.number)
     assert {row["component"]: row["contribution"] for row in told["rows"]} == dict(
         zip(strongest.component, strongest.contribution, strict=True)
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "shared"), [("heads", "model text by most"), ("why", "model text answer against most")]
+)
+def test_a_command_and_a_call_have_the_same_words_for_the_same_things(name, shared):
+    module, of, _ = COMMANDS[name]
+    named = {option.name for option in getattr(import_module(f"core.{module}"), of).params}
+    asked = {*signature(CALLS[name]).parameters}
+    assert named & asked == {*shared.split()}
+    assert named - asked == {"as_json"}
 
 
 def test_models_says_where_the_models_of_this_disk_are(capsys):

@@ -205,7 +205,7 @@ def why(
     model: Name,
     text: Text,
     answer: Annotated[Line | None, Field(description='A next token, such as " Paris"; null: the likeliest.')] = None,
-    than: Annotated[
+    against: Annotated[
         Line | None, Field(description="The token that it is compared with; null: the mean of all.")
     ] = None,
     like: Annotated[Text | None, Field(description="Of a model that predicts none: the text to compare with.")] = None,
@@ -225,7 +225,7 @@ def why(
     elif like is not None or (passed.logits is None and answer is None):
         asked = of_alike(passed, host.passed(model, like or text), like or text)
     else:
-        asked = of_token(passed, answer, than)
+        asked = of_token(passed, answer, against)
     table, listed = asked.table, strongest(asked.table, most)
     return answers.Why(
         about=asked.about,

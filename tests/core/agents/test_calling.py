@@ -172,7 +172,7 @@ FITTING = {
     "edits": st.lists(st.sampled_from(LINES), max_size=2),
     "temperature": st.floats(0, 5),
     **dict.fromkeys(("text", "like", "target"), TEXTS),
-    **dict.fromkeys(("answer", "than"), st.sampled_from([" a", "7", "two words"])),
+    **dict.fromkeys(("answer", "against"), st.sampled_from([" a", "7", "two words"])),
 }
 ODD = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([*LINES, *CLAIMS, "/etc/passwd"]) | ANY
 VALUES = st.one_of(ODD, st.lists(ODD, max_size=3), st.dictionaries(st.text(max_size=5), ODD, max_size=2))
