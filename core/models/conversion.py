@@ -186,7 +186,7 @@ def _convert(file: GgufFile, sha256: str, folder: Path, dtype: str, report: Repo
         words.save_pretrained(part)
         what = f"Reading {file.name}: converting its weights, once"
         _write_weights(part / "model.safetensors", file, network, dtype, lambda share: report(what, share * _WRITTEN))
-        report(f"Reading {file.name}: keeping the converted weights in {folder.parent}", _WRITTEN)
+        report(f"Reading {file.name}: keeping the converted weights", _WRITTEN)  # visitors need not know where
         written = sorted(part.iterdir())
         manifest = {
             "source": file.parts[0].name,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -521,8 +522,17 @@ def _network(
         source.refuse(f"has weights of other shapes than its config.json: {key} is {list(shape)}, not {list(wanted)}")
     if source.adapter is None:
         return network, notes
-    with replace(source, given=source.adapter.name).refusing(f"could not be merged into {source.name}"):
-        network, left_out = merge(network, source.adapter)
+    what = f"could not be merged into {source.name}"
+    with replace(source, given=source.adapter.name).refusing(what):
+        try:
+            network, left_out = merge(network, source.adapter)
+        except (ValueError, TypeError, LookupError, AttributeError, re.error) as error:
+            if isinstance(error, UnreadableError):
+                raise
+            why = f"its {CONFIG} names modules, layers or a task that this model does not have"  # peft names its own classes
+            raise UnreadableError(
+                f"{what}: {why}. Check that it is an adapter for {shown(source.adapter.base)}"
+            ) from error
     merged = f"This is {source.title}: the weights of the model with the adapter merged into them."
     return network, (*notes, merged, *left_out)
 

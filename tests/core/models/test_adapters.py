@@ -151,6 +151,19 @@ def test_adapters_of_other_models(llama: Path, tmp_path: Path) -> None:
         assert said in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"target_modules": ["c_attn"]}, {"target_modules": ["model"]}, {"layers_to_transform": [9]}, {"task_type": "x"}],
+    ids=str,
+)
+def test_settings_that_do_not_fit_a_model_are_refused_in_our_words(settings: dict, llama: Path) -> None:
+    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
+    edit(folder / CONFIG, **settings)
+    message = refusal(folder)
+    assert f"could not be merged into Llama: its {CONFIG} names modules, layers or a task" in message
+    assert not any(words in message for words in ("Please", "Currently", "Note:", "Must be", "LlamaModel"))
+
+
 def test_a_weight_that_two_modules_share_is_not_changed(tmp_path: Path) -> None:
     folder, _ = adapted(base(tmp_path, "GPT-2"), t.GPT2LMHeadModel, target_modules=["wte"])
     edit_weights(folder, lambda tensors: [tensors.pop(name) for name in [*tensors] if "lora_" not in name], WEIGHTS)

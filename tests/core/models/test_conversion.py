@@ -146,6 +146,7 @@ def test_after_a_conversion_was_killed_the_next_one_is_whole_and_tells_how_far_i
     assert shares[-1] < 1
     assert sum("converting its weights, once" in one for one in words) == 272  # before each tensor
     assert [one.partition(": ")[2].split()[0] for one in dict.fromkeys(words)] == ["converting", "keeping"]
+    assert not any(str(folder.parent) in one for one in words)
 
 
 def test_the_real_model_is_what_transformers_reads(recovered):
