@@ -63,8 +63,8 @@ class Allowed:
 
 def _is_inside(name: str, folders: tuple[str, ...]) -> bool:
     """Return whether a path is inside one of the folders, and what it links to is inside one too. By its name first: outside of
-    them, not even a link is followed."""
-    if name.startswith("~"):
+    them, not even a link is followed. Where ".." leads, after a link, no name says."""
+    if name.startswith("~") or ".." in Path(name).parts:
         return False
     try:
         path = Path(os.path.abspath(name))

@@ -21,7 +21,7 @@ from huggingface_hub import constants
 
 from ..errors import shown
 from ..units import listed
-from .bounds import MAX_FILES, SMALL_FILES, TEMPLATES, UnreadableError, checked_object
+from .bounds import MAX_FILES, TEMPLATES, UnreadableError, checked_object
 from .dequantising import undone
 from .gguf_files import gguf_stem, named_shards, read_gguf
 from .gguf_settings import SETTINGS
@@ -95,7 +95,7 @@ def read_of(path: Path) -> Iterator[Path]:
     for folder in chain((path, path / TEMPLATES), _modules_in(path)):
         yield folder
         for file in islice(folder.iterdir() if folder.is_dir() else (), MAX_FILES):
-            if file.is_symlink() and any(map(file.match, (*SMALL_FILES, "*.safetensors", "*.gguf"))):
+            if file.is_symlink() and not file.is_dir():
                 yield file
 
 

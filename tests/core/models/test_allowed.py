@@ -108,6 +108,12 @@ def shard_outside(inside: Path, outside: Path, files: Path) -> Path:
     return inside / first.name
 
 
+def up_from_a_link(inside: Path, outside: Path, _files: Path) -> Path:
+    (outside / "beside").mkdir()
+    (inside / "way").symlink_to(outside / "beside")
+    return inside / "way" / ".." / "dates"
+
+
 def indexed(inside: Path, outside: Path, _files: Path) -> Path:
     model = shutil.copytree(DATES, inside / "model")
     (model / "model.safetensors").unlink()
@@ -121,6 +127,7 @@ WAYS: dict[str, tuple[Callable[[Path, Path, Path], Path], str]] = {
     "configuration": (linked("config.json"), LEADS_OUT),
     "tokenizer": (linked("tokenizer.json"), LEADS_OUT),
     "a link to nothing": (linked("vocab.txt", "absent"), LEADS_OUT),
+    "a file of few tokenizers": (linked("bpe.codes", "tokenizer.json"), LEADS_OUT),
     "modules": (linked("modules.json", "config.json"), LEADS_OUT),
     "templates": (linked("additional_chat_templates", "."), LEADS_OUT),
     "a template": (linked("additional_chat_templates/default.jinja", "config.json"), LEADS_OUT),
@@ -134,6 +141,7 @@ WAYS: dict[str, tuple[Callable[[Path, Path, Path], Path], str]] = {
     "another tokenizer": (naming("../../outside/tokenizer.4.0.json"), "names .* as its fast_tokenizer_files"),
     "a tokenizer by its whole path": (naming("{outside}/tokenizer.4.0.json"), "names .* as its fast_tokenizer_files"),
     "a shard": (shard_outside, LEADS_OUT),
+    "up from a link": (up_from_a_link, "^This host does not load that model"),
     "an index": (indexed, "only safetensors files beside it are read"),
 }
 
