@@ -320,9 +320,11 @@ def _folder(name: str) -> _Located | None:
         if path.is_dir():
             home = path.resolve()
             return _Located(name, home.name, network_folder(home), home=home)
-        is_file = path.is_file()
+        is_file, is_other = path.is_file(), path.exists() and not path.is_file()
     except (OSError, RuntimeError) as error:
         _cannot_open(name, error)
+    if is_other:
+        raise model_error(f"{name!r} is a pipe or a device. {_CHOICES}")
     if is_file:
         raise model_error(
             f"{name!r} is a file, and not one that begins like a GGUF file. Give the path of a GGUF file, or of a folder with "
