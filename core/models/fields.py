@@ -49,7 +49,7 @@ def read_object(path: Path, most_bytes: int, most_entries: int) -> dict[str, Any
     return content_of(path.read_bytes(), most_entries, dict)
 
 
-def content_of(text: bytes, most_entries: int, kind: type, **options: Callable[[Any], object]) -> Any:
+def content_of(text: bytes, most_entries: int, kind: type, **options: Any) -> Any:
     """What a text in JSON says, of this kind. Raises ValueError, in words, for anything else, and for more than MAX_LEVELS
     levels. options: of json.loads"""
     if lists_in(text) > most_entries:
