@@ -50,8 +50,8 @@ def _as_bad_input() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        error.exit_code = BAD_INPUT
-        raise
+        error.show()
+        sys.exit(BAD_INPUT)
 
 
 @click.group(cls=_Claims)
