@@ -145,8 +145,13 @@ def check_method(folder: Path, config: Settings, most_bytes: int = MAX_CONFIG_BY
     config      the contents of its config.json
     most_bytes  of a file beside it
     """
-    files = ((folder / name, method) for name, method in _FILES.items())
-    found = list(_settings(config)) or [(checked_object(path, most_bytes), of) for path, of in files if path.is_file()]
+    files = {name: of for name, of in _FILES.items() if (folder / name).is_file()}
+    beside = {name: checked_object(folder / name, most_bytes) for name in files}
+    found = list(_settings(config))
+    if found and isinstance(said := found[0][0], dict):
+        for name, settings in beside.items():
+            _check_same(said, name, settings)
+    found = found or [(settings, files[name]) for name, settings in beside.items()]
     methods = []
     for settings, usual in found:
         method = settings.get("quant_method", usual) if isinstance(settings, dict) else None
@@ -160,6 +165,16 @@ def check_method(folder: Path, config: Settings, most_bytes: int = MAX_CONFIG_BY
         METHODS[method](settings, {})
         methods.append((method, settings))
     return methods
+
+
+def _check_same(said: Settings, name: str, settings: Settings) -> None:
+    """Refuse settings that config.json and a file beside it give differently: some programs read this one, some that one."""
+    for key in _GPTQ | _AWQ | dict.fromkeys(("group_size", "q_group_size")):
+        here, there = (str(each.get(key)).lower() for each in (said, settings))
+        if "none" not in (here, there) and here != there:
+            raise UnreadableError(
+                f"is quantised with {key} = {shown(here, 60)} by config.json, and {shown(there, 60)} by {name}"
+            )
 
 
 def _refuse(method: str, setting: str = "") -> NoReturn:
@@ -258,24 +273,49 @@ def _check_compressed(settings: Settings, _stored: Mapping[str, Stored]) -> None
         if not isinstance(weights := own.get("weights"), dict):
             _refuse(method, " with a group that does not say how its weights are held")
         _expect(method, weights, _WEIGHTS)
+        size, grouped = weights.get("group_size"), weights["strategy"] == "group"
+        if not (are_whole([size], 1) if grouped else size in (None, -1)):
+            _refuse(method, f" with {shown(repr(size), 60)} as its group_size, by {weights['strategy']}")
+
+
+def _check_sizes(method: str, settings: Settings, *names: str) -> None:
+    """Refuse sizes of groups that are none, and two that differ. -1: a row is one group"""
+    sizes = {repr(settings[name]): settings[name] for name in names if settings.get(name) is not None}
+    if len(sizes) > 1 or not (sizes.keys() <= {"-1"} or are_whole([*sizes.values()], 1)):
+        _refuse(method, f" with {shown(' and '.join(sizes), 60)} as its group_size")
+
+
+def _check_gptq(settings: Settings, _stored: Mapping[str, Stored]) -> None:
+    _expect("gptq", settings, _GPTQ)
+    _check_sizes("gptq", settings, "group_size")
+
+
+def _check_awq(settings: Settings, _stored: Mapping[str, Stored]) -> None:
+    _expect("awq", settings, _AWQ)
+    _check_sizes("awq", settings, "group_size", "q_group_size")
 
 
 # The values that settings may have: None where one is left out.
+_FLAG = (None, True, False)
 _ROUNDED = dict.fromkeys(("input_activations", "output_activations", "kv_cache_scheme"), (None,))
 _GROUP = {"format": ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized")} | _ROUNDED
+_ORDERS = (None, False, True, "group", "weight", "dynamic", "static")
 _WEIGHTS = {"strategy": ("tensor", "channel", "group"), "type": ("int", "float"), "num_bits": (4, 8)}
+_WEIGHTS |= {"symmetric": _FLAG, "dynamic": (None, False), "block_structure": (None,), "actorder": _ORDERS}
 _ZEROS = (None, "gptq", "gptq_v2")
 _GPTQ = {"bits": (4, 8), "checkpoint_format": _ZEROS, "format": _ZEROS, "is_marlin_format": (None, False)}
+_GPTQ |= {"sym": _FLAG, "desc_act": _FLAG}
 _GEMM = (None, "gemm", "GEMM")
 _AWQ = {"bits": (None, 4), "w_bit": (None, 4), "version": _GEMM, "checkpoint_format": _GEMM, "format": _GEMM}
+_AWQ |= {"zero_point": (None, True)}
 
 # The methods that are undone here, by their names in `quant_method`. Each checks its settings and, where transformers undoes it
 # when it loads the weights, their headers.
 METHODS: dict[str, Callable[[Settings, Mapping[str, Stored]], None]] = {
     "fp8": _check_fp8,
     "mxfp4": _check_mxfp4,
-    "gptq": lambda settings, _: _expect("gptq", settings, _GPTQ),
-    "awq": lambda settings, _: _expect("awq", settings, _AWQ),
+    "gptq": _check_gptq,
+    "awq": _check_awq,
     "compressed-tensors": _check_compressed,
     "bitsandbytes": lambda *_: None,  # its tensors say all
 }
