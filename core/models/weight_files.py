@@ -362,7 +362,7 @@ def notes_of(
     reading = _Reading(network, stored)
     reading.check_kinds()
     reading.check_places()
-    notes = [*reading.left_out(), *reading.made_up(lacking)]
+    notes = [*reading.left_out(), *reading.made_up(lacking), *reading.untied()]
     if unknown := [name for name in lost if not reading.is_read(name)]:
         raise UnreadableError(f"has an index that names {shown(unknown[0])}, which no file holds")
     return tuple(notes)
@@ -468,6 +468,17 @@ class _Reading:
         if matter := sorted(set(lacking) - reasons.keys()):
             raise UnreadableError(f"has no weights for {len(matter)} parts of {self.kind}, such as {matter[0]}")
         return self._sentences("The files lack", reasons)
+
+    def untied(self) -> list[str]:
+        """Sentences about weights that are one by config.json and two in the files. transformers then reads both; before
+        version 5, and in other programs, the embeddings stand for both."""
+        announced = self.network.get_expanded_tied_weights_keys(all_submodels=True)
+        return [
+            f"By its config.json {shown(name)} is {shown(other)} (tie_word_embeddings), and its files hold two that differ. "
+            f"Both are read, as transformers does; other programs may read one."
+            for name, other in announced.items()
+            if name not in self.network.all_tied_weights_keys
+        ]
 
     def _sentences(self, says: str, reasons: Mapping[str, str]) -> list[str]:
         names = defaultdict(list)
