@@ -151,7 +151,11 @@ SAID: dict[str, tuple] = {
     "a head of an unknown kind": (BERT, (LINEAR_TASK,), weighted(prefixed), LINEAR, COLBERT),
     "classes of images": (
         lambda: t.ViTForImageClassification(t.ViTConfig(**VIT)),
-        ("ViTModel leaves out classifier.bias and 1 more weight: the head", "The files lack pooler"),
+        (
+            "Its folder has no preproc",
+            "ViTModel leaves out classifier.bias and 1 more weight: the head",
+            "The files lack pooler",
+        ),
         without("pooler"),
     ),
     "the value of a text": (llama, ("leaves out v_head",), adding("v_head.summary.weight", torch.ones(1, 32))),
