@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import first_line, shown
 from .bounds import UnreadableError, checked_object
-from .weight_files import REAL, Settings, Stored, check_method
+from .weight_files import REAL, Settings, Stored, check_method, check_quantised
 
 _KINDS = {"I32": torch.int32, "I64": torch.int64, "I8": torch.int8, "U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn}
 _KINDS |= {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32}
@@ -144,7 +144,11 @@ def _plain(parts: Parts, scheme: Settings) -> Tensor:
     """compressed-tensors, int-quantized and float-quantized."""
     if parts["weight"].dtype != {"int": torch.int8, "float": torch.float8_e4m3fn}[scheme["type"]]:
         raise ValueError(f"its type is not {scheme['type']}")
-    return _by_scheme(parts["weight"], parts, scheme, parts.get("weight_zero_point"), 0)
+    weight, largest = parts["weight"], 2 ** (scheme["num_bits"] - 1)
+    whole = scheme["type"] == "int" and not weight.is_meta
+    if whole and not -largest <= int(weight.min()) <= int(weight.max()) < largest:
+        raise ValueError(f"its numbers are not in {scheme['num_bits']} bits")
+    return _by_scheme(weight, parts, scheme, parts.get("weight_zero_point"), 0)
 
 
 def _by_scheme(codes: Tensor, parts: Parts, scheme: Settings, zeros: Tensor | None, middle: int) -> Tensor:
@@ -298,6 +302,7 @@ def undone(folder: Path, stored: Mapping[str, Stored]) -> dict[str, Stored]:
         parts = {end: plain.pop(stem + end) for end in ends if stem + end in plain}
         if f"{stem}weight" in plain:
             raise UnreadableError(f"holds {shown(stem)}weight twice: as it is, and in parts")
+        check_quantised(settings, stem)
         turned = config.get("model_type") in _CONV1D and stem.endswith(_OF_CONV1D)
         weight = Undone(next(iter(parts.values())).file, "F32", (), stem, formula, parts, settings, turned)
         headers = {end: torch.empty(of.shape, dtype=_KINDS.get(of.dtype), device="meta") for end, of in parts.items()}

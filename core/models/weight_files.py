@@ -209,9 +209,15 @@ def _check_fp8(settings: Settings, stored: Mapping[str, Stored]) -> None:
         why = f"is quantised by the method fp8 in blocks of {shown(repr(blocks), 60)}, where two sizes are"
         raise UnreadableError(why)
     for name, weight in stored.items():
+        scaled = stored.get(name.removesuffix("_scale_inv")) if name.endswith("weight_scale_inv") else None
+        if scaled and scaled.dtype in REAL:
+            raise UnreadableError(
+                f"holds {shown(name)}, the scales of a weight in {scaled.dtype}, where it is one in FP8"
+            )
         if not weight.dtype.startswith("F8") or name.endswith(_SCALES):
             continue
         stem = name.removesuffix("weight")
+        check_quantised(settings, stem)
         scale = next((stored[place] for end in _SCALES if (place := stem + end) in stored), None)
         if scale is None:
             raise UnreadableError(f"holds {shown(name)} in {weight.dtype}, and no scale of it")
@@ -248,6 +254,15 @@ def _check_mxfp4(_settings: Settings, stored: Mapping[str, Stored]) -> None:
             )
 
 
+def check_quantised(settings: Settings, stem: str) -> None:
+    """Refuse a quantised module that the settings leave out of the quantisation. stem: its name, with a point"""
+    for key in ("ignore", "modules_to_not_convert", "llm_int8_skip_modules"):
+        names = settings.get(key)
+        for name in names if isinstance(names, list) else ():
+            if f".{stem}".endswith(f".{name}."):
+                raise UnreadableError(f"holds {shown(stem)}weight quantised, which its settings leave as it is ({key})")
+
+
 def _is_packed(name: str, tensor: Stored) -> bool:
     """Whether a tensor holds two numbers of 4 bits in each byte."""
     return name.endswith("_blocks") and tensor.dtype == "U8" and tensor.shape[-1:] == (16,)
@@ -264,7 +279,9 @@ def _expect(method: str, settings: Settings, allowed: Mapping[str, tuple[object,
 def _check_compressed(settings: Settings, _stored: Mapping[str, Stored]) -> None:
     """Refuse what changes more than weights: activations and caches in few bits, rotations, weights that are left out."""
     method, groups = "compressed-tensors", settings.get("config_groups")
-    _expect(method, settings, _ROUNDED | {"transform_config": (None, {})})
+    _expect(method, settings, _ROUNDED | {"transform_config": (None, {}), "quantization_status": (None, "compressed")})
+    if isinstance(sparse := settings.get("sparsity_config"), dict):
+        _expect(method, sparse, {"format": (None, "dense")})
     if not isinstance(groups, dict) or not groups:
         _refuse(method, " without config_groups")
     for group in groups.values():
@@ -288,6 +305,9 @@ def _check_sizes(method: str, settings: Settings, *names: str) -> None:
 def _check_gptq(settings: Settings, _stored: Mapping[str, Stored]) -> None:
     _expect("gptq", settings, _GPTQ)
     _check_sizes("gptq", settings, "group_size")
+    own = settings.get("dynamic")
+    if any(not str(pattern).startswith("-:") for pattern in own or ()):
+        _refuse("gptq", " with settings of single modules (dynamic)")
 
 
 def _check_awq(settings: Settings, _stored: Mapping[str, Stored]) -> None:

@@ -313,6 +313,24 @@ OTHERS = {
     "a type that is denied": ("nf4", said(bnb_4bit_quant_type="fp4"), "it is nf4 by its name"),
     "4 bits that are denied": ("nf4", said(load_in_8bit=True), "its numbers are not in 4 bits"),
     "8 bits that are denied": ("int8", said(load_in_4bit=True), "not in 4 bits, as its settings say"),
+    "a module that is left out": (
+        "packed 4",
+        said(ignore=["lm_head", UP[:-1]]),
+        f"holds {UP}weight quantised, which its",
+    ),
+    "modules that are left out": (
+        "awq",
+        said(modules_to_not_convert=["up_proj"]),
+        "leave as it is (modules_to_not_conv",
+    ),
+    "settings of single modules": ("gptq", said(dynamic={"+:.*up_proj": {"bits": 8}}), "settings of single modules"),
+    "sparse weights": (
+        "packed 4",
+        said(sparsity_config={"format": "sparse-24-bitmask"}),
+        "'sparse-24-bitmask' as its form",
+    ),
+    "weights before": ("packed 4", said(quantization_status="frozen"), "with 'frozen' as its quantization_status"),
+    "more bits": ("int", of_scheme("int-quantized", 4, **WHOLE, **UNEVEN), "its numbers are not in 4 bits"),
     "biases": ("gptq", weighted(lambda w: w.update({f"{UP}bias": torch.ones(48)})), f"holds {UP}bias, which Llama"),
 }
 
