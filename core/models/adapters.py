@@ -13,6 +13,7 @@ Patterns of modules in the settings are regular expressions, which may take long
 within a limit, and peft gets the names of the modules.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -50,10 +51,15 @@ _MAIN = (None, "main")  # the only revision of a model that is looked for
 
 _PREFIX = "base_model.model."  # begins the name of each tensor
 _WITHIN = re.compile(r"\.(lora_\w+|base_layer|weight|bias)(\.|$)")  # what follows the name of a module
+_REAL = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _SPELLINGS = re.compile(
     r"\.(default|modules_to_save|base_layer)(?=\.)|(?<=\.lora_magnitude_vector)\.weight$"
 )  # say no more
 _LONGEST = 10  # seconds, for all patterns and all modules: a thousand of each take two
+_TOO_LONG = "which takes too long to match"
+# Expressions that are not read: the package regex writes repeats out, and knows recursion and more that Python's does not.
+_LONGEST_PATTERN, _MOST_REPEATS = 4_000, 1_000
+_UNREAD = re.compile(r"\(\?(?!:|=|!|<=|<!|P<\w|[aims]+\))|\{(?!\d*,?\d*\})|\(\*")
 _TASKS = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")  # kinds of adapters that hold the head of a task
 
 
@@ -181,8 +187,13 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
     stored = load_file(adapter.file)
     _refuse_copies(stored, modules, own)
     tensors = {_placed(name, modules, own): tensor for name, tensor in stored.items()}
-    if odd := [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]:
-        raise UnreadableError(f"holds {shown(odd[0])}, with numbers that are not finite")
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _REAL:
+            raise UnreadableError(
+                f"holds {shown(name)} in {tensor.dtype}, where an adapter has real numbers of 16 bits or more"
+            )
+        if not torch.isfinite(tensor).all():
+            raise UnreadableError(f"holds {shown(name)}, with numbers that are not finite")
     heads = _heads(tensors, network, adapter)
     tensors = {name: tensor for name, tensor in tensors.items() if name not in heads}
     _refuse_shared(tensors, network)
@@ -192,7 +203,7 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
     # peft too goes by the ends of names.
     saved = (name for name in config.modules_to_save or () if any(f".{one}".endswith(f".{name}") for one in modules))
     config.modules_to_save = [*saved] or None
-    _settle(config, modules, tensors)
+    unused = _settle(config, modules, tensors)
     whole = PeftModel(network, config)
     try:
         loaded = set_peft_model_state_dict(whole, tensors, ignore_mismatched_sizes=True)
@@ -211,15 +222,18 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
     replaced = [name for name in replaced if not any(f".{one}" in f".{name}" for one in announced)]
     merged = whole.merge_and_unload(safe_merge=True)  # type: ignore[operator]
     merged.requires_grad_()  # as in every other model; peft keeps them as they are
+    others = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
     return merged, (
+        *(f"No module of the adapter uses its {shown(each)}{others}." for each in unused[:1]),
         *(f"The adapter's {shown(name)} is left out: the head of a task." for name in sorted(heads)),
         *(f"The adapter replaces {shown(name)}, which its {CONFIG} does not announce." for name in sorted(replaced)),
     )
 
 
-def _settle(config: Any, modules: Collection[str], tensors: Mapping[str, Tensor]) -> None:
-    """Have a LoraConfig of peft's name modules instead of patterns, and the ranks in the file. Raises UnreadableError for other
-    ranks than those, and for a pattern that takes too long or is none."""
+def _settle(config: Any, modules: Collection[str], tensors: Mapping[str, Tensor]) -> list[str]:
+    """Have a LoraConfig of peft's name modules instead of patterns, and the ranks in the file. Returns the patterns of ranks
+    and alphas that no module of the file uses. Raises UnreadableError for other ranks than those, and for a pattern that takes
+    too long or is none."""
     until = perf_counter() + _LONGEST
     for name in ("target_modules", "exclude_modules"):
         pattern = getattr(config, name)
@@ -227,39 +241,55 @@ def _settle(config: Any, modules: Collection[str], tensors: Mapping[str, Tensor]
             setattr(config, name, {module for module in modules if _matches(pattern, module, name, until)})
     ranks: dict[str, int] = {}
     alphas: dict[str, float] = {}
+    used: dict[str, set[str]] = {"rank_pattern": set(), "alpha_pattern": set()}
     for name, tensor in tensors.items():
         module, found, rest = name.removeprefix(_PREFIX).partition(".lora_")
         place = {"A": 0, "embedding_A": 0, "B": 1, "embedding_B": 1}.get(rest.split(".")[0])
         if not found or place is None:
             continue
-        announced = ranks[module] = _of_pattern(config.rank_pattern, module, "rank_pattern", config.r, until)
-        alphas[module] = _of_pattern(config.alpha_pattern, module, "alpha_pattern", config.lora_alpha, until)
+        announced, alphas[module] = (
+            _of_pattern(config, one, module, usual, until, used[one])
+            for one, usual in (("rank_pattern", config.r), ("alpha_pattern", config.lora_alpha))
+        )
+        ranks[module] = announced
         if tensor.ndim < 2 or tensor.shape[place] != announced:
             raise UnreadableError(
                 f"holds {shown(name)} of the shape {[*tensor.shape]}, where the {CONFIG} of the adapter announces the rank "
                 f"{announced:,}"
             )
+    unused = [f"{one} of {key}" for one, keys in used.items() for key in getattr(config, one) or () if key not in keys]
     # peft takes keys for patterns too, and for ends of names.
     config.rank_pattern = {f"(?<!.){re.escape(module)}": rank for module, rank in ranks.items()}
     config.alpha_pattern = {f"(?<!.){re.escape(module)}": alpha for module, alpha in alphas.items()}
     # That of modules for which the file has none; these are refused, but made before.
     config.r = config.r if config.r in ranks.values() else 1
+    return unused
 
 
-def _of_pattern(patterns: Mapping[str, Any] | None, module: str, name: str, usual: Any, until: float) -> Any:
-    """The value for a module, as peft's get_pattern_key finds it."""
-    found = (value for key, value in (patterns or {}).items() if _matches(rf"(.*\.)?({key})", module, name, until))
-    return next(found, usual)
+def _of_pattern(settings: Any, name: str, module: str, usual: Any, until: float, used: set[str]) -> Any:
+    """The value for a module, as peft's get_pattern_key finds it. used: gets the key"""
+    patterns = getattr(settings, name) or {}
+    key = next((key for key in patterns if _matches(rf"(.*\.)?({key})", module, name, until)), None)
+    if key is None:
+        return usual
+    used.add(key)
+    return patterns[key]
 
 
 def _matches(pattern: str, module: str, name: str, until: float) -> bool:
+    why = "which is not a regular expression of a kind that is read here"
     try:
-        return regex.fullmatch(pattern, module, timeout=max(until - perf_counter(), 0.001)) is not None
-    except (regex.error, TimeoutError, RecursionError, OverflowError) as error:
-        why = (
-            "which takes too long to match" if isinstance(error, TimeoutError) else "which is not a regular expression"
-        )
-        raise UnreadableError(f"is an adapter with {shown(repr(pattern), 60)} in its {name}, {why}") from error
+        counts = [max(map(int, re.findall(r"\d+", one)), default=1) for one in re.findall(r"\{([^}]*)\}", pattern)]
+        if len(pattern) <= _LONGEST_PATTERN and not _UNREAD.search(pattern) and math.prod(counts) <= _MOST_REPEATS:
+            left = until - perf_counter()
+            if left > 0:
+                return regex.fullmatch(pattern, module, timeout=left) is not None
+            why = _TOO_LONG
+    except TimeoutError:
+        why = _TOO_LONG
+    except (regex.error, ValueError, RecursionError, OverflowError):
+        pass
+    raise UnreadableError(f"is an adapter with {shown(repr(pattern), 60)} in its {name}, {why}")
 
 
 def _another(what: str, adapter: Adapter) -> UnreadableError:

@@ -153,7 +153,14 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a text for true or false": (settled(use_dora="false"), "with 'false' as its use_dora"),
     "no modules": (settled(target_modules=[3]), "with [3] as its target_modules"),
     "no pattern": (settled(target_modules="("), "with '(' in its target_modules, which is not a regular expression"),
+    "a pattern of gigabytes": (settled(rank_pattern={"(?:(?:a{1000}){1000}){1000}": 4}), "of a kind that is read here"),
+    "a pattern in itself": (settled(target_modules="(?R)|q_proj"), "of a kind that is read here"),
+    "a pattern with errors": (settled(alpha_pattern={"(?:q_proj){e<=3}": 4}), "of a kind that is read here"),
     "a pattern of layers": (settled(layers_pattern="(a+)+"), "with '(a+)+' as its layers_pattern"),
+    "whole numbers": (
+        changed(lambda w: w.update({f"{QUERY}.lora_A.weight": torch.ones(4, 32, dtype=torch.int8)})),  # type: ignore[attr-defined]
+        f"holds {QUERY}.lora_A.weight in torch.int8, where",
+    ),
     "not a number": (
         changed(lambda w: w[f"{QUERY}.lora_A.weight"].fill_(torch.nan)),  # type: ignore[index]
         f"holds {QUERY}.lora_A.weight, with numbers that are not finite",
@@ -187,6 +194,8 @@ def test_what_the_settings_do_not_announce_is_said_and_what_they_announce_is_the
     model = load_model(folder)
     assert model.network.get_parameter(name).eq(1).all()
     assert f"The adapter replaces {name}, which its {CONFIG} does not announce." in model.notes
+    edit(folder / CONFIG, rank_pattern={"q_proj": 4}, alpha_pattern={"v_proj": 6, "k_pr.*": 9, "x": 1})
+    assert "No module of the adapter uses its alpha_pattern of k_pr.* and 1 more." in load_model(folder).notes
     edit(folder / CONFIG, bias="lora_only")
     assert "has no weights that fit base_model.model.model.layers.0.self_attn.q_proj.base_layer.bias" in refusal(folder)
 
