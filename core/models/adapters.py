@@ -60,6 +60,7 @@ _TOO_LONG = "which takes too long to match"
 # Expressions that are not read: the package regex writes repeats out, and knows recursion and more that Python's does not.
 _LONGEST_PATTERN, _MOST_REPEATS = 4_000, 1_000
 _UNREAD = re.compile(r"\(\?(?!:|=|!|<=|<!|P<\w|[aims]+\))|\{(?!\d*,?\d*\})|\(\*")
+_BIASES = {"lora_only": ".base_layer.bias", "all": ".bias"}  # what names of trained biases hold, by the setting `bias`
 _TASKS = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")  # kinds of adapters that hold the head of a task
 
 
@@ -213,13 +214,13 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
         ) from error
     if loaded.unexpected_keys:
         raise _another(f"holds {shown(loaded.unexpected_keys[0])}, for which its model has no place", adapter)
-    trained = {"lora_only": ".base_layer.bias", "all": ".bias"}.get(config.bias, ".lora_")
-    wanted = (".lora_", ".modules_to_save.", trained)
-    if lacking := [name for name in loaded.missing_keys if any(part in name for part in wanted)]:
+    announced = (".lora_", _BIASES.get(config.bias, ".lora_"))
+    if lacking := [
+        name for name in loaded.missing_keys if any(part in name for part in (*announced, ".modules_to_save."))
+    ]:
         raise _another(f"has no weights that fit {shown(lacking[0])}", adapter)
-    announced = tuple(f"{name}." for name in config.modules_to_save or ())
-    replaced = [name.removeprefix(_PREFIX) for name in tensors if ".lora_" not in name and trained not in name]
-    replaced = [name for name in replaced if not any(f".{one}" in f".{name}" for one in announced)]
+    announced += tuple(f".{name}." for name in config.modules_to_save or ())
+    replaced = [name.removeprefix(_PREFIX) for name in tensors if not any(part in name for part in announced)]
     merged = whole.merge_and_unload(safe_merge=True)  # type: ignore[operator]
     merged.requires_grad_()  # as in every other model; peft keeps them as they are
     others = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
