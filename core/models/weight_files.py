@@ -8,6 +8,7 @@ model, without a word: biases or a layer that config.json denies, the scales of 
 is refused, unless a list below names it as harmless and says why.
 """
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,9 +24,9 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
 
-from ..errors import shown
+from ..errors import first_line, shown
 from .bounds import MAX_CONFIG_BYTES, MAX_SMALL_BYTES, UnreadableError, checked_object
-from .fields import are_whole
+from .fields import are_whole, said_once
 from .model import read_by
 from .sizes import ModelSize, size_of_tensors
 
@@ -79,10 +80,12 @@ def _weight_map(folder: Path, most_bytes: int) -> dict[str, str]:
 
 def stored_in(files: Iterable[Path]) -> dict[str, Stored]:
     """All tensors of safetensors files, by name, from their headers. safetensors checks that the bytes of a file are those of
-    its tensors, without gaps. Raises UnreadableError for a tensor that is in two files."""
+    its tensors, without gaps; of a tensor that a header announces twice it takes the last. Raises UnreadableError for one that
+    is announced in two ways, or is in two files."""
     stored: dict[str, Stored] = {}
     for path in files:
         with safe_open(path, framework="np") as file:  # torch would map all of it, as memory of its own
+            _check_header(path)
             for name in file.keys():  # noqa: SIM118 - a file is not a dictionary
                 if name in stored:
                     twice = f"{stored[name].file.name} and in {path.name}"
@@ -90,6 +93,15 @@ def stored_in(files: Iterable[Path]) -> dict[str, Stored]:
                 about = file.get_slice(name)
                 stored[name] = Stored(path, about.get_dtype(), tuple(about.get_shape()))
     return stored
+
+
+def _check_header(path: Path) -> None:
+    with path.open("rb") as file:
+        header = file.read(8 + header_bytes(path))[8:]
+    try:
+        json.loads(header, object_pairs_hook=said_once)
+    except ValueError as error:
+        raise UnreadableError(f"holds {path.name} with a header that cannot be read: {first_line(error)}") from error
 
 
 def size_of(stored: Mapping[str, Stored]) -> ModelSize:

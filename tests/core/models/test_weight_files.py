@@ -114,6 +114,18 @@ def test_bytes_that_are_not_those_of_the_header_are_refused(header, size, tmp_pa
         assert str(raised.value).isprintable()
 
 
+def test_a_tensor_that_a_header_announces_in_two_ways_is_refused(tmp_path):
+    """safetensors takes the last one, and so do programs that read JSON as Python does."""
+    tiny("Llama").save_pretrained(tmp_path)
+    twice = ", ".join(
+        f'"a": {json.dumps(F32 | changes)}' for changes in ({}, {"dtype": "F16", "shape": [2, 2]})
+    ).encode()
+    (tmp_path / SINGLE).write_bytes(struct.pack("<Q", len(twice) + 2) + b"{" + twice + b"}" + bytes(8))
+    for look in (load_model, model_size):
+        with refused("model", "with a header that cannot be read: it gives a twice, as {'dtype': 'F32'"):
+            look(tmp_path)
+
+
 # --- quantised folders. test_dequantising.py has those that Headlight undoes itself
 
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 16]}
