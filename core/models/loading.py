@@ -484,19 +484,24 @@ def _network(
             read = {"pretrained_model_name_or_path": None, "state_dict": as_state(weight_files(source.folder), stored)}
             if source.has("generation_config.json"):
                 read["generation_config"] = transformers.GenerationConfig.from_pretrained(source.folder)
-        with BUILDING, as_large_as(size_of(stored)):
-            network, loading = kind.from_pretrained(
-                **read,
-                config=config,
-                dtype=dtype,
-                device_map=device_map,
-                attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-            )
+        try:
+            with BUILDING, as_large_as(size_of(stored)):
+                network, loading = kind.from_pretrained(
+                    **read,
+                    config=config,
+                    dtype=dtype,
+                    device_map=device_map,
+                    attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
+                    use_safetensors=True,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    ignore_mismatched_sizes=True,
+                    output_loading_info=True,
+                )
+        except NotImplementedError as error:  # it compares tied weights before it says which of them do not fit
+            raise UnreadableError(
+                "has tied weights of other shapes than its config.json (tie_word_embeddings)"
+            ) from error
         # transformers fills what it did not find with random numbers.
         notes = notes_of(network, stored, only_named, loading["missing_keys"])
     if loading["mismatched_keys"]:

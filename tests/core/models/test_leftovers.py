@@ -113,6 +113,11 @@ REFUSED: dict[str, tuple] = {
         for said, dtype in NO_REAL_NUMBERS.items()
     },
     "packed weights of a quantisation": (llama, r"up_proj\.qweight and 1 more weight, which Llama", weighted(packed)),
+    "a tied weight of another size": (
+        lambda: llama(tie_word_embeddings=True),
+        r"has tied weights of other shapes than its config\.json",
+        weighted(lambda weights: weights.update({"lm_head.weight": torch.ones(70, 32)})),
+    ),
     "a tied weight that is in no file": (llama, r"for 1 parts of Llama.*such as lm_head\.weight", without("lm_head")),
     "a name that is no name": (llama, r"holds a\\n\\u202e, which", adding("a\n\u202e", torch.ones(1))),
 }
