@@ -13,6 +13,7 @@ from core.capturing.generation import generating
 from core.models.gguf_files import GgufFile, read_gguf
 from core.models.gguf_tokens import end_tokens, tokenizer
 from core.models.loading import load_model
+from core.models.tokens import token_texts, whole_text
 from tests.core.gguf_files import write_gguf
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
 from tests.refusals import refused
@@ -216,6 +217,18 @@ def test_a_model_ends_its_texts_there_and_never_writes_what_is_suppressed(tmp_pa
     model = load_model(write_tiny(tmp_path / "ends.gguf", tiny_tensors(), **said))
     assert generating.ends(model) == {0, 5}  # <|end|>, and what the file says
     assert model.network.generation_config.suppress_tokens == [7]
+
+
+@pytest.mark.parametrize("cut", ["gpt-2", "llama-bpe"])
+def test_words_that_were_added_are_read_as_they_stand(cut, tmp_path):
+    """llama.cpp writes an added token as it stands in the file, and the bytes of any other one."""
+    pieces = LETTERS | {"Straße": ADDED, "ćevapi": ADDED, "čaj": ADDED, "Ã©": NORMAL}
+    made = tokenizer_of(
+        tmp_path / "added.gguf", "gpt2", pieces, {}, pre=cut, add_bos_token=False, merges=["a b", "Ã ©"]
+    )
+    ids = made("Straßećevapičajéab  ")["input_ids"]
+    assert token_texts(made, ids) == ("Straße", "ćevapi", "čaj", "é", "ab", "  ")
+    assert whole_text(made, ids) == "Straßećevapičajéab  "
 
 
 def test_unknown_characters_of_a_t5_in_bytes(tmp_path):
