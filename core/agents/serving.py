@@ -8,7 +8,6 @@ import json
 import logging
 import math
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from functools import cached_property, partial
@@ -124,8 +123,7 @@ def _asked(line: bytes) -> dict[str, Any]:
     why = f"it has more than {MOST_LINE:,} bytes"
     try:
         if len(line) <= MOST_LINE:
-            strictly = {"parse_constant": refuse_constant, "parse_float": _finite, "object_pairs_hook": _each_once}
-            return content_of(line, len(line), dict, **strictly)
+            return content_of(line, len(line), dict, parse_constant=refuse_constant, parse_float=_finite)
     except ValueError as error:
         why = first_line(error)
     example = '{"id": 1, "call": "models", "arguments": {}}'
@@ -136,13 +134,6 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number := float(digits)):
         raise ValueError(f"{digits} is too large for a number")
     return number
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(each := dict(pairs)) < len(pairs):
-        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"it says “{name}” twice")
-    return each
 
 
 def _lines(given: BinaryIO) -> Iterator[bytes]:

@@ -182,7 +182,7 @@ def _tell(tables: dict[str, pd.DataFrame], json_file: str | None) -> None:
 def _text_of(file: str) -> str:
     require_address(file, "file")
     try:
-        return read_whole(file, MOST_FILE).decode()
+        return read_whole(file, MOST_FILE).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file!r} is not UTF-8 text. Give a file of claims.", field="file") from error
 
