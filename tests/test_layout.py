@@ -14,7 +14,7 @@ import pytest
 from tests.source_files import EVERYTHING, PRODUCT, ROOT, python_files, text
 from ui import state
 
-MOST_LINES = {"program": (PRODUCT, 52_194), "tests": (("tests",), 35_605)}  # CONTRIBUTING.md says where these should go
+MOST_LINES = {"program": (PRODUCT, 52_255), "tests": (("tests",), 35_605)}  # CONTRIBUTING.md says where these should go
 
 
 # Options that let code or raw HTML through that came with data: set to anything but their safe values, spelled out.

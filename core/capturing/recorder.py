@@ -4,7 +4,7 @@ The recorded tensors are on the CPU, whatever the device of the network, and all
 memory of a GPU, and layers on several GPUs come together.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +41,8 @@ def record(
     options      for the network, as in core.models.inputs.run
 
     Raises WeightsOnlyError for a model that computes attention within separate parts of its input, unless these are the tiles
-    of an image that it reads with a text; NotFiniteError for a pass that gives NaN or infinity.
+    of an image that it reads with a text, and for one that has not one query and one key for each token; NotFiniteError for a
+    pass that gives NaN or infinity.
     """
     calls = [] if layers is None else list(layers.taken)
     shared: dict[int, tuple[Tensor, Tensor]] = {}
@@ -60,6 +61,8 @@ def record(
         if component_pass is not None:
             call = component_pass.read(call)
         call = replace(call, kind=model.kind_of(call.module))
+        if "past_key_values" not in given:
+            _require_tokens(call, inputs)
         kept = _on_cpu(call, shared)
         # Of a text that grows, the keys before were looked at when they were new.
         new = slice(-kept.query.shape[2], None) if "past_key_values" in given else slice(None)
@@ -95,6 +98,19 @@ def record(
     except NotFiniteError as error:
         raise error.explained(inputs, told, changed=edit is not None, **given) from None
     return calls, returned
+
+
+def _require_tokens(call: Call, inputs: Mapping[str, Tensor]) -> None:
+    """Raise WeightsOnlyError unless each query and each key of a pass over a text stands for a token."""
+    sides = {"self": ("input_ids", "input_ids"), "encoder": ("input_ids", "input_ids")}
+    sides |= {"decoder": ("decoder_input_ids", "decoder_input_ids"), "cross": ("decoder_input_ids", "input_ids")}
+    for word, part, name in zip(("queries", "keys"), (call.query, call.key), sides.get(call.kind, ()), strict=False):
+        if name in inputs and (tokens := inputs[name].shape[1]) != (count := part.shape[2]):
+            raise WeightsOnlyError(
+                f"{type(call.module).__name__} has {count:,} {word} where it reads {tokens:,} tokens: some of them stand for "
+                f"no token, or for several. Such attention is not shown. Choose another model.",
+                field="model",
+            )
 
 
 def _allows_all(mask: Tensor) -> bool:

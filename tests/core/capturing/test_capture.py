@@ -16,7 +16,7 @@ from core import attend, capture, generate, load_model
 from core.attention.masks import causal, grid
 from core.capturing.certifying import certified_head
 from core.errors import WeightsOnlyError
-from core.models.calls import IMPLEMENTATION
+from core.models.calls import IMPLEMENTATIONS
 from core.models.inputs import TooLongError
 from tests.conftest import TEXTS, eager_attentions
 from tests.core.passes import assert_eager_weights, certify, every_head, tiny_pass
@@ -58,7 +58,7 @@ def test_capturing_changes_nothing(smollm):
     try:
         expected = logits()
     finally:
-        network.set_attn_implementation(IMPLEMENTATION)
+        network.set_attn_implementation(IMPLEMENTATIONS["sdpa"])
     np.testing.assert_array_equal(captured, expected)
     np.testing.assert_array_equal(outside, expected)  # outside a capture nothing is recorded, and nothing differs
 
