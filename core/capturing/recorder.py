@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import Cache
 
 from ..attention.shaping import BY_HEAD, BY_PAIR
 from ..errors import WeightsOnlyError
@@ -47,6 +48,8 @@ def record(
     calls = [] if layers is None else list(layers.taken)
     shared: dict[int, tuple[Tensor, Tensor]] = {}
     given = dict(options)
+    # From the keys of earlier passes, of which there are none in the first of them.
+    continues = any(part.get_seq_length() for part in given.values() if isinstance(part, Cache))
 
     def keep(heard: Call) -> Call:
         call, parts = heard, heard.query.shape[0]
@@ -61,7 +64,7 @@ def record(
         if component_pass is not None:
             call = component_pass.read(call)
         call = replace(call, kind=model.kind_of(call.module))
-        if "past_key_values" not in given:
+        if not continues:
             _require_tokens(call, inputs)
         kept = _on_cpu(call, shared)
         # Of a text that grows, the keys before were looked at when they were new.

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, T5Config, T5ForConditionalGeneration
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
@@ -17,7 +17,7 @@ from core import InputError, capture, load_model, open_capture
 from core.captures.converting import save_nnsight, save_transformer_lens
 from core.record_pass import record
 from tests.core.captures.test_opening import TEXT, assert_same_stages
-from tests.core.tiny_models import number_words, tiny
+from tests.core.tiny_models import T5, number_words, tiny
 from tests.refusals import refused
 from tests.source_files import ROOT, imports, text
 
@@ -48,7 +48,7 @@ def test_it_is_one_short_file_that_needs_nothing_of_headlight():
     assert len(source.splitlines()) <= 400
 
 
-@pytest.mark.parametrize("name", ["BERT", "Llama", "T5", "Gemma 2", "gpt-oss", "Phi-3"])
+@pytest.mark.parametrize("name", ["BERT", "Llama", "T5", "Gemma 2", "gpt-oss", "Phi-3", "NLLB-MoE", "PEGASUS-X"])
 def test_what_it_records_is_what_a_capture_keeps(name, recorder, tmp_path):
     file = tmp_path / "pass.safetensors"
     network = tiny(name).to(torch.bfloat16 if name == "Llama" else torch.float32)
@@ -111,11 +111,14 @@ def test_a_text_of_a_batch_is_what_it_is_alone(name, side, recorder, tmp_path):
             r"Give a text, or what tokenizer\(texts, padding=True, return_tensors=\"pt\"\) returns",
         ),
         ("BLOOM", TEXT, "Nothing was recorded"),
+        ("DeepSeek V4", TEXT, "has [0-9]+ queries or keys where there are [0-9]+ tokens"),
+        ("T5 without a start", TEXT, "names no decoder_start_token_id"),
     ],
 )
 def test_what_it_would_record_wrongly_is_refused(name, text, words, recorder, tmp_path):
+    network = T5ForConditionalGeneration(T5Config(**T5)) if name == "T5 without a start" else tiny(name)
     with pytest.raises(ValueError, match=words):
-        recorder.record(tiny(name), number_words(), text, tmp_path / "pass")
+        recorder.record(network, number_words(), text, tmp_path / "pass")
     assert not (tmp_path / "pass").exists()
 
 
