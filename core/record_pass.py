@@ -292,16 +292,18 @@ def causal_alone(way: str, module: nn.Module, query: Tensor, mask: Tensor | None
 
 def attended(way: str, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
              **options: Any) -> Tensor:  # fmt: skip
-    """The output of attention, [batch, queries, heads, d_v], as transformers computes it in this way."""
-    if way == "sdpa" and options.get("softcap") is None and options.get("s_aux") is None:
-        return sdpa_attention_forward(module, query, key, value, mask, **options)[0]
+    """The output of attention, [batch, queries, heads, d_v], by torch's function, which needs no memory for weights, or, with a
+    soft cap or sinks, which that does not know, by the architecture's own code."""
+    causal = causal_alone(way, module, query, mask, options.get("is_causal"))
+    if options.get("softcap") is None and options.get("s_aux") is None:
+        return sdpa_attention_forward(module, query, key, value, mask, **options | {"is_causal": causal})[0]
     if (own := own_attention(type(module).forward)) is None:
         raise UnknownAttentionError(
             f"{type(module).__name__} has no attention code of its own for a soft cap or sinks."
         )
-    if causal_alone(way, module, query, mask, options.get("is_causal")):
+    if causal:
         mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
-    if way == "sdpa" and mask is not None and mask.dtype == torch.bool:
+    if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
     return own(module, query, key, value, mask, **options)[0]
 
