@@ -19,6 +19,7 @@ from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind
 from ..progress import OnProgress
+from .calls.rows import split_mask
 from .components.running import ComponentPass
 from .continuing import Layers
 from .finite import NotFiniteError, gives_finite, is_finite_call
@@ -53,7 +54,8 @@ def record(
 
     def keep(heard: Call) -> Call:
         call, parts = heard, heard.query.shape[0]
-        if parts != 1 and model.kind_of(heard.module) == "vision" and (heard.mask is None or _allows_all(heard.mask)):
+        sees_all = not heard.causal and (heard.mask is None or _allows_all(heard.mask))
+        if parts != 1 and model.kind_of(heard.module) == "vision" and sees_all:
             call = _in_a_row(heard)
         elif parts != 1:  # Swin's windows, for example
             raise WeightsOnlyError(
@@ -66,7 +68,7 @@ def record(
         call = replace(call, kind=model.kind_of(call.module))
         if not continues:
             _require_tokens(call, inputs)
-        kept = _on_cpu(call, shared)
+        kept = _with_small_mask(_on_cpu(call, shared), shared)
         # Of a text that grows, the keys before were looked at when they were new.
         new = slice(-kept.query.shape[2], None) if "past_key_values" in given else slice(None)
         is_finite = is_finite_call(kept, new)
@@ -129,7 +131,7 @@ def _in_a_row(call: Call) -> Call:
 
 
 def _on_cpu(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
-    """The call with copies on the CPU, unless it is there. shared: (tensor, its copy) by id, as layers share masks."""
+    """The call with copies on the CPU, unless it is there. shared: (tensor, what is kept) by id, as layers share masks."""
     if call.query.device.type == "cpu":
         return call
 
@@ -140,6 +142,18 @@ def _on_cpu(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
 
     copies = {name: getattr(call, name).cpu() for name in ("query", "key", "value", "output")}
     return replace(call, **copies, shaping=call.shaping.each((*BY_PAIR, *BY_HEAD), copy_of))
+
+
+def _with_small_mask(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
+    """The call with a mask of numbers that only forbids as one of True and False, which takes a quarter of the memory. shared:
+    as in `_on_cpu`"""
+    mask = call.mask
+    if mask is None or mask.dtype == torch.bool:
+        return call
+    if id(mask) not in shared:
+        allowed, rest = split_mask(mask, mask.dtype)
+        shared[id(mask)] = mask, mask if bool(rest.any()) else allowed
+    return call.reshaped(mask=shared[id(mask)][1])
 
 
 def by_kind(calls: Iterable[Call]) -> dict[Kind, tuple[Call, ...]]:
