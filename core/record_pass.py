@@ -377,7 +377,7 @@ def record(model: t.PreTrainedModel, tokenizer: Any, text: str | Mapping[str, An
     for way, mask_function in MASKS.items():
         t.AttentionInterface.register(f"recorded-{way}", partial(attention, way=way))
         t.AttentionMaskInterface.register(f"recorded-{way}", mask_function)
-    options = {"use_cache": False, "logits_to_keep": -end.last}
+    options = {"use_cache": False, "logits_to_keep": torch.tensor([end.last], device=model.device)}
     before = switch(model, {way: f"recorded-{way}" for way in MASKS})
     try:
         with torch.inference_mode():
@@ -390,7 +390,7 @@ def record(model: t.PreTrainedModel, tokenizer: Any, text: str | Mapping[str, An
     ids, predicts = {*own.ids, *end.ids}, model.can_generate()
     file.arrays |= {"input_ids": torch.tensor(own.ids)} | ({"target_ids": torch.tensor(end.ids)} if both else {})
     if predicts:
-        file.arrays["logits"] = returned.logits[own.row, end.last].float().cpu()
+        file.arrays["logits"] = returned.logits[own.row, -1 if "logits_to_keep" in takes else end.last].float().cpu()
         ids |= {*file.arrays["logits"].argsort(descending=True)[:BEST].tolist()}
     elif hasattr(returned, "last_hidden_state"):
         file.arrays["vectors"] = returned.last_hidden_state[own.row, end.kept].float().cpu().contiguous()

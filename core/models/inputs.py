@@ -314,8 +314,10 @@ def run(model: Model, inputs: dict[str, torch.Tensor], *, gradients: bool = Fals
     if "use_cache" in accepted:
         options.setdefault("use_cache", False)
     if model.has_language_model_head and "logits_to_keep" in accepted:
-        # All positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens.
-        options.setdefault("logits_to_keep", 1)
+        # All positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens. They are given as positions: told how many of the
+        # last ones, Gemma 4 leaves the queries of other tokens out of its layers that share keys.
+        last: Any = options.get("logits_to_keep", 1)
+        options["logits_to_keep"] = torch.arange(-last, 0) if last else 0
     else:
         options.pop("logits_to_keep", None)
     # Other entries of the inputs would be passed on down to the attention call.

@@ -22,6 +22,7 @@ from core.models.inputs import TooLongError
 from tests.conftest import TEXTS, eager_attentions
 from tests.core.passes import assert_eager_weights, certify, every_head, tiny_pass
 from tests.core.tiny_models import (
+    GROUPED,
     LOCAL_ENCODERS,
     MORE_READERS_AND_WRITERS,
     T5,
@@ -183,6 +184,18 @@ def test_keys_that_are_not_one_for_each_token_are_refused(name, words):
     for read in (capture, generate):
         with refused("model", words):
             read(model, input_ids=range(4, 16), **{"target": [3, 4, 5]} if model.is_encoder_decoder else {})
+
+
+def test_layers_that_share_keys_have_a_query_for_each_token():
+    """Gemma 4 leaves the others out where only the last logits are asked for."""
+    shared = {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "vocab_size_per_layer_input": 64, "global_head_dim": 8}
+    types = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"] * 2}
+    config = t.Gemma4TextConfig(**GROUPED | shared | types, hidden_size_per_layer_input=4)
+    network = randomised(t.Gemma4ForCausalLM(config))
+    expected = eager(network, input_ids=torch.tensor([READ]))
+    taken = capture(load_model(network), input_ids=READ)
+    assert_eager_weights(taken, expected)
+    np.testing.assert_allclose(taken.logits, expected.logits[0, -1], rtol=0, atol=1e-4)
 
 
 def test_a_decoder_that_no_token_begins_is_refused():
