@@ -290,6 +290,18 @@ def causal_alone(way: str, module: nn.Module, query: Tensor, mask: Tensor | None
     return way == "sdpa" and mask is None and query.shape[2] > 1 and bool(is_causal)
 
 
+def chosen(mask: Tensor | None, indices: Tensor | None, keys: int) -> Tensor | None:
+    """The mask that leaves each query the keys that were chosen for it: what networks do themselves for transformers' own ways,
+    and leave to other attention functions (DeepSeek V3.2). indices: [batch, queries, some], or None"""
+    if mask is None or indices is None:
+        return mask
+    others = torch.ones(*indices.shape[:2], keys, dtype=torch.bool, device=mask.device).scatter(
+        -1, indices.long(), False
+    )
+    lowest = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
+    return mask[..., :keys].masked_fill(others[:, None], lowest)
+
+
 def attended(way: str, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
              **options: Any) -> Tensor:  # fmt: skip
     """The output of attention, [batch, queries, heads, d_v], by torch's function, which needs no memory for weights, or, with a
@@ -340,7 +352,8 @@ def record(model: t.PreTrainedModel, tokenizer: Any, text: str | Mapping[str, An
     end = sides["decoder"][0] if both else own
 
     def attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, way: str,
-                  **options: Any) -> tuple[Tensor, None]:  # fmt: skip
+                  indices: Tensor | None = None, **options: Any) -> tuple[Tensor, None]:  # fmt: skip
+        mask = chosen(mask, indices, key.shape[2])
         if unknown := sorted(
             name for name in options.keys() - WITHOUT_EFFECT - SHAPING.keys() if options[name] is not None
         ):

@@ -172,7 +172,10 @@ def _is_windowed(model: Model, tokens: int) -> bool:
 
 
 def _mask_bytes(model: Model, tokens: int, target_tokens: int) -> int:
-    """Bytes of the masks, which layers share: of windows; where torch's function does not leave it out, of each causal kind."""
+    """Bytes of the masks, which layers share: of windows; where torch's function does not leave it out, of each causal kind. A
+    layer that chooses keys for each query (DeepSeek V3.2) has a mask of its own."""
+    if getattr(model.text_config, "index_topk", None):
+        return model.text_config.num_hidden_layers * tokens**2
     if not (model.has_language_model_head and _masks_always(model)):
         return tokens**2 if _is_windowed(model, tokens) else 0
     kinds = len({*(getattr(model.text_config, "layer_types", None) or [""])})

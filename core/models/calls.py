@@ -21,7 +21,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from ..attention.shaping import Shaped, Shaping
 from ..errors import WeightsOnlyError
 from ..progress import stop_point
-from ..record_pass import MASKS, SHAPING, WITHOUT_EFFECT, UnknownAttentionError, attended, causal_alone
+from ..record_pass import MASKS, SHAPING, WITHOUT_EFFECT, UnknownAttentionError, attended, causal_alone, chosen
 from .modules import Kind
 
 # The names of the function in transformers, by the way in which transformers computes a network's attention by itself: by
@@ -112,6 +112,7 @@ def _attention(
     attention_mask: Tensor | None,
     *,
     way: str = "sdpa",
+    indices: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
     stop_point()
@@ -123,6 +124,7 @@ def _attention(
             f"Its stages are not shown, because they would be wrong.",
             field="model",
         )
+    attention_mask = chosen(attention_mask, indices, key.shape[2])
     inputs, lengths = (query, key, value), []
     scaling, *others, sliding_window, is_causal = map(options.get, SHAPING)
     causal = causal_alone(way, module, query, attention_mask, is_causal)

@@ -169,6 +169,24 @@ HYBRIDS = {
     "OLMo hybrid": _of("OlmoHybrid", "ForCausalLM", **SHARED | FOUR | ALTERNATING | DELTA),
 }
 
+# Networks that leave something out for attention functions that are not transformers' own, or where few logits are asked for.
+SHARED_KEYS = FOUR | {"num_kv_shared_layers": 2, "vocab_size_per_layer_input": 64, "hidden_size_per_layer_input": 4}
+SHARED_KEYS |= {"global_head_dim": 8, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"] * 2}
+LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 8,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 4,
+    "v_head_dim": 8,
+}
+LATENT |= {"n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 16, "n_group": 1, "topk_group": 1}
+LATENT |= {"index_n_heads": 2, "index_head_dim": 8, "index_topk": 3, "first_k_dense_replace": 1}
+LEAVING_OUT = {
+    "Gemma 4": lambda: t.Gemma4ForCausalLM(t.Gemma4TextConfig(**GROUPED | SHARED_KEYS)),
+    "DeepSeek V3.2": _of("DeepseekV32", "ForCausalLM", **DECODER, **LATENT),
+}
+
 GPT_NEO = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 64, "max_position_embeddings": 64}
 RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
 
@@ -203,7 +221,7 @@ WITHOUT_WEIGHTS = {
 
 
 EVERY = TINY | MORE_READERS_AND_WRITERS | SILENT_ON_CAUSALITY | HYBRIDS | WEIGHTS_ONLY | WITHOUT_WEIGHTS
-EVERY |= TWO_TOWERS | TOWERS_WITH_WEIGHTS | OTHER_KEYS
+EVERY |= TWO_TOWERS | TOWERS_WITH_WEIGHTS | OTHER_KEYS | LEAVING_OUT
 
 
 def randomised(network: t.PreTrainedModel) -> t.PreTrainedModel:

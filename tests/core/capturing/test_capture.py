@@ -22,7 +22,7 @@ from core.models.inputs import TooLongError
 from tests.conftest import TEXTS, eager_attentions
 from tests.core.passes import assert_eager_weights, certify, every_head, tiny_pass
 from tests.core.tiny_models import (
-    GROUPED,
+    LEAVING_OUT,
     LOCAL_ENCODERS,
     MORE_READERS_AND_WRITERS,
     T5,
@@ -186,16 +186,15 @@ def test_keys_that_are_not_one_for_each_token_are_refused(name, words):
             read(model, input_ids=range(4, 16), **{"target": [3, 4, 5]} if model.is_encoder_decoder else {})
 
 
-def test_layers_that_share_keys_have_a_query_for_each_token():
-    """Gemma 4 leaves the others out where only the last logits are asked for."""
-    shared = {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "vocab_size_per_layer_input": 64, "global_head_dim": 8}
-    types = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"] * 2}
-    config = t.Gemma4TextConfig(**GROUPED | shared | types, hidden_size_per_layer_input=4)
-    network = randomised(t.Gemma4ForCausalLM(config))
+@pytest.mark.parametrize("name", LEAVING_OUT)
+def test_nothing_is_left_out_that_the_network_computes_by_itself(name):
+    """Gemma 4 leaves out queries where only the last logits are asked for; DeepSeek V3.2 the choice of keys."""
+    network = tiny(name)
     expected = eager(network, input_ids=torch.tensor([READ]))
     taken = capture(load_model(network), input_ids=READ)
     assert_eager_weights(taken, expected)
     np.testing.assert_allclose(taken.logits, expected.logits[0, -1], rtol=0, atol=1e-4)
+    assert taken.trace(1, 0).mask.sum(axis=1).max() == (3 if name == "DeepSeek V3.2" else len(READ))
 
 
 def test_a_decoder_that_no_token_begins_is_refused():
