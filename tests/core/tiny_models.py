@@ -176,12 +176,12 @@ LATENT = {
     "num_key_value_heads": 4,
     "q_lora_rank": 16,
     "kv_lora_rank": 8,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 4,
     "v_head_dim": 8,
+    "n_group": 1,
+    "topk_group": 1,
 }
-LATENT |= {"n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 16, "n_group": 1, "topk_group": 1}
-LATENT |= {"index_n_heads": 2, "index_head_dim": 8, "index_topk": 3, "first_k_dense_replace": 1}
+LATENT |= {"qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "index_n_heads": 2, "index_head_dim": 8, "index_topk": 3}
+LATENT |= MIXTURE | {"first_k_dense_replace": 1}
 LEAVING_OUT = {
     "Gemma 4": lambda: t.Gemma4ForCausalLM(t.Gemma4TextConfig(**GROUPED | SHARED_KEYS)),
     "DeepSeek V3.2": _of("DeepseekV32", "ForCausalLM", **DECODER, **LATENT),
