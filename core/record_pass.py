@@ -308,7 +308,8 @@ def attended(way: str, module: nn.Module, query: Tensor, key: Tensor, value: Ten
     soft cap or sinks, which that does not know, by the architecture's own code."""
     causal = causal_alone(way, module, query, mask, options.get("is_causal"))
     if options.get("softcap") is None and options.get("s_aux") is None:
-        return sdpa_attention_forward(module, query, key, value, mask, **options | {"is_causal": causal})[0]
+        options["is_causal"] = causal
+        return sdpa_attention_forward(module, query, key, value, mask, **options)[0]
     if (own := own_attention(type(module).forward)) is None:
         raise UnknownAttentionError(
             f"{type(module).__name__} has no attention code of its own for a soft cap or sinks."
