@@ -54,7 +54,7 @@ def _content_of(text: bytes, most_entries: int, kind: type, on_constant: Callabl
     if lists_in(text) > most_entries:
         raise ValueError("it has too many entries")
     try:
-        content = json.loads(text.decode(), parse_constant=on_constant)
+        content = json.loads(text.decode(), parse_constant=on_constant, object_pairs_hook=said_once)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(content, kind):
@@ -69,6 +69,18 @@ def _content_of(text: bytes, most_entries: int, kind: type, on_constant: Callabl
     if level:
         raise ValueError("it is nested too deeply")
     return content
+
+
+def said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object. Raises ValueError if it says two things of one name, of which Python takes the last and others the first."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        for name, value in pairs:
+            if value != made[name]:
+                raise ValueError(
+                    f"it gives {shortened(name)} twice, as {shortened(repr(value))} and {shortened(repr(made[name]))}"
+                )
+    return made
 
 
 def lists_in(text: bytes) -> int:

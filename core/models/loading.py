@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
+import numpy as np
 import torch
 import transformers
 from huggingface_hub import HfApi, constants, snapshot_download
@@ -36,7 +37,7 @@ from .dequantising import Undone, as_state, undone
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .fields import is_panic
 from .gguf_files import gguf_stem, is_gguf, named_shards, read_gguf
-from .images import ImageSettings, image_settings, processor_in
+from .images import PROCESSOR_FILES, image_processor_in, pixel_values, processor_in
 from .inputs import cannot_read
 from .model import Model, read_by, reads_alone
 from .modules import asks_the_registry, reads_packed, text_tower
@@ -118,6 +119,9 @@ def load_model(
     model = _in_memory(network, tokenizer, processor or _processor(source, config, tokenizer))
     if device_map is None:
         model.network.to(devices[0])  # type: ignore[arg-type]
+    if model.reads_images:
+        image_processor, said = _image_processor(source, kind, config)
+        model = replace(model, image_processor=image_processor, notes=said)
     sentence = sentence_vector_in(source.outermost, tokenizer)
     if is_sentence_transformer(source.outermost) and model.is_encoder_decoder:
         sentence = replace(sentence, left_out=(*sentence.left_out, "what its encoder alone gives"))
@@ -125,7 +129,6 @@ def load_model(
         model,
         name=source.title,
         revision=_revision(source, files),
-        image_settings=_image_settings(source),
         size=size,
         notes=(*model.notes, *notes, *unread_files(source.folder, files), *sentence.notes(source.name)),
         sentence=sentence,
@@ -482,19 +485,24 @@ def _network(
             read = {"pretrained_model_name_or_path": None, "state_dict": as_state(weight_files(source.folder), stored)}
             if source.has("generation_config.json"):
                 read["generation_config"] = transformers.GenerationConfig.from_pretrained(source.folder)
-        with BUILDING, as_large_as(size_of(stored)):
-            network, loading = kind.from_pretrained(
-                **read,
-                config=config,
-                dtype=dtype,
-                device_map=device_map,
-                attn_implementation=None if kind._can_set_attn_implementation() else "eager",
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-            )
+        try:
+            with BUILDING, as_large_as(size_of(stored)):
+                network, loading = kind.from_pretrained(
+                    **read,
+                    config=config,
+                    dtype=dtype,
+                    device_map=device_map,
+                    attn_implementation=None if kind._can_set_attn_implementation() else "eager",
+                    use_safetensors=True,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    ignore_mismatched_sizes=True,
+                    output_loading_info=True,
+                )
+        except NotImplementedError as error:  # it compares tied weights before it says which of them do not fit
+            raise UnreadableError(
+                "has tied weights of other shapes than its config.json (tie_word_embeddings)"
+            ) from error
         # transformers fills what it did not find with random numbers.
         notes = notes_of(network, stored, only_named, loading["missing_keys"])
     if loading["mismatched_keys"]:
@@ -549,19 +557,33 @@ def _processor(
 ) -> ProcessorMixin | None:
     """The processor of a model that reads an image with a text; None if the model reads only texts, or lacks files
     or a package."""
-    has_files = source.has("preprocessor_config.json", "processor_config.json")
+    has_files = source.has(*PROCESSOR_FILES)
     if tokenizer is None or not has_files or getattr(config, "image_token_id", None) is None:
         return None
     with source.refusing("has a processor that cannot be loaded"), suppress(ImportError):
         return processor_in(source.folder, config, tokenizer)
 
 
-def _image_settings(source: _Located) -> ImageSettings:
-    path = source.folder / "preprocessor_config.json"
-    if not path.is_file():
-        return ImageSettings()
+def _image_processor(source: _Located, kind: Any, config: PreTrainedConfig) -> tuple[Any, tuple[str, ...]]:
+    """The image processor of a model that reads images alone, and sentences about it."""
     with source.refusing("has a preprocessor_config.json that cannot be used"):
-        return image_settings(checked_object(path))
+        processor = image_processor_in(source.folder)
+        if processor is None:
+            said = "Its folder has no preprocessor_config.json: an image is squeezed to its size, with colours from -1 to 1."
+            return None, (said,)
+        try:
+            pixels = pixel_values(source.name, processor, np.full((40, 60, 3), 9, np.uint8))
+        except InputError as error:
+            raise UnreadableError(
+                f"has a preprocessor_config.json that cannot be used: {str(error).removesuffix('.')}"
+            ) from error
+    height, width = pixels.shape[-2:]
+    network = _built(source, kind, config)
+    with source.refusing(
+        f"makes {width} × {height} pixels of an image, by its preprocessor_config.json, and cannot read them"
+    ):
+        network(pixel_values=pixels.to("meta"))
+    return processor, ()
 
 
 def _in_memory(
