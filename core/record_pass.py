@@ -29,9 +29,9 @@ BEST = 100  # most probable next tokens whose texts are in the file
 CELLS = 2**22  # of a mask that are looked at together
 # Arguments of attention that change nothing about the scores, or that the mask already contains.
 WITHOUT_EFFECT = {
-    *("cache_position", "layer_idx", "past_key_values", "position_embeddings", "position_ids", "use_cache", "seq_idx"),
+    *("cache", "cache_position", "layer_idx", "past_key_values", "position_embeddings", "position_ids", "use_cache"),
     *("cu_seq_lens_k", "cu_seq_lens_q", "max_length_k", "max_length_q", "num_items_in_batch", "window_size", "dropout"),
-    *("logits_to_keep", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict"),
+    *("seq_idx", "logits_to_keep", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict"),
     *("deterministic", "head_mask"),
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import Cache
 
 from ..attention.shaping import BY_HEAD, BY_PAIR
 from ..errors import WeightsOnlyError
@@ -46,6 +47,8 @@ def record(
     calls = [] if layers is None else list(layers.taken)
     shared: dict[int, tuple[Tensor, Tensor]] = {}
     given = dict(options)
+    # Of a text that grows, the keys before were looked at when they were new.
+    grows = any(isinstance(part, Cache) and part.get_seq_length() > 0 for part in given.values())
 
     def keep(heard: Call) -> Call:
         call, parts = heard, heard.query.shape[0]
@@ -61,8 +64,7 @@ def record(
             call = component_pass.read(call)
         call = replace(call, kind=model.kind_of(call.module))
         kept = _on_cpu(call, shared)
-        # Of a text that grows, the keys before were looked at when they were new.
-        new = slice(-kept.query.shape[2], None) if "past_key_values" in given else slice(None)
+        new = slice(-kept.query.shape[2], None) if grows else slice(None)
         is_finite = is_finite_call(kept, new)
         if is_finite and edit is not None and (edited := edit(kept)) is not kept:
             kept, call = edited, replace(call, output=edited.output.to(call.output.device))

@@ -21,7 +21,7 @@ from transformers.pytorch_utils import Conv1D
 from ...errors import InputError
 from ...models.calls import Call
 from ...models.checkups import Finding
-from ...models.inputs import all_inputs, image_inputs, image_size, known_tokens, run
+from ...models.inputs import all_inputs, cache_of, image_inputs, image_size, known_tokens, run
 from ...models.model import Model
 from ...models.modules import Kind
 from ..capture import Capture, not_captured
@@ -91,11 +91,14 @@ class Reading:
         if not kept:
             return returned_by(self.model, self.inputs | given)[0][sides[0] :][: len(self.returned)]
         begun, first = returned_by(self.model, {name: part[:, :-kept] for name, part in given.items()}, use_cache=True)
-        if (keys := first.past_key_values) is None:
+        if not (keys := cache_of(first)):
             raise InputError("The model keeps no keys and values.", field="model")
-        rest = {name: part if name == "attention_mask" else part[:, -kept:] for name, part in given.items()}
-        ended, _ = returned_by(self.model, rest, use_cache=True, past_key_values=keys)
-        return torch.cat([begun[padding:], ended])
+        # The network may leave its keys and values, and read everything anew: Phi-3 beyond its first length.
+        prepare: Any = self.model.network.prepare_inputs_for_generation
+        rest = prepare(next_sequence_length=kept, use_cache=True, **given, **keys)
+        read, more = ({name: rest[name] for name in names if rest.get(name) is not None} for names in (given, keys))
+        ended, _ = returned_by(self.model, read, use_cache=True, **more)
+        return torch.cat([begun[padding:], ended[-kept:]])
 
     def calls(self) -> list[tuple[str, Kind, int, Call]]:
         """(its name in sentences, kind, layer, attention call) of each chosen layer."""

@@ -18,7 +18,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import pad
-from transformers.modeling_outputs import BaseModelOutput
 
 from ...attention.shaping import BY_PAIR
 from ...errors import InputError, check_index, image_error, model_error
@@ -31,7 +30,6 @@ from ...models.inputs import (
     chat_ids,
     image_text_inputs,
     image_token,
-    position_shift,
     replaced_tokens,
     token_limit,
 )
@@ -46,6 +44,7 @@ from ..edits.edits import Edits
 from ..on_image import Grids, grids_on_image
 from ..recorder import by_kind, record
 from ..sampling import Sampling, most_probable, next_probabilities
+from .preparing import Preparation
 
 Ended = Literal["end", "limit"]
 Calls = dict[Kind, tuple[Call, ...]]
@@ -250,14 +249,12 @@ class Generating:
         self._inputs = replaced_tokens(model, inputs, edits.tokens)
         self._edits = edits.without_tokens()  # they have been replaced already
         self._limit = token_limit(model, max_tokens)
-        self._tiles, self._shift = tiles, position_shift(model, self._inputs)
-        self._grows = _growing(model)
-        self._begun = tuple(self._inputs[self._grows][0].tolist())
+        self._tiles = tiles
+        grows = _growing(model)
+        self._begun = tuple(self._inputs[grows][0].tolist())
         self._steps: list[Step] = []
         self._latest: Generation | None = None
-        self._caches = True
-        self._cache: Any = None
-        self._encoded: torch.Tensor | None = None
+        self._preparation = None if self._edits else Preparation(model, self._inputs, grows)
         self.ended: Ended | None = None
 
     @property
@@ -284,18 +281,12 @@ class Generating:
         if self.ended is not None:
             return False
         grown = (*self._begun, *(step.token_id for step in self._steps))
-        cached = 0 if self._cache is None else len(grown) - 1
-        try:
-            calls, returned = self._pass(grown, cached, on_progress)
-        except BaseException:
-            self._cache = None  # some layers may have cached the new token, others not: the next pass reads everything
-            raise
+        calls, returned, cached = self._pass(grown, on_progress)
         logits = wide(returned.logits[0, -1]).numpy(force=True)
         scores = self._scores(logits)
-        self._cache = None if self._edits or not self._caches else getattr(returned, "past_key_values", None)
-        self._encoded = getattr(returned, "encoder_last_hidden_state", None)
         token = self._sampling.draw(scores, self.done)
-        size, rows = _cache_bytes(self._cache), self._new_rows(calls, cached)
+        size = 0 if self._preparation is None else _cache_bytes(self._preparation.cache)
+        rows = self._new_rows(calls, cached)
         self._steps.append(Step(token, logits, scores, len(grown) - cached, cached, size, rows))
         if token in ends(self._model):
             self.ended = "end"
@@ -310,26 +301,27 @@ class Generating:
                 on_progress(self.done)
         return self.so_far(new_tokens)
 
-    def _pass(self, grown: Sequence[int], cached: int, on_progress: OnProgress | None) -> tuple[list[Call], Any]:
-        whole = _grown(self._inputs, self._model, grown)
-        if self._edits or not self._caches:
-            _, calls, returned = edited_pass(self._model, whole, self._edits, on_progress)
-            return calls, returned
-        if not cached:
-            try:
-                return record(self._model, whole, on_progress, use_cache=True)
-            except ValueError as error:  # the encoder of Switch Transformers refuses a cache, and so the whole model
-                if isinstance(error, InputError):
-                    raise
-                self._caches = False
-                return self._pass(grown, cached, on_progress)
-        unread = {self._grows: torch.tensor([grown[cached:]])}
-        if self._shift is not None:
-            unread["position_ids"] = torch.arange(cached, len(grown)).expand(3, 1, -1) + self._shift
-        options: dict[str, Any] = {"use_cache": True, "past_key_values": self._cache}
-        if self._encoded is not None:
-            options["encoder_outputs"] = BaseModelOutput(last_hidden_state=self._encoded)
-        return record(self._model, unread, on_progress, **options)
+    def _pass(self, grown: Sequence[int], on_progress: OnProgress | None) -> tuple[list[Call], Any, int]:
+        """Run the next pass: (its attention calls, the network's output, the number of tokens that came from the cache)."""
+        preparation = self._preparation
+        if preparation is None:
+            whole = _grown(self._inputs, self._model, grown)
+            return *edited_pass(self._model, whole, self._edits, on_progress)[1:], 0
+        prepared, cached = preparation.next(grown)
+        inputs = {name: part for name, part in prepared.items() if isinstance(part, Tensor)}
+        options = {name: part for name, part in prepared.items() if name not in inputs}
+        try:
+            calls, returned = record(self._model, inputs, on_progress, **options)
+        except BaseException as error:
+            refuses = isinstance(error, ValueError) and not isinstance(error, InputError)
+            refuses &= preparation.caches and not cached
+            # Some layers may have cached the new token, others not: the next pass reads everything.
+            preparation.forget(caches=preparation.caches and not refuses)
+            if not refuses:  # the encoder of Switch Transformers refuses a cache, and so the whole model
+                raise
+            return self._pass(grown, on_progress)
+        preparation.keep(returned)
+        return calls, returned, cached
 
     def _new_rows(self, calls: Sequence[Call], cached: int) -> dict[Kind, tuple[NewRows, ...]]:
         rows: dict[Kind, tuple[NewRows, ...]] = {}

@@ -17,7 +17,7 @@ from core.capturing.sampling import Sampling
 from core.errors import InputError
 from core.heads.likeness import weight_differences
 from core.models.calls import Call
-from core.models.inputs import all_inputs, image_text_inputs
+from core.models.inputs import all_inputs, cache_of, image_text_inputs
 from tests.core.passes import assert_eager_weights, every_head
 from tests.core.tiny_models import T5, TINY, eager, number_words, randomised, tiny, twin_of
 from tests.core.tiny_seeing import PLACES, SEEING, seeing
@@ -217,7 +217,7 @@ def test_multiplications_are_half_the_operations_that_torch_counts_in_eager_code
         begun = network(**inputs | {grows: inputs[grows][:, :-1]}, use_cache=True)
         more = {"encoder_outputs": (begun.encoder_last_hidden_state,)} if model.is_encoder_decoder else {}
         with FlopCounterMode(display=False) as step:
-            network(**{grows: inputs[grows][:, -1:]}, past_key_values=begun.past_key_values, use_cache=True, **more)
+            network(**{grows: inputs[grows][:, -1:]}, **cache_of(begun), use_cache=True, **more)
     cached = inputs[grows].shape[1] - 1
     assert sum(operations(model, 20, **tokens, cached=cached)) == pytest.approx(step.get_total_flops(), rel=0.05)
 

@@ -1,0 +1,96 @@
+"""What a network reads in each pass while it writes, prepared as transformers' own `generate` prepares it.
+
+`prepare_inputs_for_generation` belongs to the network, which decides there what is read anew: Phi-3 drops its cache once the
+text is longer than its rotary positions were first made for. The loop around it is that of `generate` for a greedy text
+(`GenerationMixin._sample`), of which only the choice of the token is left out.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Cache
+from transformers.generation import GenerationMode
+from transformers.modeling_outputs import BaseModelOutput
+
+from ...errors import first_line, model_error
+from ...models.model import Model
+
+
+class Preparation:
+    """Prepares one pass after another over a text that grows."""
+
+    def __init__(self, model: Model, inputs: dict[str, Tensor], grows: str) -> None:
+        """inputs: of the first pass; grows: the name of the one that grows. Raises InputError (field "model") for a model whose
+        settings ask for a cache that changes its numbers."""
+        self._model, self._inputs = model, inputs
+        network = model.network
+        accepted = inspect.signature(network.forward).parameters
+        self._settings = copy.copy(network.generation_config)
+        if self._settings.cache_implementation == "quantized":
+            raise model_error(
+                f"The generation settings of {model.name} ask for a quantised cache, which changes keys and values after they "
+                f"are computed. That is not shown. Take cache_implementation out of these settings."
+            )
+        # The others hold the same numbers in another way: in a tensor of fixed length, or on another device.
+        self._settings.cache_implementation = None
+        self._settings.use_cache = self._settings.use_cache is not False
+        self._given: dict[str, Any] = {name: part for name, part in inputs.items() if name in accepted}
+        ids = self._given.pop("input_ids")
+        if model.is_encoder_decoder:
+            self._given.pop(grows)
+        elif "position_ids" in accepted:
+            self._given["position_ids"] = self._own(network._prepare_position_ids_for_generation, ids, self._given)
+        self.forget(caches=self._settings.use_cache)
+
+    @property
+    def caches(self) -> bool:
+        """Whether a pass continues from the keys and values of earlier ones."""
+        return self._given["use_cache"]
+
+    def forget(self, *, caches: bool) -> None:
+        """Leave the keys and values of all passes so far: the next one reads the whole text.
+
+        caches  whether further passes are to keep theirs
+        """
+        self._is_first = True
+        self._given = {name: part for name, part in self._given.items() if not isinstance(part, Cache)}
+        self._given["use_cache"] = self._settings.use_cache = caches
+        make = self._model.network._prepare_cache_for_generation
+        self._own(make, self._settings, self._given, GenerationMode.GREEDY_SEARCH, 1, 0)
+
+    def next(self, grown: Sequence[int]) -> tuple[dict[str, Any], int]:
+        """(what the network reads of this text in its next pass, the number of its tokens that come from the cache)."""
+        step = None if self._is_first or not self.caches else 1
+        ids, prepare = torch.tensor([grown]), self._model.network.prepare_inputs_for_generation
+        options = {"next_sequence_length": step, "is_first_iteration": self._is_first}
+        prepared = self._own(prepare, ids, **options, **self._given)
+        cached = next((part.get_seq_length() for part in prepared.values() if isinstance(part, Cache)), 0)
+        prepared = {name: part for name, part in prepared.items() if part is not None and name != "logits_to_keep"}
+        if self._model.is_encoder_decoder and not cached:  # the encoder reads its text again, and is recorded
+            prepared.pop("encoder_outputs", None)
+            prepared["input_ids"] = self._inputs["input_ids"]
+        return prepared, cached
+
+    def keep(self, returned: Any) -> None:
+        """Keep what further passes continue from, of what a pass has returned."""
+        both, encoded = self._model.is_encoder_decoder, getattr(returned, "encoder_last_hidden_state", None)
+        self._given = self._model.network._update_model_kwargs_for_generation(returned, self._given, both)
+        if encoded is not None:
+            self._given["encoder_outputs"] = BaseModelOutput(last_hidden_state=encoded)
+        self._is_first = False
+
+    @property
+    def cache(self) -> Cache | None:
+        return next((part for part in self._given.values() if isinstance(part, Cache)), None)
+
+    def _own(self, prepare: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+        """What the network's own code returns. Raises InputError (field "model") where that fails."""
+        try:
+            return prepare(*inputs, **options)
+        except Exception as error:  # each architecture may need something of its own
+            why = f"cannot write a text alone: transformers says “{first_line(error)}”. Choose another model."
+            raise model_error(f"{self._model.name} {why}") from error
