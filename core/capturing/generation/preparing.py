@@ -12,16 +12,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache
+from transformers import Cache, PreTrainedModel
 from transformers.generation import GenerationMode
-from transformers.modeling_outputs import BaseModelOutput
 
 from ...errors import first_line, model_error
 from ...models.model import Model
+from ..continuing import twin_of
 
 
 class Preparation:
-    """Prepares one pass after another over a text that grows."""
+    """Prepares one pass after another over a text that grows.
+
+    model  runs these passes; with an encoder, it notes what that returns
+    """
 
     def __init__(self, model: Model, inputs: dict[str, Tensor], grows: str) -> None:
         """inputs: of the first pass; grows: the name of the one that grows. Raises InputError (field "model") for a model whose
@@ -45,6 +48,8 @@ class Preparation:
         elif "position_ids" in accepted:
             self._given["position_ids"] = self._own(network._prepare_position_ids_for_generation, ids, self._given)
         self.forget(caches=self._settings.use_cache)
+        self._encoded: dict[str, Any] = {}
+        self.model = model.with_twin(_noting_encoder(network, self._encoded)) if model.is_encoder_decoder else model
 
     @property
     def caches(self) -> bool:
@@ -77,10 +82,8 @@ class Preparation:
 
     def keep(self, returned: Any) -> None:
         """Keep what further passes continue from, of what a pass has returned."""
-        both, encoded = self._model.is_encoder_decoder, getattr(returned, "encoder_last_hidden_state", None)
-        self._given = self._model.network._update_model_kwargs_for_generation(returned, self._given, both)
-        if encoded is not None:
-            self._given["encoder_outputs"] = BaseModelOutput(last_hidden_state=encoded)
+        update, both = self._model.network._update_model_kwargs_for_generation, self._model.is_encoder_decoder
+        self._given = self._own(update, returned, self._given, both) | self._encoded
         self._is_first = False
 
     @property
@@ -94,3 +97,14 @@ class Preparation:
         except Exception as error:  # each architecture may need something of its own
             why = f"cannot write a text alone: transformers says “{first_line(error)}”. Choose another model."
             raise model_error(f"{self._model.name} {why}") from error
+
+
+def _noting_encoder(network: PreTrainedModel, noted: dict[str, Any]) -> Any:
+    """A twin of the network that puts what its encoder returns into `noted`, as the decoder takes it."""
+    encoder = network.get_encoder()
+
+    def visit(own: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+        noted["encoder_outputs"] = own(*inputs, **options)
+        return noted["encoder_outputs"]
+
+    return twin_of(network, {name: visit for name, part in network.named_modules() if part is encoder})
