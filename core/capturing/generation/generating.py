@@ -141,6 +141,15 @@ class Generation:
         """As of a `Capture`, about the text that is continued."""
         return text_notes(self.model, self.input_ids, self.begun if self.model.is_encoder_decoder else ())
 
+    @cached_property
+    def runs(self) -> tuple[range, ...]:
+        """The steps, cut before each that reads the whole text: those after it in a run continue from its keys and values.
+
+        There are several with edits, without a cache, and where the model leaves its cache (Phi-3 beyond its first length).
+        """
+        starts = [number for number, step in enumerate(self.steps) if step.cached == 0]
+        return tuple(range(*both) for both in pairwise([*starts, len(self.steps)]))
+
     def candidates(self, step: int, k: int = 10) -> list[Candidate]:
         """The k most probable tokens of a step, and the chosen token if it is not among them."""
         chosen = self._step(step)
@@ -193,15 +202,15 @@ class Generation:
     @cached_property
     def _joined(self) -> list[Calls]:
         """For each step, the joined calls of all passes since the last pass over the whole text."""
-        starts = [number for number, step in enumerate(self.steps) if step.cached == 0]
         by_step: list[Calls] = []
-        for start, stop in pairwise([*starts, len(self.steps)]):
+        for run in self.runs:
             known: dict = {}
             calls: Calls = {}
-            for kind in self.steps[start].rows:
-                layers = zip(*(step.rows[kind] for step in self.steps[start:stop] if kind in step.rows), strict=True)
+            steps = [self.steps[number] for number in run]
+            for kind in steps[0].rows:
+                layers = zip(*(step.rows[kind] for step in steps if kind in step.rows), strict=True)
                 calls[kind] = tuple(joined(parts, known) for parts in layers)
-            by_step += [calls] * (stop - start)
+            by_step += [calls] * len(run)
         return by_step
 
     @cached_property
