@@ -78,6 +78,12 @@ MORE_READERS_AND_WRITERS = {
     ),
 }
 
+# Beyond 16 tokens its rotary positions are other ones, also for the tokens before.
+FIRST_LENGTH = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 16}
+FIRST_LENGTH |= {"short_factor": [1.0] * 4, "long_factor": [1.0, 2.0, 4.0, 8.0]}
+LONG_ROPE = {"original_max_position_embeddings": 16, "rope_parameters": FIRST_LENGTH}
+PHI3_BEYOND_ITS_FIRST_LENGTH = _of("Phi3", "ForCausalLM", **SHARED, **LONG_ROPE)
+
 TEXT_TOWER = SMALL | IDS | {"max_position_embeddings": 40, "projection_dim": 16}
 EFFICIENT_NET = {"image_size": 32, "width_coefficient": 0.1, "depth_coefficient": 0.1}
 SWIN = {"hidden_size": 32, "depths": [1, 1], "num_attention_heads": [2, 2], "window_size": 2}

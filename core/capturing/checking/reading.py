@@ -27,7 +27,7 @@ from ...models.modules import Kind
 from ..capture import Capture, not_captured
 from ..continuing import twin_of
 from ..recorder import by_kind, record
-from ..rounding import rounding_error
+from ..rounding import between_passes
 
 # Some words occur twice, and it is longer than the small windows of networks for tests.
 TEXT = "The cat sat on the mat because the cat was tired, and the dog (7 years old) slept."
@@ -190,10 +190,6 @@ def layer_of(name: str) -> str:
 
 # --- further passes
 
-# How far two passes over the same text may be apart, in rounding errors of the largest number: kernels for other sizes add up
-# in another order, and what one layer rounds the next ones enlarge.
-OF_PASSES = 2_000
-
 
 def later_tokens(reading: Reading) -> Finding:
     """Another last token changes no row before it in a decoder."""
@@ -255,5 +251,4 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 
 def _allowed(reading: Reading) -> float:
-    own = rounding_error(reading.model.network.dtype)
-    return OF_PASSES * own if own < 1e-5 else 16 * own
+    return between_passes(reading.model.network.dtype)

@@ -176,12 +176,26 @@ class Generation:
         image = None if self.tiles is None else self.tiles.image
         return Capture(self.model, *ids, calls, last.logits, edits=self.edits, on_image=self._on_image, image=image)
 
-    def full_pass(self, on_progress: OnProgress | None = None) -> Capture:
-        """One pass without a cache over the text of the last step, to compare with `capture_of(-1)`.
+    def step_weights(self, layer: int, head: int, kind: Kind | None = None) -> NDArray[np.floating]:
+        """What the query of each step looked at in its own pass: [steps, keys], NaN for keys that it could not attend to.
+
+        Raises InputError as `Capture.trace` does.
+        """
+        first, parts = len(self.begun) - 1, []
+        keys = self.capture_of(-1).shape(kind)[1]
+        for run in self.runs:
+            rows = range(first + run.start, first + run.stop)
+            trace = self.capture_of(run[-1]).trace(layer, head, kind, rows=rows)
+            seen, to_come = np.where(trace.mask, trace.weights, np.nan), keys - trace.shape[1]
+            parts.append(np.pad(seen, ((0, 0), (0, to_come)), constant_values=np.nan))
+        return np.concatenate(parts)
+
+    def full_pass(self, on_progress: OnProgress | None = None, *, step: int = -1) -> Capture:
+        """One pass without a cache over the text of a step, to compare with its `capture_of`.
 
         on_progress  as in `capture`
         """
-        last = self._step(-1)
+        last = self._step(step)
         inputs = _grown(self.inputs, self.model, (*self.begun, *self.token_ids)[: last.cached + last.computed])
         return read(self.model, inputs, self.edits, on_progress, tiles=self.tiles)
 

@@ -22,8 +22,8 @@ from tests.core.passes import assert_eager_weights, eager_layers, every_head
 from tests.core.tiny_models import (
     GROUPED,
     HYBRIDS,
+    PHI3_BEYOND_ITS_FIRST_LENGTH,
     SEQ2SEQ,
-    SHARED,
     T5,
     TINY,
     eager,
@@ -102,13 +102,10 @@ def test_each_step_is_the_pass_up_to_it(name):
 
 
 # Networks with rules of their own on what a step reads, beyond those of `tiny`: 16 tokens go beyond every length in them.
-FIRST_LENGTH = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 16}
-FIRST_LENGTH |= {"short_factor": [1.0] * 4, "long_factor": [1.0, 2.0, 4.0, 8.0]}
-LONG_ROPE = {"original_max_position_embeddings": 16, "rope_parameters": FIRST_LENGTH}
 CHUNKS = {"attention_chunk_size": 4, "layer_types": ["chunked_attention", "full_attention"]}
 NLLB = SEQ2SEQ | {"num_experts": 2, "encoder_sparse_step": 2, "decoder_sparse_step": 2}
 OWN_RULES = {
-    "Phi-3 beyond its first length": lambda: t.Phi3ForCausalLM(t.Phi3Config(**SHARED, **LONG_ROPE)),
+    "Phi-3 beyond its first length": PHI3_BEYOND_ITS_FIRST_LENGTH,
     "Llama 4": lambda: t.Llama4ForCausalLM(
         t.Llama4TextConfig(**GROUPED, **CHUNKS, intermediate_size_mlp=48, num_local_experts=2)
     ),
@@ -148,13 +145,18 @@ def test_every_step_reads_what_transformers_reads(name):
 
 def test_what_is_read_anew_in_the_middle_of_a_text():
     """Phi-3 leaves its cache once; every other step is what one pass over the text so far is."""
-    written = assert_written_as_by_transformers(randomised(OWN_RULES["Phi-3 beyond its first length"]()))
+    written = assert_written_as_by_transformers(randomised(PHI3_BEYOND_ITS_FIRST_LENGTH()))
     assert [step.cached for step in written.steps] == [0, *range(10, 16), 0, *range(17, 25)]
     assert written.runs == (range(7), range(7, 16))
     last, before = written.capture_of(15), written.capture_of(6)
     assert largest(last, written.full_pass()) < 2e-5
     assert largest(before, capture(written.model, input_ids=before.input_ids)) < 2e-5
     apart = np.abs(last.trace(0, 0).weights[:16, :16] - before.trace(0, 0).weights).max()
+    for layer, head in np.ndindex(2, 4):
+        rows = [written.capture_of(step).trace(layer, head).weights[-1] for step in range(16)]
+        for row, of_step in zip(rows, written.step_weights(layer, head), strict=True):
+            np.testing.assert_array_equal(of_step[: len(row)], row)
+            assert np.isnan(of_step[len(row) :]).all()
     assert apart > 0.01, "with other rotary positions the rows of the first steps would be other ones"
 
 
