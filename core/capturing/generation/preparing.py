@@ -29,7 +29,7 @@ class Preparation:
     def __init__(self, model: Model, inputs: dict[str, Tensor], grows: str) -> None:
         """inputs: of the first pass; grows: the name of the one that grows. Raises InputError (field "model") for a model whose
         settings ask for a cache that changes its numbers."""
-        self._model, self._inputs = model, inputs
+        self._model, self._inputs, self._grows = model, inputs, grows
         network = model.network
         accepted = inspect.signature(network.forward).parameters
         self._settings = copy.copy(network.generation_config)
@@ -68,13 +68,19 @@ class Preparation:
         self._own(make, self._settings, self._given, GenerationMode.GREEDY_SEARCH, 1, 0)
 
     def next(self, grown: Sequence[int]) -> tuple[dict[str, Any], int]:
-        """(what the network reads of this text in its next pass, the number of its tokens that come from the cache)."""
+        """(what the network reads of this text in its next pass, the number of its tokens that come from the cache). Raises
+        InputError (field "model") where transformers leaves the cache but does not read its tokens anew (Phi-4 multimodal)."""
         step = None if self._is_first or not self.caches else 1
         ids, prepare = torch.tensor([grown]), self._model.network.prepare_inputs_for_generation
         options = {"next_sequence_length": step, "is_first_iteration": self._is_first}
         prepared = self._own(prepare, ids, **options, **self._given)
         cached = next((part.get_seq_length() for part in prepared.values() if isinstance(part, Cache)), 0)
         prepared = {name: part for name, part in prepared.items() if part is not None and name != "logits_to_keep"}
+        if (seen := prepared[self._grows].shape[1] + cached) < len(grown):
+            raise model_error(
+                f"{self._model.name} cannot go on: transformers would read {seen:,} of the {len(grown):,} tokens, because it "
+                f"leaves the cache at this length. Write a text that ends before it."
+            )
         if self._model.is_encoder_decoder and not cached:  # the encoder reads its text again, and is recorded
             prepared.pop("encoder_outputs", None)
             prepared["input_ids"] = self._inputs["input_ids"]

@@ -298,7 +298,7 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
         return
     compared = f"Compared with one pass over the {'same texts' if anew else 'whole text'} without a cache"
     if difference > between_passes(models.load(request.text.model).network.dtype):
-        why = "What this model computes depends on how much it reads at once. Shown is what it did while it wrote."
+        why = "In transformers this model computes something else while it writes. Shown is what it did then."
         st.caption(f"{compared}, a weight of the {count} steps differs by {small_number(difference)}. {why}")
     else:
         differs = f"no weight of the {count} steps differs by more than {small_number(difference)} in any head"
