@@ -78,6 +78,16 @@ MORE_READERS_AND_WRITERS = {
     ),
 }
 
+# A layer attends twice, with the same queries and keys and other values; and a layer has two attention modules.
+TWICE = {
+    "DiffLlama": _of("DiffLlama", "ForCausalLM", **GROUPED | {"num_hidden_layers": 3}),
+    "LongCat": _of(
+        "LongcatFlash", "ForCausalLM", **DECODER, num_layers=2, ffn_hidden_size=48, expert_ffn_hidden_size=16,
+        n_routed_experts=4, moe_topk=2, zero_expert_num=2, q_lora_rank=8, kv_lora_rank=8, qk_nope_head_dim=8,
+        qk_rope_head_dim=4, v_head_dim=8, head_dim=4,
+    ),
+}  # fmt: skip
+
 # Beyond 16 tokens its rotary positions are other ones, also for the tokens before.
 FIRST_LENGTH = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 16}
 FIRST_LENGTH |= {"short_factor": [1.0] * 4, "long_factor": [1.0, 2.0, 4.0, 8.0]}
@@ -192,7 +202,7 @@ WITHOUT_WEIGHTS = {
 
 
 EVERY = TINY | MORE_READERS_AND_WRITERS | SILENT_ON_CAUSALITY | HYBRIDS | WEIGHTS_ONLY | WITHOUT_WEIGHTS
-EVERY |= TWO_TOWERS | TOWERS_WITH_WEIGHTS
+EVERY |= TWO_TOWERS | TOWERS_WITH_WEIGHTS | TWICE
 
 
 def randomised(network: t.PreTrainedModel) -> t.PreTrainedModel:

@@ -343,6 +343,8 @@ class Generating:
             if not refuses:  # the encoder of Switch Transformers refuses a cache, and so the whole model
                 raise
             return self._pass(grown, on_progress)
+        if not calls:
+            raise not_captured(self._model)
         preparation.keep(returned)
         return calls, returned, cached
 

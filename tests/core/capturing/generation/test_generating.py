@@ -28,6 +28,7 @@ from tests.core.tiny_models import (
     SHARED,
     T5,
     TINY,
+    TWICE,
     eager,
     number_words,
     randomised,
@@ -115,6 +116,7 @@ OWN_RULES = {
     **{name: HYBRIDS[name] for name in ("Qwen3-Next", "LFM2", "Jamba", "Granite 4", "Bamba")},
     **{name: TINY[name] for name in ("Llama", "Mistral", "Gemma 2", "Gemma 3", "Qwen2", "GPT-2", "OPT", "gpt-oss")},
     **{name: TINY[name] for name in ("T5", "BART")},
+    **TWICE,
 }
 
 
