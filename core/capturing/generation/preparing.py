@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache, PreTrainedModel
-from transformers.generation import GenerationMode
+from transformers.generation.configuration_utils import GenerationMode
 
 from ...errors import first_line, model_error
 from ...models.model import Model
@@ -30,7 +30,8 @@ class Preparation:
         """inputs: of the first pass; grows: the name of the one that grows. Raises InputError (field "model") for a model whose
         settings ask for a cache that changes its numbers."""
         self._model, self._inputs, self._grows = model, inputs, grows
-        network = model.network
+        network: Any = model.network
+        self._network = network
         accepted = inspect.signature(network.forward).parameters
         self._settings = copy.copy(network.generation_config)
         if self._settings.cache_implementation == "quantized":
@@ -64,14 +65,14 @@ class Preparation:
         self._is_first = True
         self._given = {name: part for name, part in self._given.items() if not isinstance(part, Cache)}
         self._given["use_cache"] = self._settings.use_cache = caches
-        make = self._model.network._prepare_cache_for_generation
+        make = self._network._prepare_cache_for_generation
         self._own(make, self._settings, self._given, GenerationMode.GREEDY_SEARCH, 1, 0)
 
     def next(self, grown: Sequence[int]) -> tuple[dict[str, Any], int]:
         """(what the network reads of this text in its next pass, the number of its tokens that come from the cache). Raises
         InputError (field "model") where transformers leaves the cache but does not read its tokens anew (Phi-4 multimodal)."""
         step = None if self._is_first or not self.caches else 1
-        ids, prepare = torch.tensor([grown]), self._model.network.prepare_inputs_for_generation
+        ids, prepare = torch.tensor([grown]), self._network.prepare_inputs_for_generation
         options = {"next_sequence_length": step, "is_first_iteration": self._is_first}
         prepared = self._own(prepare, ids, **options, **self._given)
         cached = next((part.get_seq_length() for part in prepared.values() if isinstance(part, Cache)), 0)
@@ -88,7 +89,7 @@ class Preparation:
 
     def keep(self, returned: Any) -> None:
         """Keep what further passes continue from, of what a pass has returned."""
-        update, both = self._model.network._update_model_kwargs_for_generation, self._model.is_encoder_decoder
+        update, both = self._network._update_model_kwargs_for_generation, self._model.is_encoder_decoder
         self._given = self._own(update, returned, self._given, both) | self._encoded
         self._is_first = False
 

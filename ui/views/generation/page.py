@@ -291,7 +291,7 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
         st.caption("Every step read the whole text: nothing came from a cache.")
         return
     if anew:
-        said = "the model left its cache and read the whole text anew. Each row is shown as its own step has it."
+        said = "the whole text was read anew, without the cache. Each row is shown as its own step has it."
         st.caption(f"In step {listed([str(number + 1) for number in anew], MAX_NAMED)} {said}")
     task = full_pass_difference.task(request, count, generation=generation)
     if (difference := run(task, "Comparing with one full pass", calls)) is None:
