@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache
 
 from ..attention.shaping import BY_HEAD, BY_PAIR
 from ..errors import WeightsOnlyError
@@ -33,6 +32,8 @@ def record(
     edit: Callable[[Call], Call] | None = None,
     layers: Layers | None = None,
     component_pass: ComponentPass | None = None,
+    *,
+    cached: int = 0,
     **options: Any,
 ) -> tuple[list[Call], Any]:
     """Run one pass: (its attention calls, one a layer, the network's output).
@@ -41,6 +42,7 @@ def record(
     edit         returns the call whose output the pass continues with
     layers       the layers of this pass; calls that they take from another pass are neither made nor edited again
     component_pass  notes the components of the pass, which is then a whole one; None: they are not kept
+    cached       number of tokens whose keys and values come from earlier passes
     options      for the network, as in core.models.inputs.run
 
     Raises WeightsOnlyError for a model that computes attention within separate parts of its input, unless these are the tiles
@@ -49,8 +51,6 @@ def record(
     calls = [] if layers is None else list(layers.taken)
     shared: dict[int, tuple[Tensor, Tensor]] = {}
     given = dict(options)
-    # From the keys of earlier passes, of which there are none in the first of them.
-    continues = any(part.get_seq_length() for part in given.values() if isinstance(part, Cache))
     places = _Places(calls)
     if layers is not None:
         layers.heard = calls
@@ -72,7 +72,7 @@ def record(
         call = replace(call, kind=kind, layer=layer, part=part)
         kept = _on_cpu(call, shared)
         # Of a text that grows, the keys before were looked at when they were new.
-        new = slice(-kept.query.shape[2], None) if continues else slice(None)
+        new = slice(-kept.query.shape[2], None) if cached else slice(None)
         is_finite = is_finite_call(kept, new)
         if is_finite and edit is not None and (edited := edit(kept)) is not kept:
             kept, call = edited, replace(call, output=edited.output.to(call.output.device))

@@ -334,7 +334,7 @@ class Generating:
         inputs = {name: part for name, part in prepared.items() if isinstance(part, Tensor)}
         options = {name: part for name, part in prepared.items() if name not in inputs}
         try:
-            calls, returned = record(preparation.model, inputs, on_progress, **options)
+            calls, returned = record(preparation.model, inputs, on_progress, cached=cached, **options)
         except BaseException as error:
             refuses = isinstance(error, ValueError) and not isinstance(error, InputError)
             refuses &= preparation.caches and not cached

@@ -75,11 +75,13 @@ class Preparation:
         ids, prepare = torch.tensor([grown]), self._network.prepare_inputs_for_generation
         options = {"next_sequence_length": step, "is_first_iteration": self._is_first}
         prepared = self._own(prepare, ids, **options, **self._given)
-        cached = next((part.get_seq_length() for part in prepared.values() if isinstance(part, Cache)), 0)
+        read, caches = prepared[self._grows].shape[1], [part for part in prepared.values() if isinstance(part, Cache)]
+        # What a cache says of its length it takes from the first layer, which may have no attention (MiniMax).
+        cached = caches[0].get_seq_length() or len(grown) - read if caches and not self._is_first else 0
         prepared = {name: part for name, part in prepared.items() if part is not None and name != "logits_to_keep"}
-        if (seen := prepared[self._grows].shape[1] + cached) < len(grown):
+        if read + cached < len(grown):
             raise model_error(
-                f"{self._model.name} cannot go on: transformers would read {seen:,} of the {len(grown):,} tokens, because it "
+                f"{self._model.name} cannot go on: transformers would read {read:,} of the {len(grown):,} tokens, because it "
                 f"leaves the cache at this length. Write a text that ends before it."
             )
         if self._model.is_encoder_decoder and not cached:  # the encoder reads its text again, and is recorded

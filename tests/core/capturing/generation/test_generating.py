@@ -147,6 +147,17 @@ def test_every_step_reads_what_transformers_reads(name):
     assert_written_as_by_transformers(randomised(OWN_RULES[name]()))
 
 
+def test_a_cache_whose_first_layer_has_no_keys():
+    """MiniMax returns more than attention weights, so that only its tokens are compared."""
+    network = randomised(HYBRIDS["MiniMax"]())
+    network.generation_config.eos_token_id = None
+    ids = torch.tensor([[5, 9, 17, 33, 8]])
+    theirs = twin_of(network).generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False)
+    written = generate(load_model(network), input_ids=ids[0].tolist(), new_tokens=8)
+    assert list(written.token_ids) == theirs[0, 5:].tolist()
+    assert [step.cached for step in written.steps] == [0, *range(5, 12)]
+
+
 def test_what_is_read_anew_in_the_middle_of_a_text():
     """Phi-3 leaves its cache once; every other step is what one pass over the text so far is."""
     written = assert_written_as_by_transformers(randomised(PHI3_BEYOND_ITS_FIRST_LENGTH()))
