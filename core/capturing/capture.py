@@ -30,6 +30,7 @@ from ..models.inputs import (
     all_inputs,
     image_inputs,
     image_text_inputs,
+    image_tiles,
     replaced_tokens,
     require_same_length,
 )
@@ -363,7 +364,7 @@ def capture(
     if image is not None and model.reads_images and not (text is None and input_ids is None):
         raise image_error(f"{model.name} reads an image alone. Give it no text.")
     if image is not None and model.reads_images:
-        inputs = image_inputs(model, image)
+        inputs, tiles = image_inputs(model, image), image_tiles(model, image)
     elif image is not None:
         if not (pair is None and target is None and input_ids is None):
             raise image_error("With an image only a text can be given.")
@@ -418,7 +419,7 @@ def read(
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
         edits=edits,
         sides=sides,
-        begun=None if layers is None else layers.begun(plain, tuple(calls)),
+        begun=None if layers is None else layers.begun(plain),
         components=None if component_pass is None else component_pass.components(returned),
         on_image=on_image,
         image=tiles.image if tiles is not None else None if image is None else small_image(image),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BatchEncoding, Cache, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import (
     InputError,
@@ -20,11 +20,12 @@ from ..errors import (
     shortened,
     text_error,
 )
+from ..record_pass import start_token
 from ..units import listed
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
 from .fields import tokenizing
-from .images import MAX_PIXELS, Tiles, eight_bits, pixel_values, processed
+from .images import MAX_PIXELS, Tiles, eight_bits, pixel_values, processed, squeezing, tiles_alone
 from .model import Model, read_by, reads_texts_beside
 from .tokens import token_texts
 
@@ -163,11 +164,13 @@ def target_ids(
     target  a text, tokenized without special tokens; or token numbers, which follow the start token (a start token among
             them comes twice); None or empty: the start token alone
 
-    Raises InputError (field "target") for a text with pieces that the tokenizer does not know and for numbers beyond
-    the tokens; TooLongError.
+    Raises InputError: field "model" for a model that names no start token, "target" for a text with pieces that the tokenizer
+    does not know and for numbers beyond the tokens; TooLongError.
     """
     limit = token_limit(model, max_tokens)
-    start = _start_token(model.network)
+    if (start := start_token(model.network)) is None:
+        why = f"{model.name} does not say with which token its decoder begins. Name it in its configuration"
+        raise model_error(f"{why} (decoder_start_token_id), or choose another model.")
     decoder = model.network.get_decoder()
     _check_known(model, decoder, [start])
     if target is None or len(target) == 0:
@@ -181,13 +184,6 @@ def target_ids(
     ids = (start, *written)[: _length(len(written) + 1, limit, truncate, "target")]
     _check_known(model, decoder, ids)
     return ids
-
-
-def _start_token(network: PreTrainedModel) -> int:
-    """The token with which a decoder begins. A model that also reads images may have it in its text configuration."""
-    config = network.config if hasattr(network.config, "decoder_start_token_id") else network.config.get_text_config()
-    start = getattr(config, "decoder_start_token_id", None)
-    return (config.bos_token_id or config.pad_token_id or 0) if start is None else start
 
 
 def chat_ids(model: Model, message: str) -> tuple[int, ...]:
@@ -260,8 +256,19 @@ def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
             f"{model.name} draws at random which parts of an image it reads, so that no two passes are the same. Choose "
             f"another model."
         )
-    pixels = pixel_values(image, image_size(model), model.image_settings)
+    pixels = pixel_values(model.name, _image_processor(model), eight_bits(image))
     return {"pixel_values": pixels.to(model.network.dtype)}
+
+
+def image_tiles(model: Model, image: ArrayLike) -> Tiles:
+    """The area of an image that a model of images reads, as one tile."""
+    return tiles_alone(model.name, _image_processor(model), eight_bits(image))
+
+
+def _image_processor(model: Model) -> Any:
+    """Its own, or one that squeezes the whole image into the size that the network is made for."""
+    size = image_size(model)
+    return model.image_processor or squeezing(size)
 
 
 def image_text_inputs(
@@ -287,22 +294,6 @@ def image_text_inputs(
     _check_known(model, model.network, inputs["input_ids"][0].tolist())
     dtype = model.network.dtype
     return {name: part.to(dtype) if part.is_floating_point() else part for name, part in inputs.items()}, tiles
-
-
-def position_shift(model: Model, inputs: Mapping[str, torch.Tensor]) -> int | None:
-    """How far the positions of tokens after these lie from their places, in a model whose image takes fewer positions than it
-    has tokens; None for any other model.
-
-    Such a model keeps this number of its latest pass, which may have been over other inputs.
-    """
-    base: Any = model.network.base_model
-    if not hasattr(base, "rope_deltas"):
-        return None
-    if "pixel_values" not in inputs:
-        return 0
-    accepted = inspect.signature(base.get_rope_index).parameters
-    _, shift = base.get_rope_index(**{name: part for name, part in inputs.items() if name in accepted})
-    return int(shift)
 
 
 def image_size(model: Model) -> tuple[int, int]:
@@ -333,8 +324,10 @@ def run(model: Model, inputs: dict[str, torch.Tensor], *, gradients: bool = Fals
     if "use_cache" in accepted:
         options.setdefault("use_cache", False)
     if model.has_language_model_head and "logits_to_keep" in accepted:
-        # All positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens.
-        options.setdefault("logits_to_keep", 1)
+        # All positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens. They are given as positions: told how many of the
+        # last ones, Gemma 4 leaves the queries of other tokens out of its layers that share keys.
+        last: Any = options.get("logits_to_keep", 1)
+        options["logits_to_keep"] = torch.arange(-last, 0) if last else 0
     else:
         options.pop("logits_to_keep", None)
     # Other entries of the inputs would be passed on down to the attention call.
@@ -345,13 +338,25 @@ def run(model: Model, inputs: dict[str, torch.Tensor], *, gradients: bool = Fals
     except InputError:
         raise
     except Exception as error:  # each architecture reports a missing input in its own way
-        is_own = not came_from_a_call(error)
-        why = cannot_read(model.network) if is_own and "input_ids" in inputs else None
-        if is_own and model.reads_images:
-            why = f"cannot read an image alone: transformers says “{first_line(error)}”"
+        if model.reads_images and isinstance(error, ValueError | RuntimeError) and not came_from_a_call(error):
+            height, width = read["pixel_values"].shape[-2:]
+            raise image_error(
+                f"{model.name} cannot read {width:,} × {height:,} pixels, which its image processor makes of this image: "
+                f"{first_line(error)}. Choose another one."
+            ) from error
+        may_lack = "input_ids" in inputs and not came_from_a_call(error)
+        why = cannot_read(model.network) if may_lack else None
         if why is None:
             raise
         raise model_error(f"{model.name} {why}. Choose another model.") from error
+
+
+def cache_of(returned: Any) -> dict[str, Cache]:
+    """The keys and values that a pass has kept, under the name by which its network reads them; empty if it kept none.
+
+    The name is `past_key_values` up to transformers 5.23, and then `cache`.
+    """
+    return {name: part for name, part in returned.items() if isinstance(part, Cache)}
 
 
 def cannot_read(network: PreTrainedModel) -> str | None:
