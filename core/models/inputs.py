@@ -12,7 +12,6 @@ from transformers import BatchEncoding, Cache, PreTrainedModel, PreTrainedTokeni
 
 from ..errors import (
     InputError,
-    WeightsOnlyError,
     check_index,
     first_line,
     image_error,
@@ -371,23 +370,6 @@ def cannot_read(network: PreTrainedModel) -> str | None:
         if not (ids.is_meta and isinstance(error, RuntimeError)):
             return f"cannot read a text alone: transformers says “{first_line(error)}”"
     return None
-
-
-def all_known(network: PreTrainedModel) -> bool:
-    """Whether every argument of the network's attention calls is known here, as one token shows. DeepSeek 3.2, for example,
-    hands over which keys it has chosen: of such a model only the weights are shown."""
-    if read_by(type(network)) != "texts":
-        return True
-    ids = torch.zeros((1, 1), dtype=torch.long, device=_reading_device(network))
-    is_both = getattr(network.config, "is_encoder_decoder", False)
-    try:
-        with heard_by(lambda call: call), torch.inference_mode():
-            network(input_ids=ids, **{"decoder_input_ids": ids} if is_both else {})
-    except WeightsOnlyError:
-        return False
-    except Exception:  # a network that cannot read a text is refused where it reads one
-        return True
-    return True
 
 
 def _reading_device(network: PreTrainedModel) -> torch.device:

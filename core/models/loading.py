@@ -40,7 +40,7 @@ from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .fields import is_panic
 from .gguf_files import gguf_stem, is_gguf, named_shards, read_gguf
 from .images import PROCESSOR_FILES, image_processor_in, pixel_values, processor_in
-from .inputs import all_known, cannot_read
+from .inputs import cannot_read
 from .model import Model, read_by, reads_alone, reads_texts_beside
 from .modules import asks_the_registry, attention_modules, reads_packed, text_tower
 from .on_disk import OLLAMA, ollama_files, ollama_models
@@ -631,9 +631,6 @@ def _in_memory(
         switch(network, IMPLEMENTATIONS)
         for module in reads_packed(network):
             module.config._attn_implementation = PACKED  # type: ignore[union-attr]
-        if not all_known(network):
-            for module in (network, *asking):
-                getattr(module, "config", network.config)._attn_implementation = "eager"
     else:
         # set_attn_implementation would not change such networks. Falcon in its other implementation, when asked for its
         # weights, adds a mask of True and False to its scores and reads the future.
