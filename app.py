@@ -39,8 +39,10 @@ async def start(_: st.App) -> AsyncIterator[None]:
     delete_left()
     given.announce()
     import_module("core.models.loading")
+    leaving = import_module("ui.leaving")
     gc.freeze()  # everything imported so far stays: scanning it for garbage sometimes cost a visitor a quarter of a second
-    yield
+    with leaving.forgetting():
+        yield
 
 
 app = st.App("ui/shell.py", lifespan=start, middleware=[Middleware(FetchEarly)], routes=served.ROUTES)

@@ -279,9 +279,12 @@ def _say_where_it_looks(step: ShownStep) -> None:
 
 def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> None:
     """Say how far the rows of all steps are from those of one pass over the whole text."""
-    count, calls = len(generation.steps), models.load(request.text.model).attention_calls or 1
+    model, count, read = generation.model, len(generation.steps), len(generation.input_ids)
+    written = len(generation.begun) + count
+    tokens = {"tokens": read, "target_tokens": written} if model.is_encoder_decoder else {"tokens": written}
     task = full_pass_difference.task(request, count, generation=generation)
-    if (difference := run(task, "Comparing with one full pass", calls)) is not None:
+    needs = 2 * kept_bytes(model, **tokens)  # of the whole, and of all steps in one
+    if (difference := run(task, "Comparing with one full pass", model.attention_calls or 1, needs=needs)) is not None:
         compared = "Compared with one pass over the whole text without a cache"
         differs = f"no weight of the {count} steps differs by more than {small_number(difference)} in any head"
         st.caption(f"{compared}, {differs}.")
