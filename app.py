@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from streamlit import config
 
 from ui import given, settings
-from ui.serving import FetchEarly, answer_in_order, send_at_once
+from ui.serving import FetchEarly, answer_in_order, forget_callbacks, send_at_once
 from ui.sharing import served
 from ui.views.corpus.folders import delete_left
 
@@ -36,6 +36,7 @@ async def start(_: st.App) -> AsyncIterator[None]:
     """Prepare for the first visitor. transformers is imported here: two sessions that import it at once break it."""
     send_at_once()
     answer_in_order()
+    forget_callbacks()
     delete_left()
     given.announce()
     import_module("core.models.loading")

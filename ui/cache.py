@@ -147,10 +147,12 @@ class Memory(Store):
         with self._lock:
             return set().union(*self._users.values())
 
-    def leave(self, sessions: Set[str]) -> None:
-        """Forget what nobody but these sessions has asked for. What was asked for outside of a session stays."""
+    def leave(self, sessions: Set[str]) -> bool:
+        """Forget what nobody but these sessions has asked for, and return whether there was any. What was asked for outside of
+        a session stays."""
         gone = {key for key, users in [*self._users.items()] if users <= sessions}
         self.forget(gone.__contains__)
+        return bool(gone)
 
     def check(self, needs: float) -> None:
         """Raise InputError (field "text") if so many bytes are more than the whole memory."""

@@ -8,6 +8,7 @@ from threading import Event, Thread
 from streamlit.runtime import exists, get_instance
 
 from ui.cache import MEMORY, Memory, give_back
+from ui.serving import forget_pages, sessions
 
 LOOK = 15.0  # seconds between two looks. Who has left is missed twice: a page that is loaded again is another session
 
@@ -31,9 +32,9 @@ def _look(is_over: Event) -> None:
 
 def forget(memory: Memory, missed: Set[str], is_there: Callable[[str], bool]) -> Set[str]:
     """Forget what only sessions have asked for that were missed before and are not there now. Return all that are not there."""
-    gone = {session for session in memory.sessions() if not is_there(session)}
-    if left := gone & missed:
-        memory.leave(left)
+    gone = {session for session in memory.sessions() | sessions() if not is_there(session)}
+    left = gone & missed
+    if any((forget_pages(left), memory.leave(left))):
         gc.collect()
         give_back()
     return gone
