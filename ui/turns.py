@@ -121,7 +121,8 @@ class Turns:
         if self._holder is not None:
             return False
         fitting = [other for other, needs in self._queue.items() if self._memory.has_room(needs)]
-        first = next(iter(fitting or self._queue))
+        # Where there is room for nobody, pages hold it that have begun, and need little to come to their end.
+        first = next(iter(fitting or sorted(self._queue, key=self._queue.__getitem__)))
         if first is not ticket or not self._memory.reserve(self._queue[ticket], first=not fitting):
             self._lacks_room = not fitting
             return False

@@ -184,6 +184,24 @@ def test_those_who_hold_what_the_first_waits_for_go_before_it():
     assert sessions.had == ["it", "first"]
 
 
+def test_where_pages_hold_all_room_those_that_need_least_go_first():
+    """They have read their text and come to their end; who still has to read would take more."""
+
+    class Pass:
+        nbytes = 100
+
+    sessions, over = Sessions(memory=100), Event()
+    wanted = [sessions.want("runs", lambda: over.wait(PATIENCE))]
+    page = sessions.memory.get("pass", Pass)
+    sessions.memory.forget(lambda _: True)
+    wanted += [sessions.want(name, needs=needs) for name, needs in (("reads", 60), ("draws", 10), ("draws too", 10))]
+    over.set()
+    for one in wanted:
+        one.result(PATIENCE)
+    assert sessions.had == ["runs", "draws", "draws too", "reads"]
+    assert sessions.memory.used == page.nbytes
+
+
 @pytest.mark.skipif(cache._malloc_trim() is None, reason="the C library keeps nothing, or does not say how to get it")
 def test_what_is_freed_in_a_turn_is_given_back_to_the_system():
     def resident():
