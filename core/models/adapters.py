@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 
 from ..errors import shown
 from .bounds import UnreadableError, check_files, checked_object
+from .weight_files import stored_in
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 AND = " + adapter "  # in a revision: between that of a model and that of the adapter which is merged into it
@@ -148,6 +149,12 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
     merged = whole.merge_and_unload(safe_merge=True)  # type: ignore[operator]
     merged.requires_grad_()  # as in every other model; peft keeps them as they are
     return merged, tuple(f"The adapter's {shown(name)} is left out: the head of a task." for name in sorted(heads))
+
+
+def modules_of(file: Path, network: PreTrainedModel) -> set[str]:
+    """The modules of a network whose weights the adapter in this file changes, by its header."""
+    modules, own = {name for name, _ in network.named_modules(remove_duplicate=False)}, f"{network.base_model_prefix}."
+    return {_module(_placed(name, modules, own).removeprefix(_PREFIX)) for name in stored_in([file])}
 
 
 def _another(what: str, adapter: Adapter) -> UnreadableError:

@@ -6,9 +6,10 @@ these: it runs the model over a short fixed text and compares chosen layers with
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from ...errors import first_line
-from ...models.checkups import FINITE, MADE, Checkup, Finding
+from ...models.checkups import FINITE, MADE, OVER, Checkup, Finding
 from ...models.model import Model, require_model
 from ...progress import OnProgress, step_counter
 from ...threads import processor_time
@@ -18,6 +19,8 @@ from .from_files import beginning_of_text, leftovers, tokens_of_the_file, weight
 from .from_weights import absolute_positions, matrix_products, other_modules, projections, rotary_positions
 from .heads import attention_of_heads, masks, scales, soft_caps, windows
 from .reading import Reading, cache_of_keys, later_tokens, padding, read_fixed
+
+WEIGHTS = "weights"
 
 # Those that cost least and find most come first: the time may not suffice for all.
 CHECKS: dict[str, Callable[[Reading], Finding]] = {
@@ -35,7 +38,7 @@ CHECKS: dict[str, Callable[[Reading], Finding]] = {
     "beginning and end": beginning_of_text,
     "tokens": tokens_of_the_file,
     "leftovers": leftovers,
-    "weights": weights_of_the_file,
+    WEIGHTS: weights_of_the_file,
     "later tokens": later_tokens,
     "padding": padding,
     "cache": cache_of_keys,
@@ -46,7 +49,8 @@ def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress |
     """Check a model on this machine: its projections, attention, masks, positions, cache, tokens and files.
 
     seconds      of this thread's processor time, which is less than that on the clock on a busy machine: no check is begun
-                 after it, and those that are left say so
+                 after it, and those that are left say so. The comparison of the weights with the files has as much for itself,
+                 and says how far it came
     on_progress  called with the number of checks that are done; an error that it raises ends the check-up
 
     Raises InputError (field "model") for a model that only a file describes, and for one whose queries, keys and values cannot
@@ -57,7 +61,6 @@ def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress |
         raise not_captured(model)
     begun = processor_time()
     findings: dict[str, Finding] = {}
-    skipped: list[str] = []
     try:
         reading = read_fixed(model)
     except Exception as error:
@@ -67,13 +70,15 @@ def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress |
     for name, check in CHECKS.items():
         if reading is None:
             findings.setdefault(name, Finding(None, "The pass gives no numbers to check."))
+        elif name == WEIGHTS:
+            findings[name] = _made(partial(weights_of_the_file, seconds=seconds), reading)
         elif processor_time() - begun > seconds:
-            findings[name] = Finding(None, f"The {seconds:g} seconds of the check-up were over.")
-            skipped.append(name)
+            findings[name] = Finding(None, OVER.format(seconds), is_cut=True)
         else:
             findings[name] = _made(check, reading)
         step()
-    MADE[model.network] = checkup = Checkup.of(model, findings, tuple(skipped))
+    skipped = tuple(name for name, finding in findings.items() if finding.is_cut)
+    MADE[model.network] = checkup = Checkup.of(model, findings, skipped)
     return checkup
 
 
