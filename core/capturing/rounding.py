@@ -24,6 +24,10 @@ OF_LOGITS = 16
 # results, in units of what such errors make of it. Measured on both offline models: at most 5.5, and in half precision 0.3.
 OF_PRODUCTS, OF_SLOPES = 16, 8
 
+# A pass here and one by the network's own code alone, in units of what one rounding error in the result of every module
+# changes. Measured on 45 tiny architectures and both offline models: in float32 at most 1.9, in half precision 0.8.
+OF_OWN_CODE = {"float32": 8.0, "float64": 8.0, "float16": 3.0, "bfloat16": 3.0}
+
 
 def rounding_error(dtype: torch.dtype) -> float:
     """The relative rounding error of a model in this format. Many norms compute in float32 even if the model is in float64."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Any
 
 from torch import Tensor, nn
@@ -115,6 +115,11 @@ def forbidden_length(config: dict) -> str | None:
                 if pattern.search(name) and value > largest:
                     return f"has a config.json that announces {value:,} as its {name}; at most {largest:,} can be read"
     return None
+
+
+# Held while transformers builds a network: it sets torch's default dtype, which the whole process shares. Two threads that load
+# different dtypes would get each other's and leave the wrong default behind.
+BUILDING = Lock()
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from .fields import Fields, read_object
 from .model import Model, RecordedModel
 
 FINITE = "finite numbers"  # the check without which there is nothing to check
+OWN_CODE = "own code"  # the check that decides where another does not know the network
 MAX_FILES, MAX_BYTES, MAX_ENTRIES = 64, 10**5, 1_000
 OVER = "The {:g} seconds of the check-up were over."
 _PREFIX = "checkup-"

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal, NoReturn, get_args
 
 import torch
@@ -29,7 +28,7 @@ from transformers.core_model_loading import PrefixChange
 from ..errors import InputError, first_line, model_error
 from ..installed import how_to_install_models
 from .adapters import AND, CONFIG, WEIGHTS, Adapter, is_adapter, merge, read_adapter
-from .bounds import SMALL_FILES, UnreadableError, as_large_as, check_files, checked_object, forbidden_length
+from .bounds import BUILDING, SMALL_FILES, UnreadableError, as_large_as, check_files, checked_object, forbidden_length
 from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256, silent
@@ -52,10 +51,6 @@ constants.HF_HUB_DISABLE_TELEMETRY = True
 # Where models that are not in the catalogue are searched, in this order.
 Place = Literal["folder", "hub"]
 PLACES: tuple[Place, ...] = get_args(Place)
-
-# Held while transformers builds a network: it sets torch's default dtype, which the whole process shares. Two threads that load
-# different dtypes would get each other's and leave the wrong default behind.
-_BUILDING = Lock()
 
 # Files to download from the hub: no pickles, no code, nothing in subfolders (other formats, training states).
 _WEIGHTS = ["model.safetensors", "model-*-of-*.safetensors"]
@@ -458,7 +453,7 @@ def _refuse_unreadable(source: _Located, kind: type[PreTrainedModel], config: Pr
 
 def _built(source: _Located, kind: Any, config: PreTrainedConfig) -> PreTrainedModel:
     """Build the network on torch's meta device, where it takes no memory and computes nothing."""
-    with source.refusing(f"could not be built as {kind.__name__}"), _BUILDING, as_large_as(None), torch.device("meta"):
+    with source.refusing(f"could not be built as {kind.__name__}"), BUILDING, as_large_as(None), torch.device("meta"):
         return kind(deepcopy(config)).eval()
 
 
@@ -488,7 +483,7 @@ def _network(
             read = {"pretrained_model_name_or_path": None, "state_dict": as_state(weight_files(source.folder), stored)}
             if source.has("generation_config.json"):
                 read["generation_config"] = transformers.GenerationConfig.from_pretrained(source.folder)
-        with _BUILDING, as_large_as(size_of(stored)):
+        with BUILDING, as_large_as(size_of(stored)):
             network, loading = kind.from_pretrained(
                 **read,
                 config=config,

@@ -108,7 +108,7 @@ class Reading:
 
 def read_fixed(model: Model) -> Reading:
     """Read the fixed text, or a fixed image. Raises InputError if the model cannot read it or gives NaN."""
-    inputs, visits = _inputs(model), {}
+    inputs, visits = fixed_inputs(model), {}
     twin = _watched(model, visits)
     heard, returned = record(model.with_twin(twin), inputs)
     if not heard:
@@ -140,7 +140,7 @@ def _rows(model: Model, visits: dict[str, Visit], returned: Any) -> Tensor:
     return (of.logits if vectors is None else vectors)[0].detach().to("cpu", torch.float64)
 
 
-def _inputs(model: Model) -> dict[str, Tensor]:
+def fixed_inputs(model: Model) -> dict[str, Tensor]:
     if model.reads_images:
         height, width = image_size(model)
         rows, columns, colours = np.ogrid[:height, :width, :3]
