@@ -2,7 +2,8 @@
 
 A relative error ε in a score s shifts it by ε·|s|, which changes its weight by that factor. So one unit is
 (ε + ε' · max |s| of the row) · Σ weight · |value|, with the rounding error ε of the model's dtype and ε' of its scores. By this
-unit a head that attends to a single key, whose output hardly depends on its scores, is measured as strictly as any other.
+unit a head that attends to a single key, whose output hardly depends on its scores, is measured as strictly as any other. Where
+the products of a score cancel each other, their sum is small and its error is not: then √Σ(q·k)² is taken for |s|.
 """
 
 from collections.abc import Iterable
@@ -131,8 +132,10 @@ def _compare(trace: AttentionTrace, output: Array, rows: range, rounding: tuple[
     """
     attending = ~trace.empty_rows
     difference = np.abs(trace.output - output[rows.start : rows.stop])[attending]
+    products = trace.scale**2 * (np.square(trace.query) @ np.square(trace.key).T)
     # However low its score, a key without weight adds nothing.
-    largest_score = np.abs(np.where(trace.weights > 0, trace.masked, 0)).max(axis=1, keepdims=True)
+    sizes = np.where(trace.weights > 0, np.maximum(np.square(trace.masked), products), 0)
+    largest_score = np.sqrt(sizes.max(axis=1, keepdims=True))
     of_result, of_scores = rounding
     unit = (of_result + of_scores * largest_score) * (trace.weights @ np.abs(trace.value))
     units = difference / np.maximum(unit[attending], np.finfo(unit.dtype).smallest_normal)
