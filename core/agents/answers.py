@@ -38,6 +38,8 @@ class Agreement(Typed):
     """The largest `rounding` that counts as agreement."""
     covers: str = CHECKED
     does_not_cover: str = NOT_CHECKED
+    fault: str = ""
+    """What the check-up of the model found wrong: nothing about it holds then. "": nothing."""
 
 
 class Answer(Typed):

@@ -30,7 +30,7 @@ from ..heads import paths
 from ..heads.attribution import strongest
 from ..heads.metrics import NAMES
 from ..models.catalogue import CATALOGUE
-from ..models.checkups import outcome
+from ..models.checkups import fault_of, outcome
 from ..models.modules import Kind
 from . import answers
 from .host import LONGEST, Host
@@ -236,11 +236,12 @@ def why(
         by_query=asked.by_query,
         path=asked.path,
         certificate=answers.Agreement(
-            holds=table.holds,
+            holds=table.holds and not fault_of(passed.model),
             compared="the sum of all contributions with the number",
             rounding=table.rounding,
             allowed=OF_SUMS[passed.model.network.dtype],
             covers="that the components add up to the number, with norms held at their scales in this pass",
+            fault=fault_of(passed.model),
             does_not_cover="what happens without a component, as later heads and norms react: ask what_if",
         ),
         address=host.address("why", model=model, text=text, **asked.words),
@@ -408,6 +409,7 @@ def _certify(
         f"those of the model's own attention: {sum(one.cells for one in each):,} numbers",
         rounding=max(one.rounding for one in each),
         allowed=each[0].allowed,
+        fault=fault_of(passed.model),
     )
 
 

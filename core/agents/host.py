@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from ..capturing.capture import Capture, capture
+from ..capturing.checking.checkup import check_model
 from ..capturing.costs import component_bytes, kept_bytes, passing_bytes
 from ..capturing.edits.edits import Edits
 from ..errors import InputError, model_error, text_error
 from ..models.allowed import Allowed
+from ..models.checkups import keep, known_checkup
 from ..models.inputs import all_inputs
 from ..models.loading import load_model
 from ..models.model import Model
@@ -133,6 +135,8 @@ class Host:
             ways += ["a Hugging Face name"] if limits.hub else []
             raise model_error(f"This host does not load that. Choose one of: {', '.join(ways)}.")
         model = load_model(name, look_in=places)
+        if model.captures and known_checkup(model) is None:
+            keep(model, check_model(model))
         self._begin()  # nobody is told that loading took too long for a text
         return model
 

@@ -8,6 +8,7 @@ import click
 
 from ..capturing.capture import Capture
 from ..errors import InputError
+from ..models.checkups import fault_of
 from ..units import bytes_in_words
 from .opening import open_capture, unchecked
 
@@ -29,6 +30,8 @@ def check(file: str) -> None:
         print(error)
         sys.exit(1)
     print(f"{capture!r}, {bytes_in_words(Path(file).stat().st_size)}")
+    if fault := fault_of(capture.model):
+        print(f"Not to be relied on. The check-up of the model where this was written: {fault}")
     wrong = list(_disagreements(capture))
     for line in wrong[:NAMED]:
         print(line)
@@ -41,7 +44,7 @@ def check(file: str) -> None:
         else f"All {heads:,} heads agree with their outputs."
     )
     print(unchecked(capture))
-    sys.exit(bool(wrong))
+    sys.exit(bool(wrong or fault))
 
 
 def _disagreements(capture: Capture) -> Iterator[str]:
@@ -50,7 +53,7 @@ def _disagreements(capture: Capture) -> Iterator[str]:
         for layer in range(capture.layers(kind)):
             for head in range(capture.heads(kind)):
                 certificate = capture.certificate(layer, head, kind)
-                if not certificate.holds:
+                if not certificate.agrees:
                     units = f"{certificate.rounding:,.3g} units of rounding, at most {certificate.allowed:g} allowed"
                     of_kind = "" if kind == "self" else f"{kind} "
                     yield f"{of_kind}{layer}.{head} does not agree with its output: {units}"

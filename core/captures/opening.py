@@ -267,6 +267,7 @@ class _Opening:
             sentence=_sentence(fields.part("sentence")) if "sentence" in fields.values else SentenceVector(),
             is_sealed=self._is_sealed,
             checkup=fields.text("checkup") if "checkup" in fields.values else "",
+            failed=fields.flag("failed") if "failed" in fields.values else False,
             labels=labels,
         )
 

@@ -6,9 +6,11 @@ unit a head that attends to a single key, whose output hardly depends on its sco
 the products of a score cancel each other, their sum is small and its error is not: then √Σ(q·k)² is taken for |s|.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
+from weakref import ref
 
 import numpy as np
 import torch
@@ -21,7 +23,8 @@ from ..attention.rowwise import Overview
 from ..attention.shaping import Shaping
 from ..attention.trace import Array, AttentionTrace
 from ..models.calls import Call
-from ..models.model import Model
+from ..models.checkups import fault_in, fault_of
+from ..models.model import Model, RecordedModel
 from ..models.modules import Kind
 from ..units import small_number
 from .calls.rows import permissions
@@ -58,6 +61,7 @@ class Certificate:
     rounding    the largest difference in units of what one rounding error in `dtype` can change
     left_out    number of queries that may attend to nothing; they are not compared, as every implementation differs there
     mask        in words, with what is added to scores in the place of a mask
+    found       gives what the check-up of the model has found wrong by now, in a sentence, "" for nothing
     dtype       of the model. The trace is in float32, or in float64 if the model is
     """
 
@@ -70,20 +74,32 @@ class Certificate:
     dtype: str
     scale: float
     mask: str
+    found: Callable[[], str] = field(default=str, repr=False, compare=False)
 
     def __str__(self) -> str:
         """What was compared, what came of it, and what was not compared."""
-        agrees = "Agrees" if self.holds else "Does not agree"
+        agrees = "Agrees" if self.agrees else "Does not agree"
+        fault = f"Not to be relied on. {self.fault} " if self.fault else ""
         return (
-            f"{agrees} with {self.model}: {self.cells:,} output numbers from its Q, K and V, largest difference "
+            f"{fault}{agrees} with {self.model}: {self.cells:,} output numbers from its Q, K and V, largest difference "
             f"{small_number(self.difference)}, {self.rounding:.2g} units of rounding where {self.allowed:g} are allowed. "
             f"Checked: {CHECKED}. Not checked: {NOT_CHECKED}."
         )
 
     @property
     def holds(self) -> bool:
-        """Whether the trace agrees with the model."""
+        """Whether the trace agrees with the model, and the model's check-up has not failed."""
+        return self.agrees and not self.fault
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the trace agrees with the model's attention, however the model was run."""
         return self.rounding <= self.allowed
+
+    @property
+    def fault(self) -> str:
+        """What the model's check-up has found wrong by now, in a sentence; "" if it holds, or if none was made."""
+        return self.found()
 
     @property
     def allowed(self) -> float:
@@ -159,7 +175,17 @@ def _certificate(blocks: Iterable[tuple[float, ...]], model: Model | Origin, sca
     cells, difference, rounding, left_out, *added = map(np.array, zip(*blocks, strict=True))
     compared = int(cells.sum()), float(difference.max()), float(rounding.max()), int(left_out.sum())  # NaN stays NaN
     words = _with_added(mask, *added)
-    return Certificate(*compared, model.name, model.revision, model.dtype, scale, words)
+    return Certificate(*compared, model.name, model.revision, model.dtype, scale, words, _finder(model))
+
+
+def _finder(model: Model | Origin) -> Callable[[], str]:
+    """`Certificate.found`. Certificates are kept where the model may go, and must not hold it."""
+    if isinstance(model, Origin):
+        return str
+    if isinstance(model, RecordedModel):
+        return partial(fault_of, model)
+    network = ref(model.network)
+    return lambda: fault_in(network())
 
 
 def _with_added(mask: str, lowest: NDArray, highest: NDArray, share: NDArray, is_later: NDArray) -> str:

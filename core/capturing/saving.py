@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..attention.shaping import BY_HEAD
 from ..models.calls import Call
-from ..models.checkups import outcome
+from ..models.checkups import fault_of, outcome
 from ..models.images import ImageGrid
 from ..models.model import Model, RecordedModel
 from ..models.modules import Kind
@@ -71,6 +71,7 @@ def save_pass(
             "notes": list(model.notes),
             "sentence": asdict(model.sentence),
             **({"checkup": checked} if (checked := outcome(model)) else {}),
+            **({"failed": True} if fault_of(model) else {}),
         },
         "vocabulary": known,
         "edits": list(lines_of(edits)),

@@ -1,6 +1,6 @@
 """What the check-up of a model has found, and the files that keep it, so that it is made once on a machine.
 
-    <cache folder>/checkups/checkup-<hash>.json      {name of a check: {"holds", "detail"}}
+    <cache folder>/checkups/checkup-2-<hash>.json      {name of a check: {"holds", "detail"}}
 
 The hash is that of all that decides what is found: the model with its revision, dtype, devices, and the sizes and times of its
 files, the versions that compute it, and the machine. Only a check-up that is whole and that holds is kept: what failed is
@@ -31,7 +31,7 @@ FINITE = "finite numbers"  # the check without which there is nothing to check
 OWN_CODE = "own code"  # the check that decides where another does not know the network
 MAX_FILES, MAX_BYTES, MAX_ENTRIES = 64, 10**5, 1_000
 OVER = "The {:g} seconds of the check-up were over."
-_PREFIX = "checkup-"
+_PREFIX = "checkup-2-"  # 2: with the comparison with the own code, and with all weights of the files
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,19 @@ def known_checkup(model: Model) -> Checkup | None:
     if model.network not in MADE and (kept := _read(model)) is not None:
         MADE[model.network] = kept
     return MADE.get(model.network)
+
+
+def fault_of(model: Model) -> str:
+    """What the latest check-up found wrong with a model, in a sentence; "" if it holds, or if nothing is known."""
+    if isinstance(model, RecordedModel):
+        return model.checkup if model.failed else ""
+    return fault_in(model.network)
+
+
+def fault_in(network: nn.Module | None) -> str:
+    """As `fault_of`. What is kept on a disk holds, so only this process knows of a fault."""
+    made = None if network is None else MADE.get(network)
+    return "" if made is None or made.holds else made.summary
 
 
 def outcome(model: Model) -> str:

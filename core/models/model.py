@@ -257,6 +257,7 @@ class RecordedModel(Model):
     is_sealed  whether the file is as it was written; False: it does not say
     devices   where the numbers of the file are now
     checkup   one sentence on the check-up of the model where the file was written; "" if it says nothing
+    failed    whether that check-up failed
     labels    for each recorded layer its number among all layers of the model, and what is special about it, in words
     """
 
@@ -267,6 +268,7 @@ class RecordedModel(Model):
     captures: bool = True
     is_sealed: bool = False
     checkup: str = ""
+    failed: bool = False
     labels: Mapping[Kind, Sequence[tuple[int, str]]] = field(default_factory=dict)
 
     devices: ClassVar[tuple[str, ...]] = ("cpu",)

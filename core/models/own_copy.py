@@ -24,12 +24,18 @@ def own_copy(network: PreTrainedModel, attention: str | None = None) -> PreTrain
     config._attn_implementation = attention
     tables = [part for part in network.modules() if isinstance(part, nn.Embedding) and part.padding_idx is not None]
     rows = [part.weight.detach()[part.padding_idx].clone() for part in tables]
+    places = getattr(network, "hf_device_map", None) or {"": network.device}
     shown = logging.is_progress_bar_enabled()
     with BUILDING:
         logging.disable_progress_bar()
         try:
             copy = type(network).from_pretrained(
-                None, config=config, state_dict=network.state_dict(), dtype=network.dtype, local_files_only=True
+                None,
+                config=config,
+                state_dict=network.state_dict(),
+                dtype=network.dtype,
+                device_map=None if places == {"": torch.device("cpu")} else places,
+                local_files_only=True,
             )
         finally:
             if shown:

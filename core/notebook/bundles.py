@@ -134,7 +134,8 @@ def ledger(of: Ledger) -> Bundle:
 
 def certificate(of: certifying.Certificate) -> Bundle:
     rows = [
-        ("Agrees with the model", "holds" if of.holds else "does not hold"),
+        ("Agrees with the model", "holds" if of.agrees else "does not hold"),
+        *([("not to be relied on", of.fault)] if of.fault else []),
         ("model", f"{of.model}, in {of.dtype}, traced in {of.traced_in}"),
         ("revision", of.revision),
         ("numbers compared", f"{of.cells:,}"),

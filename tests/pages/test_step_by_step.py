@@ -56,8 +56,11 @@ def test_the_page_says_whether_its_model_was_checked(monkeypatch, tmp_path):
     half = models.load(ModelChoice(MODEL, "float16"))  # which no other test opens here
     monkeypatch.setattr(half.network.encoder.layer[0].attention.self, "scaling", 1.0)
     app = opened(model=MODEL, dtype="float16")
-    assert "failed on this machine: scale." in app.warning[0].value.replace("\\", "")
+    assert "failed on this machine: own code, scale." in app.warning[0].value.replace("\\", "")
     assert "Checked on this machine." not in said(app)
+    (badge,) = [text.value for text in app.markdown if "-badge[" in text.value]
+    assert badge.startswith(":red-badge[")
+    assert "own code, scale" in badge
 
 
 def test_every_source_and_its_knobs():

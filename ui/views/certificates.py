@@ -20,7 +20,7 @@ def show_certificate(certificate: Certificate, *, of_original: bool = False, wha
     compared = f"{what}: {certificate.cells:,} output numbers from its Q, K and V, largest difference {difference}"
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         more = f"Does not agree with {compared}, {certificate.rounding:,.0f} times what rounding explains"
-        verdict(certificate.holds, f"Agrees with {compared}", more)
+        verdict(certificate.agrees, f"Agrees with {compared}", more, fault=certificate.fault)
         dtype, traced_in = certificate.dtype, certificate.traced_in
         precision = dtype if traced_in == dtype else f"model in {dtype}, traced in {traced_in}"
         provenance = {"model": certificate.model, "revision": certificate.revision, "precision": precision}
@@ -42,8 +42,14 @@ def check_head(of: HeadRequest, what: str = "the model") -> None:
         show_certificate(certificate, what=what)
 
 
-def verdict(holds: bool, yes: str, no: str) -> None:
-    if holds:
+def verdict(holds: bool, yes: str, no: str, *, fault: str) -> None:
+    """Show whether numbers agree.
+
+    fault  what the check-up of the model found wrong; "" for nothing. Then nothing about the model is shown as right
+    """
+    if fault:
+        st.badge(plain(fault), icon=":material/error:", color="red")
+    elif holds:
         st.badge(yes, icon=":material/verified:", color="green")
     else:
         st.badge(no, icon=":material/error:", color="red")

@@ -9,7 +9,7 @@ moved by one rounding error, up or down at random. Two passes that differ by rou
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,20 +19,21 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
-from ...errors import first_line
+from ...errors import InputError, first_line
 from ...models.calls import Call, wide
-from ...models.inputs import run
+from ...models.inputs import image_text_inputs, run
 from ...models.model import Model
 from ...models.modules import Kind
 from ...models.own_copy import own_copy
-from ...units import small_number
+from ...units import counted, small_number
 from ..calls.rows import row_blocks
 from ..generation.generating import Generating
 from ..recorder import by_kind, record
 from ..rounding import OF_OWN_CODE, rounding_error
-from .reading import Reading, fixed_inputs, has_weights, returned_by
+from .reading import TEXT, Reading, fixed_image, fixed_inputs, has_weights, returned_by
 
 NEW_TOKENS = 8
+IMAGE = 48, 64  # pixels of the image that is read with a text
 # Where a network returns the weights of each kind of attention.
 _RETURNED_AS: dict[Kind, str] = {
     "self": "attentions",
@@ -119,11 +120,11 @@ class OwnCode:
 def compare_with_own_code(model: Model, inputs: dict[str, Tensor] | None = None) -> OwnCode:
     """Compare a model with its class as transformers runs it alone.
 
-    inputs  what both read; None: a short fixed text or image
+    inputs  what both read; None: a short fixed text or image, or both
 
     Raises the errors of `capture` for a model that cannot be captured.
     """
-    inputs = fixed_inputs(model) if inputs is None else inputs
+    inputs = _fixed(model) if inputs is None else inputs
     calls, here = record(model, inputs, logits_to_keep=0)
     kind = type(model.network).__name__
     try:
@@ -148,6 +149,13 @@ def alone(reading: Reading) -> Reading:
     """The reading of the same inputs by the network's own code, for checks that read them again."""
     model = replace(reading.model, network=own_copy(reading.model.network))
     return replace(reading, model=model, returned=returned_by(model, reading.inputs)[0])
+
+
+def _fixed(model: Model) -> dict[str, Tensor]:
+    if model.takes_images:
+        with suppress(InputError):  # for a message that is too long for it, for example
+            return image_text_inputs(model, TEXT, fixed_image(*IMAGE))[0]
+    return fixed_inputs(model)
 
 
 class _NotComparedError(Exception):
@@ -223,7 +231,7 @@ def _weights(
     compared = False
     for kind, layers in by_kind(calls).items():
         returned, with_errors = (_layers(of, kind) for of in (there, moved))
-        if len(returned) != len(layers):
+        if len(returned) != len(layers):  # or it is the tower for images, whose weights are not returned
             continue
         for number, (call, weights, other) in enumerate(zip(layers, returned, with_errors, strict=True)):
             if weights.ndim != 4 or weights.shape[:3] != (1, call.heads, call.query.shape[2]):
@@ -236,7 +244,7 @@ def _weights(
 
 def _layers(returned: Any, kind: Kind) -> list[Tensor]:
     """The weights of the layers with this attention; a layer without returns None."""
-    layers = getattr(returned, _RETURNED_AS.get(kind, "attentions"), None) or ()
+    layers = getattr(returned, _RETURNED_AS.get(kind, ""), None) or ()
     return [layer for layer in layers if isinstance(layer, Tensor)]
 
 
@@ -301,5 +309,7 @@ def _listed(each: Iterable[Difference]) -> str:
     names = [one.what for one in each]
     layers, tokens = (sum(name.startswith(of) for name in names) for of in ("weights", "logits of written"))
     parts = [name for name in names if not name.startswith(("weights", "logits of written"))]
-    parts += [f"weights of {layers} layers"] * (layers > 0) + [f"{tokens} written tokens"] * (tokens > 0)
+    parts += [f"weights of {counted(layers, 'layer')}"] * (layers > 0) + [counted(tokens, "written token")] * (
+        tokens > 0
+    )
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]

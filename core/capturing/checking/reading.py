@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers import PreTrainedModel
@@ -158,11 +159,15 @@ def _rows(model: Model, visits: dict[str, Visit], returned: Any) -> Tensor:
     return (of.logits if vectors is None else vectors)[0].detach().to("cpu", torch.float64)
 
 
+def fixed_image(height: int, width: int) -> NDArray[np.uint8]:
+    """An image of stripes: [height, width, 3]."""
+    rows, columns, colours = np.ogrid[:height, :width, :3]
+    return ((3 * rows + 5 * columns + 40 * colours) % 256).astype(np.uint8)
+
+
 def fixed_inputs(model: Model) -> dict[str, Tensor]:
     if model.reads_images:
-        height, width = image_size(model)
-        rows, columns, colours = np.ogrid[:height, :width, :3]
-        return image_inputs(model, ((3 * rows + 5 * columns + 40 * colours) % 256).astype(np.uint8))
+        return image_inputs(model, fixed_image(*image_size(model)))
     target = [5, 9, 6, 9, 7] if model.is_encoder_decoder else None
     if model.tokenizer is not None and not model.is_encoder_decoder:
         return all_inputs(model, TEXT, max_tokens=32, truncate=True)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from core import check_model
 from core.agents import serving
 from core.agents.answers import Answer
 from core.agents.calls import CALLS
@@ -16,6 +17,7 @@ from core.agents.host import Ended, Host, Limits
 from core.agents.serving import MOST_BYTES, Calls
 from core.heads.metrics import NAMES
 from core.models import loading
+from tests.core.tiny_models import number_words, tiny
 from tests.refusals import refused
 from tests.source_files import ROOT
 
@@ -215,3 +217,19 @@ def test_lines_are_answered_one_by_one(short):
     assert [call["name"] for call in help_["answer"]["calls"]] == [*CALLS]
     assert last["id"] == "last"
     assert len(last["answer"]["models"]) == 3
+
+
+def test_nothing_holds_of_a_model_whose_checkup_failed(tmp_path):
+    network = tiny("Llama")
+    network.save_pretrained(tmp_path)
+    number_words().save_pretrained(tmp_path)
+    host = Host(Limits(folders=(str(tmp_path),)))
+    model = host.model(str(tmp_path))
+    asked = {"model": str(tmp_path), "text": "3 5 3"}
+    assert Calls(host).answer("open", asked)["certificate"]["holds"]
+    model.network.model.layers[0].self_attn.scaling = 1.0
+    check_model(model)
+    for call, more in (("open", {}), ("cell", {"layer": 0, "head": 0, "query": 1, "key": 1}), ("why", {"answer": "7"})):
+        certificate = Calls(host).answer(call, asked | more)["certificate"]
+        assert not certificate["holds"]
+        assert "own code" in certificate["fault"]

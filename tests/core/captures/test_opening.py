@@ -542,3 +542,20 @@ def test_a_pass_says_what_the_checkup_of_its_model_found(file):
     assert found.holds
     assert opened.model.checkup == found.summary.replace(" on this machine", "")
     assert "what the check-up of the model found" in unchecked(opened)
+
+
+def test_nothing_of_a_model_whose_checkup_failed_holds(file, capsys):
+    one = taken.__wrapped__("Llama")
+    of_live = one.certificate(0, 0)
+    assert of_live.holds
+    one.model.network.model.layers[0].self_attn.scaling = 1.0
+    core.check_model(one.model, seconds=600)
+    opened = opened_again(one, file)
+    for certificate in (of_live, one.certificate(0, 0), opened.certificate(0, 0)):
+        assert certificate.agrees
+        assert not certificate.holds
+        assert str(certificate).startswith("Not to be relied on. 2 of 1")
+    again = opened_again(opened, file.with_name("again.safetensors"))
+    assert not again.certificate(0, 0).holds
+    assert exit_status(command, "check", str(file)) == 1
+    assert "Not to be relied on. The check-up of the model where this was written: 2 of 1" in capsys.readouterr().out

@@ -370,8 +370,10 @@ def say_checked(
             made = run(models.checked.task(chosen), f"Checking {chosen} on this machine", len(CHECKS), unit="check")
         if made is None:
             line.caption(says, help=model_help())
-        else:
+        elif made.holds:
             say(made)
+        else:
+            st.rerun()  # what the page shows as right is so no longer
 
     if isinstance(model, RecordedModel) and model.checkup:
         says += f" Where it was recorded: {plain(model.checkup)}"

@@ -21,6 +21,7 @@ from core.heads.attribution import Attribution, as_grid, main_pair, main_reason,
 from core.heads.examples import WIDE
 from core.heads.lens import POSITIONS, ranks_first_after
 from core.heads.paths import MOST_HOPS, CutEffect, Path, Stop, cut_effect
+from core.models.checkups import fault_of
 from core.models.inputs import MAX_PIECES, one_token, word_tokens
 from core.models.tokens import token_texts
 from core.units import in_rounding_errors, small_number
@@ -37,7 +38,7 @@ from ui.views.certificates import verdict
 from ui.views.charts import show_chart
 from ui.views.head_links import link_to_effects
 from ui.views.numbers import of_table
-from ui.views.sources.models import MAX_TOKENS, NEXT_TOKENS, TEXTS, missing
+from ui.views.sources.models import MAX_TOKENS, NEXT_TOKENS, TEXTS, load, missing
 from ui.views.sources.reading import InputFields, read_or_say, run_pass
 from ui.views.why import results
 
@@ -454,7 +455,8 @@ def _draw_bars(view: ShownPath) -> None:
     show_chart(chart, "strongest", f"The {len(names)} largest contributions.", title="The largest contributions")
     sums = f"{table.sources:,} contributions add up to {signed(table.total)}, and the number is {signed(table.number)}"
     differ = f"{sums}: they differ by {in_rounding_errors(table.rounding)}"
-    verdict(table.holds, differ, f"{differ}, more than rounding explains")
+    fault = fault_of(load(view.of.text.model))
+    verdict(table.holds, differ, f"{differ}, more than rounding explains", fault=fault)
     if view.stop is None:
         st.caption("Contributions are direct. Muting a head also counts what later layers make of it:")
         link_to_effects(view.of.text)

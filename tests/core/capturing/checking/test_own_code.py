@@ -11,6 +11,7 @@ from core import load_model
 from core.capturing.checking.own_code import compare_with_own_code
 from core.models.own_copy import own_copy
 from tests.core.tiny_models import GROUPED, TINY, randomised, tiny
+from tests.core.tiny_seeing import seeing
 
 
 @pytest.mark.parametrize("name", ["BERT", "GPT-2", "T5", "gpt-oss", "ViT"])
@@ -94,6 +95,14 @@ def test_rounded_rotary_frequencies_of_a_converted_network_are_its_own() -> None
     assert compare_with_own_code(load_model(network)).holds
     network.model.rotary_emb.inv_freq.mul_(1.5)
     assert compare_with_own_code(load_model(network)).holds is False
+
+
+def test_an_image_is_read_with_the_text() -> None:
+    model = seeing.__wrapped__("Qwen2.5-VL")  # one of its own
+    assert compare_with_own_code(model).holds
+    part = model.network.get_submodule("model.visual.blocks.0.mlp.down_proj")
+    part.forward = partial(changed, 1.01, part.forward)
+    assert compare_with_own_code(model).holds is False
 
 
 class Stubborn(t.LlamaForCausalLM):
