@@ -40,7 +40,9 @@ def own_copy(network: PreTrainedModel, attention: str | None = None) -> PreTrain
         finally:
             if shown:
                 logging.enable_progress_bar()
-            for part, row in zip(tables, rows, strict=True):  # Chinese-CLIP sets them to zero, also where they are shared
+            for part, row in zip(
+                tables, rows, strict=True
+            ):  # Chinese-CLIP sets them to zero, also where they are shared
                 part.weight.data[part.padding_idx] = row
     if getattr(network, "generation_config", None) is not None:
         copy.generation_config = deepcopy(network.generation_config)
