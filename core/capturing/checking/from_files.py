@@ -5,8 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
+from ...errors import first_line
 from ...models.adapters import modules_of
 from ...models.added_tokens import text_notes
 from ...models.bounds import UnreadableError
@@ -60,6 +62,8 @@ def leftovers(reading: Reading) -> Finding:
         notes = notes_of(reading.model.network, stored, lost(folder), ())
     except UnreadableError as error:
         return Finding(False, f"The folder {error}.")
+    except SafetensorError as error:
+        return Finding(False, f"The folder has damaged or incomplete weights: {first_line(error)}.")
     return Finding(True, " ".join(notes) or f"The network reads all {len(stored):,} tensors of its files.")
 
 

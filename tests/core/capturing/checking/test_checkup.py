@@ -170,6 +170,12 @@ def on_disk(tmp_path: Path) -> Model:
     return load_model(tmp_path)
 
 
+def cut(model: Model) -> None:
+    file = model.folder / "model.safetensors"  # type: ignore[operator]
+    (part := file.with_suffix(".part")).write_bytes(file.read_bytes()[:-4])
+    part.replace(file)
+
+
 def begin_twice(model: Model) -> None:
     twice = TemplateProcessing(single="<s> <s> $A", special_tokens=[("<s>", 0)])
     model.tokenizer.backend_tokenizer.post_processor = twice
@@ -179,6 +185,7 @@ def begin_twice(model: Model) -> None:
     ("check", "plant"),
     [
         ("leftovers", lambda model: setattr(model.network.get_submodule(f"{FIRST}.q_proj"), "bias", None)),
+        ("leftovers", cut),
         ("weights", lambda model: model.network.get_parameter(f"{FIRST}.q_proj.weight").data.mul_(1.01)),
         ("weights", lambda model: model.network.get_parameter("model.layers.1.input_layernorm.bias").data.add_(1)),
         ("weights", lambda model: model.network.get_parameter("model.embed_tokens.weight").data[-1].mul_(1.01)),
