@@ -1,6 +1,7 @@
 """Record one pass of a transformers model into a file that Headlight's `open_capture` opens without the model.
 
-Copy this file alone to where the model runs; it needs torch, transformers and safetensors. docs/captures.md says more.
+Copy this file alone to where the model runs; it needs torch, transformers (with tokenizers) and safetensors. docs/captures.md
+says more.
 
     model = AutoModelForCausalLM.from_pretrained(name, dtype="bfloat16", device_map="auto")
     record(model, AutoTokenizer.from_pretrained(name), "A text.", "pass.safetensors", layers=[0, 39, 79], heads=[4, 17])
@@ -14,11 +15,13 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
 from typing import Any
 
 import torch
 import transformers as t
 from safetensors.torch import save_file
+from tokenizers import decoders, pre_tokenizers
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -126,12 +129,114 @@ def runs_of(blocks: Iterable[Tensor]) -> Tensor:
     return torch.cat([pad(part, (0, 0, 0, widest - part.shape[2])) for part in parts], dim=1)
 
 
-def spelling(tokenizer: Any, pieces: Any) -> tuple[bool, str]:
-    """Whether pieces are spelled in GPT-2's alphabet of bytes, and how words are marked. pieces: the whole vocabulary"""
-    model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
-    has_blanks = type(model).__name__ != "WordPiece" and any(piece[:1] in ("Ġ", "▁") for piece in pieces if piece)
-    ends = getattr(model, "end_of_word_suffix", None) == "</w>"
-    return all(letter in pieces for letter in "Ġ!¡Ċ"), "</w>" if ends else "blanks" if has_blanks else "##"
+class Spelling:
+    """What each token of a tokenizer writes. The decoder is asked for it, token by token between two letters, and the added
+    tokens, which are found in a text as they stand. The letters of a piece tell nothing: "Ġ" is a blank in one vocabulary and
+    a letter of Maltese in another.
+
+    is_apart  whether the decoder puts blanks between tokens, as those of WordPiece and of whole words do
+    suffix    the mark with which the last piece of a word ends, or ""
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer, backend = tokenizer, getattr(tokenizer, "backend_tokenizer", None)
+        self._model = None if backend is None else backend.model
+        self.suffix = getattr(self._model, "end_of_word_suffix", None) or ""
+        self._decode = tokenizer.convert_tokens_to_string if backend is None else self._decoder_of(backend)
+        self._added = {**getattr(tokenizer, "added_tokens_decoder", {})}
+        self._special = {*tokenizer.all_special_ids}
+        self._known: dict[int, tuple[str, bytes, bool, bool] | None] = {}
+        self.is_apart = self._between() == " "
+        is_bytes = self._between("Ã", "©") == "é"
+        self.in_bytes = is_bytes and self._between("Ġ") == " "
+        self._byte_of = _gpt2_bytes() if self.in_bytes else {chr(byte): byte for byte in range(256 * is_bytes)}
+        self._falls_back = self._between("<0xC3>", "<0xA9>") == "é"
+
+    def of(self, token: int) -> tuple[str, bytes, bool, bool] | None:
+        """The piece in the vocabulary, the bytes that it adds to a text, and whether a blank may stand before and after it:
+        between two tokens it does where both say so. None for a number without a token."""
+        if token not in self._known:
+            self._known[token] = self._asked(token)
+        return self._known[token]
+
+    def is_literal(self, token: int) -> bool:
+        """Whether this is an added token that its decoder would read as another text."""
+        known = self.of(token)
+        return known is not None and token in self._added and self._read(known[0]) != known[1:]
+
+    def _asked(self, token: int) -> tuple[str, bytes, bool, bool] | None:
+        try:
+            (piece,) = self._tokenizer.convert_ids_to_tokens([token])
+        except Exception:  # some tokenizers give None, others fail, each with another error
+            return None
+        if piece is None:
+            return None
+        data, before, after = self._read(piece)
+        added = self._added.get(token)
+        is_found = added is not None and (added.special or not self._makes(token, piece, data))
+        if is_found or token in self._special:
+            data, before, after = piece.encode(), self.is_apart, self.is_apart
+        return piece, data, before, after
+
+    def _read(self, piece: str) -> tuple[bytes, bool, bool]:
+        """The bytes that the decoder makes of a piece, without the blanks that it puts around them, and these."""
+        if self._byte_of and self._byte_of.keys() >= {*piece}:
+            data = bytes(map(self._byte_of.__getitem__, piece))
+        elif self._falls_back and (byte := re.fullmatch("<0x([0-9A-F]{2})>", piece)):
+            data = bytes.fromhex(byte[1])
+        else:
+            data = (self._between(piece) or "").encode()
+        before, after = (self.is_apart and one == b" " for one in (data[:1], data[-1:]))
+        data = data[before : len(data) - after]
+        if not data:  # a mark without a word, such as "##" alone, stands for itself
+            return piece.encode(), self.is_apart, self.is_apart
+        is_last = self.suffix and data.endswith(self.suffix.encode())
+        return data.removesuffix(self.suffix.encode()) + b" " if is_last else data, before, after
+
+    def _makes(self, token: int, piece: str, read: bytes) -> bool:
+        """Whether an added token is one that the model makes of a text by itself, as Gemma's of several blanks are."""
+        if self._model is None or self._model.token_to_id(piece) != token:
+            return False
+        # A part of a character, or a control character, is what the letters of a word mean as bytes.
+        if re.search(r"[\ufffd\0-\x08\x0e-\x1f\x7f-\x9f]", read.decode(errors="replace")):
+            return False
+        if getattr(self._model, "ignore_merges", False):
+            self._model = deepcopy(self._model)  # which makes pieces by merges alone
+            self._model.ignore_merges = False
+        try:
+            return [made.id for made in self._model.tokenize(piece)] == [token]
+        except Exception:  # of a model without a token for what is unknown
+            return False
+
+    def _between(self, *pieces: str) -> str | None:
+        """What is written of pieces between two letters; None where it is not known."""
+        try:
+            text = self._decode(["a", *pieces, "a"])
+        except Exception:  # of pieces that are not in a vocabulary
+            return None
+        return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "a" else None
+
+    def _decoder_of(self, backend: Any) -> Any:
+        """The function that joins pieces; of a tokenizer without a decoder, the one that fits how it splits a text."""
+        if backend.decoder is not None:
+            return backend.decoder.decode
+        split = {} if backend.pre_tokenizer is None else json.loads(backend.pre_tokenizer.__getstate__())
+        for step in split.get("pretokenizers", [split]):
+            if step.get("type") == "ByteLevel":
+                return decoders.ByteLevel().decode
+            if step.get("type") == "Metaspace":
+                return decoders.Metaspace(step["replacement"], step["prepend_scheme"]).decode
+        if self.suffix:
+            return decoders.BPEDecoder(self.suffix).decode
+        prefix = getattr(self._model, "continuing_subword_prefix", None)
+        return decoders.WordPiece(prefix, cleanup=False).decode if prefix else " ".join
+
+
+def _gpt2_bytes() -> dict[str, int]:
+    """The letter of each byte in GPT-2's alphabet: itself, or from 256 on (Radford et al. 2019, section 2.2)."""
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    others = [byte for byte in range(256) if chr(byte) not in letters]
+    return {letter: ord(letter) if ord(letter) < 256 else others[ord(letter) - 256] for letter in letters}
 
 
 def around(tokenizer: Any) -> tuple[list[int], list[int]]:
@@ -142,14 +247,22 @@ def around(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 
 def vocabulary(tokenizer: Any, ids: Iterable[int]) -> dict[str, Any]:
-    """The pieces of some tokens as the tokenizer has them, which are special, and what it puts around every text."""
+    """The pieces of some tokens as the tokenizer has them, what they write, which are special, and what it puts around every
+    text."""
     begin, end = around(tokenizer)
-    pieces = {token: tokenizer.convert_ids_to_tokens(token) for token in sorted({*ids, *begin, *end})}
+    spelling, numbers = Spelling(tokenizer), sorted({*ids, *begin, *end})
+    pieces = {str(token): spelling.of(token) for token in numbers}
     added = getattr(tokenizer, "added_tokens_decoder", {}).items()
-    special = {*tokenizer.all_special_ids, *(token for token, entry in added if entry.special)} & pieces.keys()
-    spelled = dict(zip(("bytes", "words"), spelling(tokenizer, tokenizer.get_vocab()), strict=True))
-    known = {str(token): piece for token, piece in pieces.items()}  # None: the tokenizer has no such token
-    return {"pieces": known, "special": sorted(special), "around": [begin, end], **spelled}
+    special = {*tokenizer.all_special_ids, *(token for token, entry in added if entry.special)} & {*numbers}
+    return {
+        "pieces": {token: one and one[0] for token, one in pieces.items()},  # None: the tokenizer has no such token
+        "written": {token: [one[1].hex(), *one[2:]] for token, one in pieces.items() if one},
+        "special": sorted(special),
+        "around": [begin, end],
+        # For versions that do not read what is written.
+        "bytes": spelling.in_bytes,
+        "words": "</w>" if spelling.suffix else "##" if spelling.is_apart else "blanks",
+    }
 
 
 class BatchError(ValueError):

@@ -28,12 +28,13 @@ from ..capturing.layer_labels import layer_labels
 from ..errors import InputError, shortened
 from ..models.calls import Call
 from ..models.devices import DTYPES
-from ..models.fields import LARGEST, Fields, are_whole, broken, is_number, read_json
+from ..models.fields import LARGEST, MAX_TEXT, Fields, are_whole, broken, is_number, read_json
 from ..models.images import SMALL, ImageGrid
 from ..models.model import NoNetwork, RecordedModel
 from ..models.modules import Kind
 from ..models.sentences import POOLINGS, SentenceVector
-from ..models.tokens import RecordedTokens
+from ..models.tokens import Piece, RecordedTokens
+from ..pieces import BYTE_OF
 from ..progress import stop_point
 from ..record_pass import BEST, CELLS, FORMAT, SEAL, VERSION, sealed
 
@@ -43,6 +44,7 @@ MAX_LAYERS, MAX_EDITS, MAX_WORDS, MAX_GRIDS = 10_000, 10_000, 200_000, 1_000
 EARLIER = "This file also holds what components gave, as earlier versions kept it. It is not read: attribution needs the model."
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _WHOLE = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_HEX = re.compile(rf"([0-9a-f]{{2}}){{0,{4 * MAX_TEXT}}}")  # bytes of a token
 # Dtypes as safetensors calls them.
 _NAMES = {"F16", "BF16", "F32", "F64", *(f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64))}
 
@@ -283,8 +285,9 @@ class _Opening:
         texts = {int(token): None if piece is None else Fields(pieces).text(token) for token, piece in pieces.items()}
         if not texts.keys() >= {*special, *around[0], *around[1]}:
             raise broken("its vocabulary names special tokens that are not in it")
-        marks = fields.word("words", ("blanks", "##", "</w>"))
-        return RecordedTokens(texts, frozenset(special), fields.flag("bytes"), marks, (around[0], around[1]))
+        read = _written if "written" in fields.values else _spelled
+        written = {token: None if piece is None else read(fields, token, piece) for token, piece in texts.items()}
+        return RecordedTokens(written, frozenset(special), (around[0], around[1]), fields.values)
 
     def _edits(self) -> Edits:
         lines = self._description.texts("edits", MAX_WORDS) if "edits" in self._description.values else ()
@@ -514,6 +517,32 @@ def _alike(wanted: HeadEdit, found: HeadEdit, queries: int, keys: int) -> bool:
     if wanted.output is None or found.output is None or bool(wanted.output.isnan().any()):
         return True
     return bool((wanted.output == found.output).all())
+
+
+def _written(vocabulary: Fields, token: int, piece: str) -> Piece:
+    """What a token writes."""
+    given = vocabulary.part("written").values.get(str(token))
+    if not isinstance(given, list) or [*map(type, given)] != [str, bool, bool] or not _HEX.fullmatch(given[0]):
+        raise broken(f"it does not say what token {token} writes")
+    return Piece(piece, bytes.fromhex(given[0]), *given[1:])
+
+
+def _spelled(vocabulary: Fields, token: int, piece: str) -> Piece:
+    """The same in files of earlier versions, which say how pieces are spelled."""
+    marks, in_bytes = vocabulary.word("words", ("blanks", "##", "</w>")), vocabulary.flag("bytes")
+    is_apart = marks == "##"
+    if token in vocabulary.values.get("special", []):
+        return Piece(piece, piece.encode(), is_apart, is_apart)
+    if is_apart and re.fullmatch("##.+", piece, re.DOTALL):
+        return Piece(piece, piece[2:].encode(), before=False, after=True)
+    if in_bytes and BYTE_OF.keys() >= {*piece}:
+        data = bytes(map(BYTE_OF.__getitem__, piece))
+    elif byte := re.fullmatch("<0x([0-9A-F]{2})>", piece):
+        data = bytes.fromhex(byte[1])
+    else:
+        data = piece.replace("▁", " ").encode()
+    ends = marks == "</w>" and data.endswith(b"</w>")
+    return Piece(piece, data.removesuffix(b"</w>") + b" " if ends else data, is_apart, is_apart)
 
 
 def _sentence(fields: Fields) -> SentenceVector:

@@ -158,7 +158,7 @@ def _text_of(file: str) -> str:
     try:
         if (size := Path(file).stat().st_size) > MOST_FILE:
             raise InputError(f"{file!r} has {size / 1e6:,.0f} MB. A file of claims is a page of text.", field="file")
-        return Path(file).read_text("utf-8")
+        return Path(file).read_text("utf-8-sig")
     except OSError as error:
         raise InputError(f"{file!r} cannot be read: {error.strerror}. Give a file of claims.", field="file") from error
     except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from ..models.passages import CLASSES, Passage, Relation, classes_of, tokens_of_words
-from ..models.tokens import token_texts
+from ..models.tokens import pieces_of
 from ..models.words import word_starts, word_texts
 
 
@@ -42,8 +42,8 @@ class Annotation:
         return pairs
 
     def pairs(self, words: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Pairs of words [W, W] as pairs of tokens: [L, L]."""
-        return self.belongs @ words @ self.belongs.T
+        """Pairs of words [W, W] as pairs of tokens: [L, L]. A token of two words, such as "don't", is not a pair."""
+        return self.belongs @ words @ self.belongs.T & ~np.eye(len(self.belongs), dtype=np.bool_)
 
     def tokens(self, words: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Words [W] as tokens: [L]."""
@@ -55,7 +55,7 @@ class Facts:
     """The tokens of a passage, L in all, as queries and as keys.
 
     ids     [L] token numbers
-    texts   [L] token texts, without the blanks around them
+    texts   [L] what each token writes, without the blanks around it
     words   [L] the text of the word that each token belongs to, without the blanks around it
     kinds   [L] the class of each token, one of `CLASSES`
     begins  [L] the position at which each token's word begins
@@ -71,15 +71,15 @@ class Facts:
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int], passage: Passage | None = None) -> Facts:
         """passage: the text of these tokens, if it is annotated"""
-        texts, starts = token_texts(tokenizer, ids), word_starts(tokenizer, ids)
+        starts = word_starts(tokenizer, ids)
         word = np.searchsorted(starts, np.arange(len(ids)), side="right") - 1
-        words = np.array([text.strip() for text in word_texts(texts, starts)])
+        words = np.array([text.strip() for text in word_texts(tokenizer, ids, starts)])
         annotation = Annotation(np.zeros((len(ids), 0), np.bool_), (), np.empty(0, np.str_))
         if passage is not None and passage.words:
             annotation = Annotation.of(tokenizer, passage, len(ids))
-        shown = np.array([text.strip() for text in texts])
+        texts = np.array([piece.bare.strip() for piece in pieces_of(tokenizer, ids)])
         kinds = np.array(CLASSES)[classes_of(tokenizer, tuple(ids))]
-        return cls(np.asarray(ids), shown, words[word], kinds, starts[word], annotation)
+        return cls(np.asarray(ids), texts, words[word], kinds, starts[word], annotation)
 
     @property
     def is_annotated(self) -> bool:

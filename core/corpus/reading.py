@@ -9,7 +9,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -182,6 +182,9 @@ def _checked(place: Location, text: str) -> Passage | Problem:
         return Problem(place, _too_long(f"{len(text):,}", MAX_CHARACTERS).why)
     if (half := half_of_a_pair(text)) is not None:
         return Problem(place, f"The text has half of a surrogate pair at character {half:,}.")
+    if (nul := text.find("\0")) >= 0:
+        why = f"The text has a NUL at character {nul:,}, as files in UTF-16 have. Write it in UTF-8, without NULs."
+        return Problem(place, why)
     return Passage(place, 0, text)
 
 
@@ -207,22 +210,26 @@ def _lines(system: fs.FileSystem, path: str) -> Iterator[str | _Fault]:
 def _bytes_of_lines(system: fs.FileSystem, path: str) -> Iterator[bytes | int]:
     """Each line; the number of its bytes if it is too long."""
     with _opened(system, path) as file:
-        is_first = True
-        while line := file.readline(LONGEST_LINE + 1):
-            if (length := len(line)) > LONGEST_LINE:
-                while line and not line.endswith("\n"):
-                    line = file.readline(BLOCK)
-                    length += len(line)
-                yield length
-            else:
+        line, is_first = file.readline(LONGEST_LINE + 1), True
+        while line:
+            if (length := len(line)) <= LONGEST_LINE:
                 yield _without_mark(line.encode("latin-1")) if is_first else line.encode("latin-1")
-            is_first = False
+                line, is_first = file.readline(LONGEST_LINE + 1), False
+                continue
+            while line and not line.endswith(("\n", "\r")):
+                line = file.readline(BLOCK)
+                length += len(line)
+            ended, line, is_first = line, file.readline(LONGEST_LINE + 1), False
+            if ended.endswith("\r") and line == "\n":  # both end the line, and the block ended between them
+                length, line = length + 1, file.readline(LONGEST_LINE + 1)
+            yield length
 
 
 def _opened(system: fs.FileSystem, path: str) -> TextIOWrapper:
-    """The file with one character a byte, so that Python finds the ends of lines and limits count bytes."""
+    """The file with one character a byte, so that Python finds the ends of lines, which stay as they are, and limits count
+    bytes."""
     stream: Any = system.open_input_stream(path)
-    return TextIOWrapper(stream, "latin-1")
+    return TextIOWrapper(stream, "latin-1", newline="")
 
 
 def _without_mark(start: bytes) -> bytes:
@@ -282,7 +289,18 @@ def _json_lines(system: fs.FileSystem, path: str, settings: RunSettings) -> Iter
         if isinstance(line, _Fault):
             yield row, line
         elif line.strip():
-            yield row, _text_in(_attempt("The line is not JSON", json.loads, line), settings.column)
+            yield row, _text_in(_attempt("The line is not JSON", _object, line, settings.column), settings.column)
+
+
+def _object(line: str, column: str) -> object:
+    """What a line of JSON holds. Raises ValueError if it names the column twice: Python would take the last."""
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        if sum(name == column for name, _ in pairs) > 1:
+            raise ValueError(f"it names {_named(column)} twice")
+        return dict(pairs)
+
+    return json.loads(line, object_pairs_hook=once)
 
 
 def _text_in(record: object, column: str) -> str | _Fault:
@@ -313,10 +331,11 @@ def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Ro
     records = csv.DictReader(lines, delimiter="\t" if _format(path) == ".tsv" else ",", strict=True)
     if records.fieldnames is not None and lines.fault:
         raise ValueError(f"The line that names the columns cannot be read. {lines.fault.why}")
+    _require_one(settings.column, records.fieldnames or ())
     for row in count(1):
         lines.begin()
         try:
-            text = _text_in(next(records), settings.column)
+            text = _text_of_record(next(records), settings.column)
         except StopIteration:
             return
         except csv.Error as error:
@@ -324,6 +343,22 @@ def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Ro
                 raise
             text = _Fault(f"The record is not CSV: {first_line(error)}.")
         yield row, lines.fault or text
+
+
+def _text_of_record(record: dict[str | None, Any], column: str) -> str | _Fault:
+    """The text of a record that has as many columns as the first line names: of another one, a comma or the end of a line is
+    missing or too much, perhaps in the text itself."""
+    more = len(record.get(None, ()))
+    less = sum(value is None for value in record.values())
+    if not more and not less:
+        return _text_in(record, column)
+    named = len(record) - bool(more)
+    return _Fault(f"The record has {named + more - less:,} columns, and the first line names {named:,}.")
+
+
+def _require_one(column: str, names: Sequence[str]) -> None:
+    if (times := [*names].count(column)) > 1:
+        raise ValueError(f"{times} columns are called {_named(column)}. Rename all but one")
 
 
 class _LinesOfCsv:
@@ -367,6 +402,7 @@ def _parquet(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterato
         file, column = ParquetFile(opened), settings.column
         if column not in file.schema_arrow.names:
             raise ValueError(_no_column(column, file.schema_arrow.names))
+        _require_one(column, file.schema_arrow.names)
         batches = file.iter_batches(batch_size=256, columns=[column])
         values = (value for batch in batches for value in batch.column(0))
         for row, value in enumerate(values, start=1):
@@ -384,32 +420,129 @@ def _conllu(system: fs.FileSystem, path: str, _settings: RunSettings) -> Iterato
 
 
 def _sentence(block: str) -> Annotated:
-    from conllu import parse  # not at the top: the app reads texts without it
-    from conllu.exceptions import ParseException
-
-    try:
-        tokens = parse(block)[0]
-    except ParseException as error:
-        raise ValueError(str(error)) from error
-    words, position_of, heads, tags, pieces, length = [], {}, [], [], [], 0
-    for token in tokens:
-        if not isinstance(token["id"], int):
-            continue  # a multi-word token such as 3-4, whose words follow, or an empty node such as 8.1
-        position_of[token["id"]] = len(words)
-        words.append((length, length + len(token["form"])))
-        is_joined = (token["misc"] or {}).get("SpaceAfter") == "No"
-        pieces.append(token["form"] if is_joined else f"{token['form']} ")
-        length += len(pieces[-1])
-        heads.append((token["id"], token["head"], token["deprel"]))
-        tags.append(token["upos"] or "_")
+    lines = re.split("\r\n|\r|\n", block)
+    tokens = [_columns(line) for line in lines if line and not line.startswith("#")]
+    if not tokens:
+        return "", (), (), ()
+    said = {found[1].strip() for line in lines if (found := re.match(r"#\s*text\s*=(.*)", line, re.DOTALL))}
+    if len(said) > 1:
+        raise ValueError("it has two different lines of # text")
+    surfaces = _surfaces(tokens)
+    text, starts = _along(said.pop(), surfaces) if said else _spaced(surfaces)
+    spans = [
+        span for start, (token, words) in zip(starts, surfaces, strict=True) for span in _spans(start, token, words)
+    ]
+    every = [word for _, words in surfaces for word in words]
+    if len(every) > 1 and {*text} <= {"_", " "}:  # as in treebanks of texts that may not be passed on
+        raise ValueError("its words are left out, and each is _ instead")
+    for word in every:
+        if word["head"] and not 1 <= word["head"] <= len(every):
+            raise ValueError(f"word {word['id']} depends on word {word['head']}, which is not there")
     relations = tuple(
         # Subtypes such as nsubj:pass are what they are subtypes of.
-        Relation(position_of[number], position_of[head], relation.partition(":")[0])
-        for number, head, relation in heads
-        if head
+        Relation(word["id"] - 1, word["head"] - 1, word["deprel"].partition(":")[0])
+        for word in every
+        if word["head"]
     )
-    return "".join(pieces).rstrip(), tuple(words), relations, tuple(tags)
+    return text, tuple(spans), relations, tuple(word["upos"] for word in every)
 
+
+def _columns(line: str) -> dict[str, Any]:
+    """A line: a word, several that are written as one (3-4), or an empty node (8.1). The package conllu also parts columns at
+    two blanks, which a word may have."""
+    from conllu.exceptions import ParseException  # not at the top: the app reads texts without it
+    from conllu.parser import DEFAULT_FIELDS, parse_dict_value, parse_id_value, parse_int_value
+
+    columns = line.split("\t")
+    if len(columns) != len(DEFAULT_FIELDS):
+        raise ValueError(
+            f"a line has {len(columns)} columns, and should have {len(DEFAULT_FIELDS)} with tabs between them"
+        )
+    token: dict[str, Any] = dict(zip(DEFAULT_FIELDS, columns, strict=True))
+    if not token["form"]:
+        raise ValueError(f"word {token['id']} is empty")
+    try:
+        token["id"], token["misc"] = parse_id_value(token["id"]), parse_dict_value(token["misc"]) or {}
+        token["head"] = parse_int_value(token["head"]) if isinstance(token["id"], int) else None
+    except ParseException as error:
+        raise ValueError(str(error)) from error
+    return token
+
+
+def _surfaces(tokens: list[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """What is written, in its order, and the words that each is: "au" is the words à and le. Empty nodes are not written.
+
+    Raises ValueError if the words are not numbered from 1, or what is written as one is not of words that follow.
+    """
+    surfaces: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+    last, count = 0, 0  # the last word of what is written as one; how many words there are
+    for token in tokens:
+        match token["id"]:
+            case int(number):
+                count += 1
+                if number != count:
+                    raise ValueError(f"word {count} is numbered {number}")
+                if number > last:
+                    surfaces.append((token, []))
+                surfaces[-1][1].append(token)
+            case (first, "-", end):
+                if first != count + 1 or first <= last:
+                    raise ValueError(f"words {first} to {end} are written as one, and do not follow word {count}")
+                surfaces.append((token, []))
+                last = end
+            case None:
+                raise ValueError("a line has no number")
+    if last > count:
+        raise ValueError(f"it has {count} words, of which one is written as part of {last}")
+    return surfaces
+
+
+def _along(text: str, surfaces: list[tuple[dict[str, Any], Any]]) -> tuple[str, list[int]]:
+    """A text and where in it its words begin. Raises ValueError where it is not these words, with blanks between them."""
+    starts, end = [], 0
+    for token, _ in surfaces:
+        start, form = text.find(token["form"], end), token["form"]
+        if start < 0 or text[end:start].strip():
+            raise ValueError(f"# text goes on with {text[end : end + 20]!r} where its words have {form[:NAMED]!r}")
+        starts.append(start)
+        end = start + len(form)
+    if text[end:].strip():
+        raise ValueError(f"# text goes on with {text[end : end + 20]!r} after its words")
+    return text, starts
+
+
+def _spaced(surfaces: list[tuple[dict[str, Any], Any]]) -> tuple[str, list[int]]:
+    """The text of words, and where each begins, by the blanks that are said to stand beside and within them."""
+    parts, starts, length, after = [], [], 0, ""
+    for token, _ in surfaces:
+        misc = token["misc"]
+        token["form"] = _unescaped(misc.get("SpacesInToken")) or token["form"]
+        between = f"{after}{_unescaped(misc.get('SpacesBefore'))}" if parts else ""
+        starts.append(length + len(between))
+        parts += [between, token["form"]]
+        length += len(between) + len(token["form"])
+        after = "" if misc.get("SpaceAfter") == "No" else " "
+        if "SpacesAfter" in misc:
+            after = _unescaped(misc["SpacesAfter"])
+    return "".join(parts), starts
+
+
+def _unescaped(blanks: str | None) -> str:
+    r"""Blanks as UDPipe writes them: "\s\n" is a blank and a line break."""
+    return re.sub(r"\\(.)", lambda found: _ESCAPES[found[1]], blanks or "")
+
+
+def _spans(start: int, token: dict[str, Any], words: list[dict[str, Any]]) -> Iterator[tuple[int, int]]:
+    """Where the words stand of what is written as one: each in its place if that is "do" and "n't", else all in the whole."""
+    whole = start + len(token["form"])
+    if "".join(word["form"] for word in words) != token["form"]:
+        yield from [(start, whole)] * len(words)
+        return
+    for word in words:
+        yield start, (start := start + len(word["form"]))
+
+
+_ESCAPES = {"s": " ", "t": "\t", "r": "\r", "n": "\n", "p": "|", "\\": "\\"}
 
 READERS: dict[str, Reader] = {
     **dict.fromkeys((".txt", ".md", ".text"), _plain),

@@ -120,7 +120,7 @@ class Tally:
             getattr(self, name).add(numbers)
         self.queries += sums.attending
         if sums.words is not None:
-            self.relations.add(passage, sums.words.any(dim=0).numpy(), sums.between_words)
+            self.relations.add(passage, sums.words.numpy() > 0, sums.between_words)
         self.sample.extend(
             rows_of(
                 self.sample.dtype,
@@ -370,10 +370,12 @@ class Relations:
         self.by_offset = ExactSum.zeros(heads, 2 * FARTHEST + 1)
         self.pairs = np.zeros(2 * FARTHEST + 1, np.int64)
 
-    def add(self, passage: Passage, there: NDArray[np.bool_], attention: NDArray[np.float64]) -> None:
-        """Add an annotated passage: attention [H, words, words]. there: [words] those that have tokens; others are left out"""
+    def add(self, passage: Passage, belongs: NDArray[np.bool_], attention: NDArray[np.float64]) -> None:
+        """Add an annotated passage: attention [H, words, words]. belongs: [tokens, words], as `tokens_of_words` gives it. Words
+        without tokens are left out, and so are pairs of words that share a token, which are written as one."""
+        there: NDArray[np.bool_] = np.logical_or.reduce(belongs)
         offset = _near(np.subtract.outer(np.arange(len(there)), np.arange(len(there))).T) + FARTHEST
-        both = np.logical_and.outer(there, there) & ~np.eye(len(there), dtype=bool)
+        both = np.logical_and.outer(there, there) & ~(belongs.T @ belongs)
         heads = len(attention)
         sums = np.zeros((len(self.pairs), heads))
         np.add.at(sums, offset[both], attention[:, both].T)
@@ -382,7 +384,7 @@ class Relations:
         sums_of: dict[str, NDArray] = {}
         for relation in passage.relations:
             word, head = relation.dependent, relation.head
-            if word != head and there[word] and there[head]:
+            if both[word, head]:
                 along = sums_of.setdefault(relation.name, np.zeros((heads, 2)))
                 along += np.stack([attention[:, word, head], attention[:, head, word]], axis=1)
                 self.offsets[relation.name, int(_near(head - word))] += 1

@@ -207,8 +207,8 @@ class ViewMatrix(RowwiseMatrix):
         queries, keys = self.capture.tokens(self.kind)
         if self._starts is None:
             return ViewLabels(queries, keys, "token")
-        of_queries, of_keys = self._starts
-        return ViewLabels(word_texts(queries, of_queries), word_texts(keys, of_keys), "word")
+        ids, starts = self.capture.ids(self.kind), self._starts
+        return ViewLabels(self._words(queries, ids[0], starts[0]), self._words(keys, ids[1], starts[1]), "word")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -254,6 +254,12 @@ class ViewMatrix(RowwiseMatrix):
         if self.view.part != "all":
             return largest_in(self.rows, self.columns, self.exact)
         return super().strongest(overview)
+
+    def _words(self, tokens: Sequence[str], ids: Sequence[int], starts: NDArray[np.integer]) -> tuple[str, ...]:
+        """The texts of words; a token by itself is named as it is elsewhere, such as a patch of an image."""
+        texts, lengths = word_texts(self.capture.model.tokenizer, ids, starts), np.diff(starts, append=len(tokens))
+        words = zip(starts, lengths, texts, strict=True)
+        return tuple(tokens[int(at)] if length == 1 else text for at, length, text in words)
 
     @cached_property
     def _starts(self) -> tuple[NDArray[np.integer], NDArray[np.integer]] | None:

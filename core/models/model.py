@@ -285,16 +285,7 @@ class RecordedModel(Model):
     def vocabulary(self) -> dict[str, Any] | None:
         """What the file holds of the tokenizer, as it stands there."""
         tokens: Any = self.tokenizer
-        if tokens is None:
-            return None
-        pieces = {str(token): piece for token, piece in tokens.pieces.items()}
-        return {
-            "pieces": pieces,
-            "special": sorted(tokens.all_special_ids),
-            "around": [list(ids) for ids in tokens.around],
-            "bytes": tokens.in_bytes,
-            "words": tokens.marks,
-        }
+        return None if tokens is None else dict(tokens.stored)
 
     @property
     def attention_calls(self) -> int | None:

@@ -5,6 +5,7 @@ Read alone, a passage has the same tokens again.
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from transformers import PreTrainedTokenizerBase
 from ..errors import InputError, shown
 from ..progress import OnProgress, held, stop_point
 from .model import Model
-from .tokens import token_texts
-from .words import GOES_ON, token_classes, word_starts
+from .tokens import pieces_of
+from .words import token_classes, word_starts
 
 By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
 
@@ -50,7 +51,7 @@ class Passage:
 
     start      where in the text it begins, in characters
     words, relations, tags  of an annotated text: (start, end) of each word in characters, how they depend on each other, and
-           the part of speech of each
+           the part of speech of each. Words that are written as one, as "au" is à and le, stand in the same place
     """
 
     place: Location
@@ -228,7 +229,7 @@ def faults_of_a_text(who: str, read_another: Callable[[], object]) -> Iterator[N
 def classes_of(tokenizer: PreTrainedTokenizerBase | None, ids: tuple[int, ...]) -> NDArray[np.intp]:
     """The class of every token, as its place in CLASSES: [tokens]."""
     begins = np.isin(np.arange(len(ids)), word_starts(tokenizer, ids))
-    texts = [text.removeprefix(GOES_ON).strip() for text in token_texts(tokenizer, ids)]
+    texts = [piece.bare.strip() for piece in pieces_of(tokenizer, ids)]
     fitting = (
         *token_classes(tokenizer, ids),
         np.array([bool(re.fullmatch(r"\d[\d.,]*", text)) for text in texts]),
@@ -239,7 +240,7 @@ def classes_of(tokenizer: PreTrainedTokenizerBase | None, ids: tuple[int, ...]) 
 
 
 def tokens_of_words(tokenizer: PreTrainedTokenizerBase | None, passage: Passage, tokens: int) -> Tensor:
-    """[tokens, words] 1 where a token belongs to a word of the passage.
+    """[tokens, words] 1 where a token belongs to a word of the passage; one of "don't" may belong to do and to n't.
 
     Raises InputError for a tokenizer that does not say where in a text its tokens stand.
     """
@@ -247,11 +248,12 @@ def tokens_of_words(tokenizer: PreTrainedTokenizerBase | None, passage: Passage,
         why = "The tokenizer of this model does not tell where in a text its tokens stand, so that annotated words cannot be"
         raise InputError(f"{why} found again. Choose another model.", field="model")
     belongs = torch.zeros(tokens, len(passage.words))
-    word_at = {place: word for word, span in enumerate(passage.words) for place in range(*span)}
+    words_at = defaultdict(list)
+    for word, span in enumerate(passage.words):
+        for place in range(*span):
+            words_at[place].append(word)
     places = tokenizer(passage.text, return_offsets_mapping=True, verbose=False)["offset_mapping"]
     for token, (start, end) in enumerate(places):
         # Some count the blank before a word to its first token.
-        word = next((word_at[place] for place in range(start, end) if place in word_at), None)
-        if word is not None:
-            belongs[token, word] = 1
+        belongs[token, [word for place in range(start, end) for word in words_at.get(place, ())]] = 1
     return belongs

@@ -1,27 +1,51 @@
 """The texts of tokens, as a person reads them.
 
-Byte-level vocabularies write " café" as "ĠcafÃ©"; here it is " café" again. A character of several bytes can be split over
-tokens; each of these shows its bytes: "‹C3›". A model may have more embeddings than its tokenizer has tokens, to make their
-number a multiple of 64; such a token shows its number: "‹token 49153›".
+What a token writes is asked of its tokenizer: "ĠcafÃ©" of a byte-level vocabulary is " café". A character of several bytes can
+be split over tokens; each of these shows its bytes: "‹C3›". A piece of WordPiece, whose blanks its decoder adds, is shown as it
+stands: "##able". A model may have more embeddings than its tokenizer has tokens, to make their number a multiple of 64; such a
+token shows its number: "‹token 49153›".
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
-from types import MappingProxyType
-from typing import Any
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import model_error
-from ..pieces import bytes_as_text
-from ..record_pass import spelling
+from ..pieces import as_text
+from ..record_pass import Spelling
 
 NOT_THERE = (
     "the pass was opened from a file, which holds what its heads did and not the model. Load the model itself, and let it "
     "read the text."
 )
+
+
+class Piece(NamedTuple):
+    """A token, from `core.record_pass.Spelling`.
+
+    piece          as it stands in the vocabulary
+    data           the bytes that it adds to a text
+    before, after  whether a blank may stand there: between two tokens it does where both say so
+    """
+
+    piece: str
+    data: bytes
+    before: bool
+    after: bool
+
+    @property
+    def text(self) -> str:
+        """As a person reads it."""
+        return self.piece if self.before or self.after else as_text(self.data)
+
+    @property
+    def bare(self) -> str:
+        """What it adds to a text: "able" of "##able"."""
+        return self.data.decode(errors="replace")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,79 +54,74 @@ class RecordedTokens:
 
     It stands in the place of the tokenizer for whoever asks for the texts of tokens, or for words.
 
-    pieces           the tokens as they stand in the vocabulary, by their numbers
+    pieces           by their numbers; None for a number without a token
     all_special_ids  the numbers of those that are special
-    in_bytes         whether they are spelled in GPT-2's alphabet of bytes
-    marks            how pieces tell where words begin: see core.models.words
     around           what the tokenizer puts before and after every text
+    stored           all of this as it stands in the file
     """
 
-    pieces: Mapping[int, str | None]
+    pieces: Mapping[int, Piece | None]
     all_special_ids: Collection[int]
-    in_bytes: bool
-    marks: str
     around: tuple[Sequence[int], Sequence[int]] = ((), ())
+    stored: Mapping[str, Any] = field(default_factory=dict)
     is_fast: bool = True
 
-    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
-        return [self.pieces.get(token) for token in ids]
-
     def decode(self, ids: Sequence[int]) -> str:
-        return "".join(token_texts(self, ids))
+        return joined(pieces_of(self, ids))
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise model_error(f"A text cannot be read: {NOT_THERE}")
 
 
+def pieces_of(tokenizer: PreTrainedTokenizerBase | RecordedTokens | None, ids: Sequence[int]) -> list[Piece]:
+    """What each token writes. Without a tokenizer, and for a number that has no token, the number is a word."""
+    if tokenizer is None:
+        return [_word(str(token)) for token in ids]
+    if isinstance(tokenizer, RecordedTokens):
+        known = [tokenizer.pieces.get(int(token)) for token in ids]
+    else:
+        spelling = _spelling(tokenizer)
+        known = [(one := spelling.of(int(token))) and Piece(*one) for token in ids]
+    return [piece or _word(f"‹token {token}›") for token, piece in zip(ids, known, strict=True)]
+
+
+def _word(text: str) -> Piece:
+    return Piece(text, text.encode(), before=True, after=True)
+
+
+def _spelling(tokenizer: PreTrainedTokenizerBase) -> Spelling:
+    return _asked(tokenizer, len(tokenizer), *tokenizer.all_special_ids)  # of all that can be added to it
+
+
+@lru_cache(maxsize=4)
+def _asked(tokenizer: PreTrainedTokenizerBase, *_: int) -> Spelling:
+    return Spelling(tokenizer)
+
+
 def token_texts(tokenizer: PreTrainedTokenizerBase | RecordedTokens | None, ids: Sequence[int]) -> tuple[str, ...]:
     """The text of each token, with leading spaces and newlines; without a tokenizer, its number."""
-    if tokenizer is None:
-        return tuple(str(token) for token in ids)
-    special = set(tokenizer.all_special_ids)
-    byte_level, _ = spelled(tokenizer)
-
-    def text(token: int) -> str:
-        piece = _piece(tokenizer, token)
-        if piece is None:
-            return f"‹token {token}›"
-        if token in special:
-            return piece
-        return bytes_as_text(piece) if byte_level else piece.replace("▁", " ")
-
-    tokens = [int(token) for token in ids]
-    texts = {token: text(token) for token in set(tokens)}
-    return tuple(texts[token] for token in tokens)
+    return tuple(piece.text for piece in pieces_of(tokenizer, ids))
 
 
-def whole_text(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> str:
+def joined(pieces: Sequence[Piece]) -> str:
+    """The text that these tokens write together, without what stands before the first and after the last."""
+    blanks = [b" " * (one.after and other.before) for one, other in pairwise(pieces)]
+    data = [part for piece, blank in zip(pieces, [*blanks, b""], strict=True) for part in (piece.data, blank)]
+    return as_text(b"".join(data))
+
+
+def whole_text(tokenizer: PreTrainedTokenizerBase | RecordedTokens | None, ids: Sequence[int]) -> str:
     """The text of all these tokens together; without a tokenizer, their numbers."""
     if tokenizer is None:
         return " ".join(map(str, ids))
-    # A tokenizer leaves out unknown tokens, or fails.
-    parts = groupby(map(int, ids), lambda token: _piece(tokenizer, token) is not None)
-    return "".join(
-        str(tokenizer.decode([*part])) if known else "".join(token_texts(tokenizer, [*part])) for known, part in parts
-    )
-
-
-def _piece(tokenizer: PreTrainedTokenizerBase | RecordedTokens, token: int) -> str | None:
-    """The token as it stands in the vocabulary; None for a number beyond the vocabulary."""
-    try:
-        (piece,) = tokenizer.convert_ids_to_tokens([token])
-        return piece
-    except Exception:  # some tokenizers give None, others fail, each with another error
-        return None
-
-
-@lru_cache(maxsize=4)
-def spelled(tokenizer: PreTrainedTokenizerBase | RecordedTokens) -> tuple[bool, str]:
-    """Whether pieces are spelled in GPT-2's alphabet of bytes, and how they mark words: see `core.record_pass.spelling`."""
     if isinstance(tokenizer, RecordedTokens):
-        return tokenizer.in_bytes, tokenizer.marks
-    return spelling(tokenizer, vocabulary(tokenizer))
-
-
-@lru_cache(maxsize=4)
-def vocabulary(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, int]:
-    """Every piece of the vocabulary with its number; cached, because the tokenizer needs milliseconds to list them."""
-    return MappingProxyType(tokenizer.get_vocab())
+        return tokenizer.decode(ids)
+    tokens, spelling = [*map(int, ids)], _spelling(tokenizer)
+    decode: Any = tokenizer.decode
+    if any(map(spelling.is_literal, tokens)):
+        text = joined(pieces_of(tokenizer, tokens))
+        # SentencePiece writes no blank before the first word.
+        return text if decode(tokens[:1]).startswith(" ") else text.removeprefix(" ")
+    # A tokenizer leaves out unknown tokens, or fails.
+    parts = groupby(tokens, lambda token: spelling.of(token) is not None)
+    return "".join(decode([*part]) if known else joined(pieces_of(tokenizer, [*part])) for known, part in parts)

@@ -1,13 +1,13 @@
 """Words: which tokens make one word, which are punctuation or special tokens, and attention between words.
 
-Only the tokens are known, not the text, so words follow from the pieces and from the mark by which the tokenizer tells that a
-word begins or goes on:
+Only the tokens are known, not the text, so words follow from what the tokenizer's decoder makes of the pieces: a word begins
+after a blank.
 
-    WordPiece           "un", "##believ", "##able"        a piece begins a word unless "##" says that it goes on
-    byte-level BPE      "The", "Ġanimal", "Ġdidn", "'t"   a blank before a piece begins a word; without one it goes on
+    WordPiece           "un", "##believ", "##able"        the decoder writes a blank before a piece without "##"
+    byte-level BPE      "The", "Ġanimal", "Ġdidn", "'t"   pieces have blanks of their own, written "Ġ"
     SentencePiece       "▁un", "believ", "able"           the same, the blank being written "▁"
-    BPE with "</w>"     "un", "believable</w>"            the piece after "</w>" begins a word
-    anything else       "the", "cat"                      every token is a word (whole words, single characters)
+    BPE with "</w>"     "un", "believable</w>"            the blank comes after a piece with "</w>"
+    whole words         "the", "cat"                      the decoder writes a blank between any two
 
 In all of them, as in BERT's splitting of a text before its pieces (Devlin et al. 2019, https://arxiv.org/abs/1810.04805), a
 special token is a word, a punctuation token is a word, and the token after either begins a word. A Chinese character begins a
@@ -33,16 +33,11 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import InputError
-from .tokens import spelled, token_texts
+from .tokens import Piece, joined, pieces_of
 
 Starts = Sequence[int] | NDArray[np.integer]
 
-GOES_ON = "##"
-ENDS = "</w>"
 ASCII_SYMBOLS = "$+<=>^`|~"
-
-# Bytes of a part of a character, as token_texts writes them and as SentencePiece names single bytes.
-_BYTES = re.compile(r"‹([0-9A-F]{2}(?: [0-9A-F]{2})*)›|<0x([0-9A-F]{2})>")
 
 # The characters that BERT's tokenizer treats as Chinese: four blocks of CJK ideographs.
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
@@ -72,14 +67,14 @@ def word_starts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -
     return np.array([0, *starts][: len(units)], np.intp)
 
 
-def word_texts(tokens: Sequence[str], starts: Starts) -> tuple[str, ...]:
-    """The text of each word, from the texts of its tokens: "un", "##believ", "##able" -> "unbelievable".
+def word_texts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int], starts: Starts) -> tuple[str, ...]:
+    """The text of each word, from its tokens: "un", "##believ", "##able" -> "unbelievable". A word of one token is that token.
 
     Leading blanks stay; the bytes of a split character become that character. Raises InputError (field "starts") for starts
     that are not positions of these tokens.
     """
-    starts = _checked(starts, len(tokens), "starts")
-    return tuple(_joined(tokens[start:end]) for start, end in pairwise([*starts, len(tokens)]))
+    starts, pieces = _checked(starts, len(ids), "starts"), pieces_of(tokenizer, ids)
+    return tuple(_text_of(pieces[start:end]) for start, end in pairwise([*starts, len(ids)]))
 
 
 def merge_keys(weights: NDArray[np.number], starts: Starts) -> NDArray[np.floating]:
@@ -131,35 +126,18 @@ def _parted(before: _Unit, unit: _Unit) -> bool:
 def _units(tokenizer: PreTrainedTokenizerBase | None, ids: tuple[int, ...]) -> list[_Unit]:
     special = special_ids(tokenizer)
     units: list[_Unit] = []
-    held, start = b"", 0
-    for position, (token, text) in enumerate(zip(ids, _with_blanks(tokenizer, ids), strict=True)):
+    held, start, blank = b"", 0, False
+    pieces = pieces_of(tokenizer, ids)
+    for position, (token, piece) in enumerate(zip(ids, pieces, strict=True)):
         is_special = int(token) in special
-        data = text.encode() if is_special else _bytes(text)
-        if units and not is_special and _continues(held, data):
-            held += data
+        if units and not is_special and _continues(held, piece.data):
+            held += piece.data
             units.pop()
         else:
-            held, start = data, position
-        units.append(_Unit(start, position + 1, held.decode(errors="replace"), is_special))
+            held, start = piece.data, position
+            blank = position > 0 and piece.before and pieces[position - 1].after
+        units.append(_Unit(start, position + 1, " " * blank + held.decode(errors="replace"), is_special))
     return units
-
-
-def _with_blanks(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> list[str]:
-    """The texts of tokens, with a blank wherever the tokenizer's mark tells that a word begins or has ended."""
-    texts = token_texts(tokenizer, ids)
-    if tokenizer is None:
-        return [" " + text for text in texts]
-    _, marks = spelled(tokenizer)
-    if marks == ENDS:
-        return [text.removesuffix(ENDS) + " " if text.endswith(ENDS) else text for text in texts]
-    if marks == "blanks":
-        return list(texts)
-    # Without a single "##" in the vocabulary this makes every token a word.
-    return [text[len(GOES_ON) :] if _goes_on(text) else " " + text for text in texts]
-
-
-def _goes_on(text: str) -> bool:
-    return text.startswith(GOES_ON) and len(text) > len(GOES_ON)
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase | None) -> set[int]:
@@ -171,12 +149,6 @@ def special_ids(tokenizer: PreTrainedTokenizerBase | None) -> set[int]:
 
 
 # --- characters
-
-
-def _bytes(text: str) -> bytes:
-    """The UTF-8 bytes of a token's text, which may be a part of a character."""
-    match = _BYTES.fullmatch(text)
-    return text.encode() if match is None else bytes.fromhex(match[1] or match[2])
 
 
 def _continues(held: bytes, data: bytes) -> bool:
@@ -195,13 +167,8 @@ def _is_punctuation(text: str) -> bool:
     return bool(shown) and all(unicodedata.category(letter)[0] == "P" or letter in ASCII_SYMBOLS for letter in shown)
 
 
-def _joined(tokens: Sequence[str]) -> str:
-    first, *rest = (token.removesuffix(ENDS) or token for token in tokens)
-    pieces = [first, *(piece[len(GOES_ON) :] if _goes_on(piece) else piece for piece in rest)]
-    try:
-        return b"".join(map(_bytes, pieces)).decode()
-    except UnicodeDecodeError:
-        return "".join(pieces)
+def _text_of(word: Sequence[Piece]) -> str:
+    return word[0].text if len(word) == 1 else joined(word)
 
 
 def _checked(starts: Starts, length: int, field: str) -> NDArray[np.intp]:

@@ -63,7 +63,7 @@ def test_another_head_writes_no_token_again(atlas, page, monkeypatch):
     """A text of 4,096 tokens would take longer than its picture."""
     app = choose(go(atlas, page), state.HEAD_BOX, "1.1")
     asked = []
-    monkeypatch.setattr(tokens, "_piece", lambda *_: asked.append(1))
+    monkeypatch.setattr(tokens, "_spelling", lambda *_: asked.append(1))
     choose(app, state.HEAD_BOX, "1.2")
     assert not asked
 

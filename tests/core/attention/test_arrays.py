@@ -183,7 +183,8 @@ def test_hostile_files_are_refused(name):
         (["user", "Ċ", "Hi"], ["user", "\n", "Hi"]),
         (["Ċar", "é", ""], ["Ċar", "é", ""]),
         ([" The", "Ġcap"], [" The", "Ġcap"]),
-        (["The", "ĠĊ", "ĠÃ", "©"], ["The", " \n", "‹20 C3›", "‹A9›"]),
+        (["The", "ĠĊ", "ĠÃ", "©"], ["The", " \n", " ‹C3›", "‹A9›"]),
+        (["Straße", "kuća", "señor", "ĠÄĩ", "Ãł"], ["Straße", "kuća", "señor", " ć", "à"]),
         (["<|im_start|>", "Ġ<b>", "｜x｜"], ["<|im_start|>", " <b>", "｜x｜"]),
     ],
 )

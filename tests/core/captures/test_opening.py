@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import torch
+import transformers as t
 from safetensors.torch import load_file, safe_open, save_file
 
 import core
@@ -18,12 +19,13 @@ from core.captures.__main__ import command
 from core.captures.opening import unchecked
 from core.exporting.exhibit import KeptHead
 from core.heads.views import HeadView, ViewMatrix
-from core.models.words import token_classes
+from core.models.words import token_classes, word_starts
 from core.notebook import bundles
 from core.record_pass import FORMAT, SEAL, PassFile, sealed
 from tests.conftest import TEXTS
+from tests.core.models.vocabularies import VOCABULARIES
 from tests.core.passes import every_head
-from tests.core.tiny_models import number_words, tiny
+from tests.core.tiny_models import GROUPED, number_words, randomised, tiny
 from tests.core.tiny_seeing import PLACES, SEEING, seeing
 from tests.refusals import exit_status, refused
 
@@ -113,13 +115,43 @@ def test_the_tokens_of_a_real_model_are_known_without_its_tokenizer(model, file,
     saved.save(file)
     opened = open_capture(file)
     assert opened.tokens() == saved.tokens()
-    assert opened.model.text_of(opened.input_ids[1:3]) == "".join(saved.tokens()[0][1:3])
+    assert opened.model.text_of(opened.input_ids[1:3]) == saved.model.text_of(saved.input_ids[1:3])
     ours, theirs = (token_classes(one.model.tokenizer, one.input_ids) for one in (saved, opened))
     np.testing.assert_array_equal(ours, theirs)
     words = [ViewMatrix(one, "self", HeadView(heads=((0, 0),), by_word=True)).labels for one in (saved, opened)]
     assert vars(words[0]) == vars(words[1])
     if saved.logits is not None:
         assert opened.next_tokens(20) == saved.next_tokens(20)
+
+
+@pytest.mark.parametrize(
+    "name", ["letters with accents, added", "bytes of ByT5", "Maltese in SentencePiece", "WordPiece"]
+)
+def test_what_tokens_write_is_known_without_the_tokenizer(name, file):
+    case, network = VOCABULARIES[name], t.LlamaForCausalLM(t.LlamaConfig(**GROUPED | {"vocab_size": 400}))
+    saved = capture(load_model(randomised(network), tokenizer=case.make()), case.text)
+    opened = opened_again(saved, file)
+    assert "|".join(opened.tokens()[0]) == case.tokens
+    labels = [ViewMatrix(one, "self", HeadView(heads=((0, 0),), by_word=True)).labels for one in (saved, opened)]
+    assert "|".join(labels[0].keys) == "|".join(labels[1].keys) == case.words
+    assert opened.next_tokens(20) == saved.next_tokens(20)
+
+
+@pytest.mark.parametrize("model", ["minilm", "smollm"])
+def test_files_of_earlier_versions_say_how_pieces_are_spelled(model, file, request):
+    saved = capture(request.getfixturevalue(model), "An unbelievably naïve test, 東京 \n x.")
+    saved.save(file)
+    with safe_open(file, "pt") as opened:
+        content = json.loads(opened.metadata()[FORMAT])
+    del content["vocabulary"]["written"], content[SEAL]
+    arrays = load_file(file)
+    save_file(arrays, file, {FORMAT: sealed(json.dumps(content), arrays)})
+    earlier = open_capture(file)
+    assert earlier.tokens() == saved.tokens()
+    words = [word_starts(one.model.tokenizer, one.input_ids).tolist() for one in (saved, earlier)]
+    assert words[0] == words[1]
+    earlier.save(again := file.with_name("again"))
+    assert open_capture(again).tokens() == saved.tokens()
 
 
 @pytest.mark.parametrize("name", ["Qwen2.5-VL", "Idefics 3", "LLaVA"])
@@ -348,6 +380,11 @@ CHANGES = {
     "two layers of one number": (_said("calls", "self", 1, "layer", to=0), "do not rise"),
     "edits of a plain pass": (_said("edits", to=["mute 0.1"]), "its edits are not the changes of its heads"),
     "edits of a layer beyond": (_said("edits", to=["mute 7"]), "its edits do not fit its layers"),
+    "tokens that write nothing": (_said("vocabulary", "written", to={}), "does not say what token"),
+    "tokens that write no bytes": (
+        _said("vocabulary", "written", "5", to=["5g", True, True]),
+        "does not say what token 5",
+    ),
     "special tokens that are not there": (_said("vocabulary", "special", to=[99]), "special tokens that are not in it"),
     "an array more": (lambda arrays, _: arrays.update(more=torch.zeros(1)), "“more”, of which its description says"),
     "another pooling": (_said("model", "sentence", "pooling", to=["median"]), "how its model makes a sentence vector"),

@@ -44,8 +44,8 @@ def recorder(tmp_path):
 def test_it_is_one_short_file_that_needs_nothing_of_headlight():
     source = text(ROOT / "core/record_pass.py")
     used = {name.partition(".")[0] for name in imports(source)}
-    assert used - sys.stdlib_module_names == {"torch", "transformers", "safetensors"}
-    assert len(source.splitlines()) <= 330
+    assert used - sys.stdlib_module_names == {"torch", "transformers", "tokenizers", "safetensors"}
+    assert len(source.splitlines()) <= 460
 
 
 @pytest.mark.parametrize("name", ["BERT", "Llama", "T5", "Gemma 2", "gpt-oss", "Phi-3"])

@@ -5,7 +5,6 @@ The architectures are in test_architectures.py.
 
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ import transformers as t
 
 from core import attend, capture, generate, load_model
 from core.attention.masks import causal, grid
-from core.capturing.certifying import certified_head
+from core.capturing.certifying import Origin, certified_head
 from core.errors import WeightsOnlyError
 from core.models.calls import IMPLEMENTATION
 from core.models.inputs import TooLongError
@@ -122,7 +121,7 @@ def test_a_row_that_may_attend_to_nothing_is_left_out():
     expected = attention(query[None], key[None], value[None], torch.from_numpy(mask)[None], scale=0.3)[0].numpy()
     expected[2] = 99  # what an implementation puts there is its own affair
     trace = attend(query.numpy(), key.numpy(), value.numpy(), mask=mask, scale=0.3)
-    certificate = certify(trace, expected, SimpleNamespace(name="m", revision="r", dtype="float32"))
+    certificate = certify(trace, expected, Origin("m", "r", "float32", "self", 0, 0))
     assert certificate.holds
     assert (certificate.left_out, certificate.cells) == (1, 24)
 

@@ -100,7 +100,7 @@ def written(folder, lines):
     """The words that test these claims on 24 texts."""
     text = ROOT.joinpath("docs/corpus.md").read_text("utf-8")
     texts = [json.dumps({"text": text[start : start + 150]}) for start in range(0, 3_600, 150)]
-    (folder / "claims.txt").write_text("\n".join(lines), "utf-8")
+    (folder / "claims.txt").write_text("\n".join(lines), "utf-8-sig")  # as Notepad writes it
     (folder / "texts.jsonl").write_text("\n".join(texts), "utf-8")
     return ["check", str(folder / "claims.txt"), "--data", str(folder / "texts.jsonl")]
 

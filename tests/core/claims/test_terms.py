@@ -8,6 +8,7 @@ from core.claims.facts import Facts
 from core.claims.terms import read_joined
 from tests.core.claims.plain import ANNOTATED, CONDITIONS, KEYS, Told, told_of
 from tests.core.corpus.plain import passages, reader
+from tests.core.models.vocabularies import VOCABULARIES
 
 TEXT = "<|im_start|>The cat's unbelievable,\n\n  the 1,999 cats saw McCats. 42 the"
 BYTE_LEVEL = """
@@ -62,6 +63,15 @@ def test_a_set_of_keys(term, read):
             assert joined(facts).tolist() == expected, written
             seen.update(*expected)
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_the_kind_of_a_token_is_that_of_what_it_writes(name):
+    tokenizer = VOCABULARIES[name].make()
+    facts = Facts.of(tokenizer, tokenizer(VOCABULARIES[name].text)["input_ids"])
+    assert ",".join(facts.kinds) == VOCABULARIES[name].kinds
+    for written, kind in {"word starts": "word", "subwords": "word part", "punctuation": "punctuation"}.items():
+        assert read_joined(written, terms.KEYS)(facts)[0].tolist() == [one == kind for one in facts.kinds], written
 
 
 def test_what_annotation_cannot_say_is_said_of_nothing():

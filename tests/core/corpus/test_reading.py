@@ -1,6 +1,7 @@
 """Texts out of files of every format, and what is said of those that cannot be read. Places are those of the files."""
 
 import bz2
+import csv
 import gzip
 import json
 import os
@@ -9,11 +10,17 @@ import tracemalloc
 from functools import partial
 from itertools import product, starmap
 
+import conllu
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import PreTrainedTokenizerFast
 
+from core.claims.facts import Annotation
 from core.corpus import reading as reading_module
 from core.corpus.reading import READERS, find_files, read_texts
 from core.corpus.settings import RunSettings
@@ -70,9 +77,9 @@ def test_packed_or_not(tmp_path, ending, packing):
 
 def test_plain_text_by_document_paragraph_and_line(tmp_path):
     put(tmp_path, "a.md", "\ufeffone\ntwo\r\n\r\n \n\nthree\n")
-    assert texts_of(read(tmp_path, "a.md")) == [(1, "one\ntwo\n\n \n\nthree\n")]
-    assert texts_of(read(tmp_path, "a.md", by="paragraph")) == [(1, "one\ntwo\n"), (2, "three\n")]
-    assert texts_of(read(tmp_path, "a.md", by="line")) == [(1, "one\n"), (2, "two\n"), (6, "three\n")]
+    assert texts_of(read(tmp_path, "a.md")) == [(1, "one\ntwo\r\n\r\n \n\nthree\n")]
+    assert texts_of(read(tmp_path, "a.md", by="paragraph")) == [(1, "one\ntwo\r\n"), (2, "three\n")]
+    assert texts_of(read(tmp_path, "a.md", by="line")) == [(1, "one\n"), (2, "two\r\n"), (6, "three\n")]
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd", "snappy"])
@@ -110,7 +117,7 @@ SENTENCES = """\
 
 @pytest.mark.parametrize("packing", PACKERS)
 def test_annotated_sentences(tmp_path, packing):
-    """Words of a multi-word token one by one, empty nodes left out, subtypes as what they are subtypes of."""
+    """Words of what is written as one in their places, empty nodes left out, subtypes as what they are subtypes of."""
     name = f"a.conllu{packing}"
     put(tmp_path, name, PACKERS[packing](SENTENCES.encode()))
     one, broken, other = read(tmp_path, name)
@@ -125,6 +132,142 @@ def test_annotated_sentences(tmp_path, packing):
     assert [other.text[start:end] for start, end in other.words] == ["Kim", "seen", "東京"]
     assert other.relations == (Relation(0, 1, "nsubj"), Relation(2, 1, "obj"))
     assert other.tags == ("PROPN", "VERB", "PROPN")
+
+
+def line_of(number, form, head=0, relation="root", misc="_"):
+    return "\t".join([number, form, "_", "X", "_", "_", str(head), relation, "_", misc])
+
+
+def one_line(number, form, misc="_"):
+    """What is written as one, or an empty node."""
+    return line_of(number, form, "_", "_", misc)
+
+
+AU = [
+    line_of("1", "Va", misc="SpaceAfter=No"),
+    one_line("2-3", "au"),
+    line_of("2", "à", 1, "case"),
+    line_of("3", "le", 2, "det"),
+]
+NAMED = [line_of("1", "Two  blanks\u2028and\x85one"), line_of("2", "or"), line_of("3", "more")]
+# What is written: the lines, the text, and its words with | between them.
+WRITTEN = {
+    "words that are written as one": (AU, "Vaau", "Va|au|au"),
+    "beside words and a mark that are not": (
+        [*AU, line_of("4", "marché", misc="SpaceAfter=No"), line_of("5", ".")],
+        "Vaau marché.",
+        "Va|au|au|marché|.",
+    ),
+    "a text says the blanks": (["# text = Va  au\xa0 ", *AU], "Va  au", "Va|au|au"),
+    "a text with = in it": (
+        ["#text=a = b", *(line_of(str(at), form) for at, form in enumerate("a=b", start=1))],
+        "a = b",
+        "a|=|b",
+    ),
+    "in its places": (
+        [
+            one_line("1-2", "don't", "SpaceAfter=No"),
+            line_of("1", "do"),
+            line_of("2", "n't", misc="SpaceAfter=No"),
+            line_of("3", "!"),
+        ],
+        "don't!",
+        "do|n't|!",
+    ),
+    "blanks after words within are not read": (
+        [one_line("1-2", "cannot"), line_of("1", "can"), line_of("2", "not", misc="SpaceAfter=No"), line_of("3", "be")],
+        "cannot be",
+        "can|not|be",
+    ),
+    "empty nodes": (
+        [one_line("0.1", "Then"), *AU, one_line("3.1", "nothing", "SpaceAfter=No"), line_of("4", "tard")],
+        "Vaau tard",
+        "Va|au|au|tard",
+    ),
+    "blanks that are written out": (
+        [
+            line_of("1", "a", misc=r"SpacesBefore=\s|SpacesAfter=\s\s\n"),
+            line_of("2", "b", misc=r"Gloss=x=y|SpacesAfter=\p\\"),
+            line_of("3", "c", misc=r"SpacesAfter=\n"),
+        ],
+        "a  \nb|\\c",
+        "a|b|c",
+    ),
+    "blanks within words that are written out": (
+        [line_of("1", "10 000", misc=r"SpacesInToken=10\s\s000"), line_of("2", "km")],
+        "10  000 km",
+        "10  000|km",
+    ),
+    "blanks within words": (NAMED, "Two  blanks\u2028and\x85one or more", "Two  blanks\u2028and\x85one|or|more"),
+}
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_sentence_is_read_as_it_is_written(tmp_path, name, ends):
+    lines, text, words = WRITTEN[name]
+    put(tmp_path, "a.conllu", "\ufeff" + ends.join([*lines, "", *AU, ""]))
+    one, other = read(tmp_path, "a.conllu")
+    assert (one.text, "|".join(one.text[start:end] for start, end in one.words)) == (text, words)
+    assert other.text == "Vaau"
+    for found, of in ((other, AU), *([] if lines is NAMED else [(one, lines)])):  # conllu parts columns at two blanks
+        (parsed,) = conllu.parse("\n".join(of))
+        tokens = [token for token in parsed if isinstance(token["id"], int)]
+        assert found.tags == tuple(token["upos"] for token in tokens)
+        heads = [(token["id"] - 1, token["head"] - 1, token["deprel"]) for token in tokens if token["head"]]
+        assert found.relations == tuple(starmap(Relation, heads))
+
+
+def test_a_token_belongs_to_every_word_that_is_written_as_it(tmp_path):
+    """The relations of à and le are those of the token of "au", which is not a pair with itself."""
+    made = Tokenizer(WordLevel({"va": 0, "au": 1, "lit": 2}))
+    made.pre_tokenizer = WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made)
+    lines = [one_line("2-3", "au"), line_of("2", "à", 4, "case"), line_of("3", "le", 2, "det")]
+    put(tmp_path, "a.conllu", "\n".join([line_of("1", "va"), *lines, line_of("4", "lit", 1, "obl")]))
+    (passage,) = read(tmp_path, "a.conllu")
+    annotation = Annotation.of(tokenizer, passage, 3)
+    assert annotation.belongs.tolist() == [[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]]
+    assert annotation.pairs(annotation.along("case")).tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 0]]
+    assert not annotation.pairs(annotation.along("det")).any()
+    assert annotation.tokens(np.array([0, 0, 1, 0], bool)).tolist() == [0, 1, 0]
+
+
+WRONG = {
+    "another text": (["# text = Va du", *AU], "# text goes on with ' du' where its words have 'au'"),
+    "a longer text": (["# text = Va au lit", *AU], "# text goes on with ' lit' after its words"),
+    "a shorter text": (["# text = Va", *AU], "# text goes on with '' where its words have 'au'"),
+    "an empty text": (["# text = ", *AU], "# text goes on with '' where its words have 'Va'"),
+    "two texts": (["# text = Vaau", "# text = Va au", *AU], "two different lines of # text"),
+    "a word twice": ([*AU, AU[-1]], "word 4 is numbered 3"),
+    "a word that is left out": ([line_of("2", "cat")], "word 1 is numbered 2"),
+    "only a part of what is written as one": (
+        [one_line("1-3", "au"), *AU[:1]],
+        "it has 1 words, of which one is written as part of 3",
+    ),
+    "what is written as one after its words": (
+        [*AU[:1], one_line("1-2", "Va")],
+        "words 1 to 2 are written as one, and do not follow word 1",
+    ),
+    "one within the other": ([one_line("1-3", "au"), AU[0], one_line("2-3", "le")], "words 2 to 3 are written as one"),
+    "words that are left out": (["# text = __ _", line_of("1", "__"), line_of("2", "_")], "its words are left out"),
+    "a word without letters": ([line_of("1", "")], "word 1 is empty"),
+    "nine columns": ([AU[0].removesuffix("\tSpaceAfter=No")], "a line has 9 columns, and should have 10"),
+    "blanks for tabs": ([AU[0].replace("\t", "  ")], "a line has 1 columns"),
+    "a head that is not there": ([line_of("1", "cat", 2, "x")], "word 1 depends on word 2, which is not there"),
+    "a blank that is not known": ([line_of("1", "a", misc=r"SpacesAfter=\x"), line_of("2", "b")], "'x'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_sentence_that_contradicts_itself_is_told(tmp_path, name):
+    lines, words = WRONG[name]
+    put(tmp_path, "a.conllu", "\n".join([*lines, "", *AU]))
+    problem, after = read(tmp_path, "a.conllu")
+    assert isinstance(problem, Problem)
+    assert problem.why.startswith("The sentence is not CoNLL-U: ")
+    assert words in problem.why
+    assert after.text == "Vaau"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +288,7 @@ def test_a_sentence_that_is_none_does_not_hide_the_next(tmp_path, line):
     *before, last = read(tmp_path, "a.conllu")
     assert last == Passage(Location("a.conllu", 2), 0, "dog", ((0, 3),), (), ("_",))
     assert all(isinstance(one, Problem) or one.text == "cat" for one in before)
-    assert len(before) == ("cat\t" in line or ("#" not in line and "-" not in line))
+    assert len(before) == ("#" not in line)
 
 
 # --- what cannot be read
@@ -178,6 +321,12 @@ def parquet(texts, column="text"):
 def not_utf8_in_parquet():
     offsets = np.array([0, 3, 3 + len(BROKEN), 8 + len(BROKEN)], np.int32)
     return parquet(pa.StringArray.from_buffers(3, *map(pa.py_buffer, (offsets, b"one" + BROKEN + b"three"))))
+
+
+def twice_in_parquet():
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_arrays([pa.array(["one"]), pa.array(["two"])], ["text", "text"]), sink)
+    return sink.getvalue().to_pybytes()
 
 
 THREE, LINE_2 = {1: "one", 3: "three"}, {2: f"Line 2 {NOT_UTF8}"}
@@ -222,7 +371,39 @@ UNREAD = {
     },
     "a record that is not CSV: a.csv": (b'text\none\n"two"x\n"three"\n', THREE, {2: "The record is not CSV: "}),
     "quotes without end: a.csv": (b'text\none\n"two\nthree\n', {1: "one"}, {0: "The file cannot be read after row 1"}),
-    "too few and too many columns: a.csv": (b"id,text\n1\n2,two,more\n", {2: "two"}, {1: "'text' holds no text."}),
+    "too few and too many columns: a.csv": (
+        b"text,id\none\nHello, world,2\nthree,3\n",
+        {3: "three"},
+        {1: "The record has 1 columns, and the first line names 2.", 2: "The record has 3 columns, and the first line"},
+    ),
+    "two columns of this name: a.csv": (
+        b"text,id,text\none,1,two\n",
+        {},
+        {0: f"{UNREADABLE}2 columns are called 'text'"},
+    ),
+    "two columns of this name: a.parquet": (twice_in_parquet(), {}, {0: f"{UNREADABLE}2 columns are called 'text'"}),
+    "this name twice: a.jsonl": (
+        b'{"text": "one", "id": {"a": 1}}\n{"text": "two", "text": "2"}\n{"text": "three"}',
+        THREE,
+        {2: f"{NO_JSON}it names 'text' twice"},
+    ),
+    "UTF-16: a.txt": ("one".encode("utf-16"), {}, {1: "Line 1 is not UTF-8"}),
+    "UTF-16 without its mark: a.txt by line": (
+        "one\nüç".encode("utf-16-le"),
+        {},
+        {1: "The text has a NUL at character 1", 2: "Line 2 is not UTF-8"},
+    ),
+    "a NUL: a.jsonl": (
+        b'{"text": "tw\\u0000o"}\n{"text": "two"}',
+        {2: "two"},
+        {1: "The text has a NUL at character 2"},
+    ),
+    "neither text nor nothing: a.jsonl": (
+        b'{"text": null}\n{"text": 2.5}\n{"text": true}\n{"text": ["a"]}\n{"text": "  "}\n{"text": "six"}',
+        {6: "six"},
+        dict.fromkeys(range(1, 5), "'text' holds no text."),
+    ),
+    "numbers: a.parquet": (parquet([1, None]), {}, dict.fromkeys((1, 2), "'text' holds no text.")),
 }
 
 
@@ -302,11 +483,28 @@ def test_what_is_too_long(tmp_path):
 def test_lines_end_as_python_says_wherever_a_block_ends(tmp_path, ends, length):
     content = "\ufeff" + "é" * 3 + "x" * length + ends + ends + "two" + ends + "\u2028three\x0b\x85" + ends
     path = put(tmp_path, "a.txt", content)
-    with open(path, encoding="utf-8-sig") as file:
+    with open(path, encoding="utf-8-sig", newline="") as file:
         expected = [(row, line) for row, line in enumerate(file, start=1) if line.strip()]
     assert texts_of(read(tmp_path, "a.txt", by="line")) == expected
     (document,) = read(tmp_path, "a.txt")
-    assert document.text == path.read_text("utf-8-sig")
+    assert document.text == path.read_bytes().decode("utf-8-sig")
+
+
+ENDS = "one\r\ntwo\rthree\nfour\x0b\x0c\x1c\x85\u2028five"
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.tsv", "a.jsonl", "a.parquet"])
+def test_ends_of_lines_within_a_text_stay_as_they_are(tmp_path, name):
+    if name == "a.parquet":
+        pq.write_table(pa.table({"text": [ENDS]}), tmp_path / name)
+    elif name == "a.txt":
+        put(tmp_path, name, ENDS)
+    elif name == "a.jsonl":
+        put(tmp_path, name, json_lines([ENDS]).replace("\n", "\r\n"))
+    else:
+        with open(tmp_path / name, "w", encoding="utf-8-sig", newline="") as file:
+            csv.writer(file, "excel-tab" if name == "a.tsv" else "excel").writerows([["id", "text"], ["1", ENDS]])
+    assert texts_of(read(tmp_path, name)) == [(1, ENDS)]
 
 
 # --- what problems say

@@ -219,7 +219,7 @@ def test_words_far_apart_count_as_if_they_were_nearer():
     passage = annotated(1, "a" * words, (0, words - 1, "x"), (0, FARTHEST, "y"))
     attention = np.zeros((1, words, words))
     attention[0, 0, words - 1] = 1
-    relations.add(passage, np.ones(words, bool), attention)
+    relations.add(passage, np.eye(words, dtype=bool), attention)
     table = relations.table().set_index(["relation", "direction"])
     ahead = sum(words - offset for offset in range(FARTHEST, words))
     assert table.loc[("x", "to the head"), "baseline"] == table.loc[("y", "to the head"), "baseline"] == 1 / ahead
@@ -234,6 +234,17 @@ def test_words_without_tokens_words_that_are_their_own_head_and_texts_without_an
     assert set(table["relation"]) == {"nsubj"}
     assert np.isfinite(table["baseline"]).all()
     assert tallied(bert, [Passage(Location("a", 1), 0, "cat")], settings_of(bert)).relations.table().empty
+
+
+def test_words_that_are_written_as_one_have_the_same_tokens_and_no_attention_between_them(bert):
+    of = Relation(0, 2, "nsubj"), Relation(1, 2, "case"), Relation(1, 0, "det")
+    passage = Passage(Location("a", 1), 0, "cat saw", ((0, 3), (0, 3), (4, 7)), of)
+    belongs = tokens_of_words(bert.tokenizer, passage, 4)
+    assert belongs.tolist() == [[0, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 0]]
+    table = tallied(bert, [passage], settings_of(bert)).relations.table()
+    numbers = {name: rows["attention"].tolist() for name, rows in table.groupby("relation")}
+    assert numbers.keys() == {"nsubj", "case"}
+    assert numbers["nsubj"] == numbers["case"]
 
 
 def test_a_tokenizer_that_knows_no_places():

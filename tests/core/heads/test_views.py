@@ -93,7 +93,7 @@ def test_words(taken, trace, most):
     values = one.overview(most).matrices["view"].values
     np.testing.assert_allclose(values, expected.values, atol=1e-6)
     assert one.labels.unit == "word"
-    assert one.labels.keys == word_texts(taken.tokens()[1], starts)
+    assert one.labels.keys == word_texts(taken.model.tokenizer, taken.input_ids, starts)
     if most > 100:
         np.testing.assert_allclose(np.nansum(values, axis=1), 1, atol=1e-5)
     part = one.window(range(6, 11), range(2, 9)).matrices["view"]

@@ -12,6 +12,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from core.models.gguf_files import read_gguf
 from core.models.gguf_tokens import tokenizer
 from core.models.loading import load_model
+from core.models.tokens import token_texts, whole_text
 from tests.core.gguf_files import write_gguf
 from tests.core.models.test_conversion import tiny_tensors, write_tiny
 from tests.refusals import refused
@@ -171,6 +172,18 @@ def test_texts_become_the_tokens_of_llama_cpp(kind, settings, text, tokens, tmp_
     pieces, special, usual = VOCABULARIES[kind]
     made = tokenizer_of(tmp_path / "pieces.gguf", kind, pieces, special, **usual | settings)
     assert made.convert_ids_to_tokens(made(text)["input_ids"]) == tokens
+
+
+@pytest.mark.parametrize("cut", ["gpt-2", "llama-bpe"])
+def test_words_that_were_added_are_read_as_they_stand(cut, tmp_path):
+    """llama.cpp writes an added token as it stands in the file, and the bytes of any other one."""
+    pieces = LETTERS | {"Straße": ADDED, "ćevapi": ADDED, "čaj": ADDED, "Ã©": NORMAL}
+    made = tokenizer_of(
+        tmp_path / "added.gguf", "gpt2", pieces, {}, pre=cut, add_bos_token=False, merges=["a b", "Ã ©"]
+    )
+    ids = made("Straßećevapičajéab  ")["input_ids"]
+    assert token_texts(made, ids) == ("Straße", "ćevapi", "čaj", "é", "ab", "  ")
+    assert whole_text(made, ids) == "Straßećevapičajéab  "
 
 
 def test_unknown_characters_of_a_t5_in_bytes(tmp_path):

@@ -1,4 +1,5 @@
-"""Token numbers beyond the tokenizer: models have more embeddings than it has tokens, to make their number round."""
+"""What tokens of every kind of vocabulary write, and token numbers beyond the tokenizer: models have more embeddings than it
+has tokens, to make their number round."""
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from core.capturing.answers import movers, next_token
 from core.capturing.edits.edits import Edits
 from core.models.tokens import token_texts, whole_text
 from core.models.words import token_classes, word_starts
+from tests.core.models.vocabularies import VOCABULARIES
 from tests.core.tiny_models import CAUSAL_WEIGHTS, GROUPED, number_words, randomised
 
 KNOWN, EMBEDDED = 64, 96
@@ -71,6 +73,25 @@ def test_a_text_that_is_known_is_decoded_as_a_whole(smollm):
     ids = smollm.tokenizer("Café au lait, 鬱 and 🙂.")["input_ids"]
     assert whole_text(smollm.tokenizer, ids) == smollm.tokenizer.decode(ids) == "Café au lait, 鬱 and 🙂."
     assert whole_text(None, [3, 4]) == "3 4"
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_tokens_are_what_the_tokenizer_writes(name):
+    case = VOCABULARIES[name]
+    tokenizer = case.make()
+    ids = tokenizer(case.text)["input_ids"]
+    assert "|".join(token_texts(tokenizer, ids)) == case.tokens
+    expected = case.text if case.decoded == "not as it stands in a text" else tokenizer.decode(ids)
+    assert whole_text(tokenizer, ids) == expected
+    if case.decoded == "as it is written":
+        assert expected.removesuffix("</s>") == case.text
+
+
+def test_what_is_added_later_is_known():
+    tokenizer = number_words()
+    assert token_texts(tokenizer, [KNOWN]) == (f"‹token {KNOWN}›",)
+    tokenizer.add_tokens("##new")
+    assert token_texts(tokenizer, [KNOWN]) == ("##new",)
 
 
 def test_a_model_that_exposes_only_its_weights_names_them_too():

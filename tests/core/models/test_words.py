@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from tokenizers import decoders, models, pre_tokenizers
 
 from core.models.tokens import token_texts
 from core.models.words import merge_keys, merge_queries, token_classes, word_starts, word_texts
 from tests.conftest import TEXTS
+from tests.core.models.vocabularies import VOCABULARIES, fast
 from tests.refusals import refused
 
 ORDINARY = (
@@ -38,7 +38,7 @@ def ids_of(tokenizer, text):
 
 
 def words(tokenizer, ids):
-    return word_texts(token_texts(tokenizer, ids), word_starts(tokenizer, ids))
+    return word_texts(tokenizer, ids, word_starts(tokenizer, ids))
 
 
 def split(model, text):
@@ -90,12 +90,11 @@ def test_a_broken_character_shows_its_bytes_and_takes_no_blank_with_it(smollm):
     assert words(smollm.tokenizer, ids) == ("‹F0 9F›", " cat‹F0 9F›€5", ".")
 
 
-def fast(model, pre_tokenizer, decoder=None, **roles):
-    tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = pre_tokenizer
-    if decoder is not None:
-        tokenizer.decoder = decoder
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **roles)
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_words_are_those_that_the_tokenizer_writes(name):
+    tokenizer = VOCABULARIES[name].make()
+    found = words(tokenizer, ids_of(tokenizer, VOCABULARIES[name].text))
+    assert "|".join(found) == VOCABULARIES[name].words
 
 
 def test_sentencepiece_words_and_single_bytes():
@@ -116,7 +115,7 @@ def test_words_that_end_with_a_mark():
     pieces = ["un", "believable</w>", "cat</w>", ".</w>", "s</w>", "cat"]
     marked = models.BPE({piece: i for i, piece in enumerate(pieces)}, [], end_of_word_suffix="</w>")
     tokenizer = fast(marked, pre_tokenizers.Whitespace())
-    assert words(tokenizer, [0, 1, 5, 4, 2, 3]) == ("unbelievable", "cats", "cat", ".")
+    assert words(tokenizer, [0, 1, 5, 4, 2, 3]) == ("unbelievable ", "cats ", "cat ", ". ")
 
 
 def test_whole_words_and_numbers_stay_alone():
@@ -143,7 +142,7 @@ def test_classes_of_byte_level_see_whole_characters(smollm):
     special, punctuation = token_classes(smollm.tokenizer, ids)
     tokens = token_texts(smollm.tokenizer, ids)
     starts = word_starts(smollm.tokenizer, ids)
-    found = [word for word, i in zip(word_texts(tokens, starts), starts, strict=True) if punctuation[i]]
+    found = [word for word, i in zip(word_texts(smollm.tokenizer, ids, starts), starts, strict=True) if punctuation[i]]
     assert [word.strip() for word in found] == ["##", "。", "(", "):", "，", "'", "“", "”", "…"]
     assert [tokens[i] for i in np.flatnonzero(special)] == ["<|im_start|>", "<|im_end|>"]
     for start, end in zip(starts, [*starts[1:], len(ids)], strict=True):
