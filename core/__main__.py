@@ -8,10 +8,12 @@ import os
 import runpy
 import socket
 import sys
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from io import TextIOWrapper
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import cast
 from urllib.parse import urlencode
 
@@ -104,14 +106,29 @@ def open_app(file: str | None, host: str, port: int, settings: str | None, no_br
 def address_of(file: str) -> str:
     """The address of the page that opens a file. Raises click.UsageError for what no page opens."""
     path = Path(os.path.abspath(file))
-    if not path.exists():
-        raise click.UsageError(f"There is neither a command nor a file {file!r}. Commands: {', '.join(COMMANDS)}.")
-    opens = path.suffix.lower() in (*LIKE_A_MODEL, *ADDRESSES)
-    if path.is_dir():
-        opens = any(any(path.glob(name)) for name in ("config.json", "adapter_config.json", "*.gguf"))
+    try:
+        mode = path.stat().st_mode
+        with open(path, "rb") if S_ISREG(mode) else nullcontext():
+            pass  # so that what may not be read is said here
+    except (FileNotFoundError, NotADirectoryError):
+        commands = ", ".join(COMMANDS)
+        raise click.UsageError(f"There is neither a command nor a file {file!r}. Commands: {commands}.") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise click.UsageError(f"{file!r} cannot be opened: {why}.") from None
+    ending = path.suffix.lower()
+    if S_ISDIR(mode):
+        ending, opens = "", any(any(path.glob(name)) for name in ("config.json", "adapter_config.json", "*.gguf"))
+    else:
+        opens = S_ISREG(mode) and ending in (*LIKE_A_MODEL, *ADDRESSES)
     if not opens:
         raise click.UsageError(f"Headlight cannot open {file!r}. It opens {KINDS}.")
-    return ADDRESSES.get(path.suffix.lower(), f"heads?{urlencode({'model': path})}")
+    if ending in ADDRESSES:
+        return ADDRESSES[ending]
+    if not (name := str(path)).isprintable() or name != name.strip():
+        why = "Its name ends with a blank, or has characters that an address cannot hold"
+        raise click.UsageError(f"Headlight cannot open {file!r}. {why}: rename it, or a folder above it.")
+    return f"heads?{urlencode({'model': name})}"
 
 
 def _call_it_core() -> None:

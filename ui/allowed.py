@@ -2,13 +2,13 @@
 
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from core import InputError
-from core.models.allowed import Allowed
+from core.models.allowed import Allowed, Place
 from core.models.catalogue import not_installed
-from core.models.loading import Place
 from core.models.on_disk import OLLAMA, ModelOnDisk, models_on_disk
 from core.units import bytes_in_words
 from ui import given, settings
@@ -27,15 +27,24 @@ def places_of(name: str) -> tuple[Place, ...]:
 
     Raises InputError (field "model") with the same words for everything that is not allowed, whether or not it exists.
     """
-    places = _allowed().places_of(name) or (("folder",) if may_read(name.strip()) else ())
-    if not places:
+    if not (places := loads().places_of(name)):
         raise InputError(f"This host does not load that. {_sentence()}", field="model")
     return places
 
 
 def may_read(path: str) -> bool:
     """Whether models may be loaded from this folder or file, as the settings say, or the one that `headlight` was given."""
-    return path == str(given.file()) or _allowed().may_read(path)
+    return path in _given() or _allowed().may_read(path)
+
+
+def loads() -> Allowed:
+    """What this host loads: as the settings say, and what `headlight` was given."""
+    allowed = _allowed()
+    return replace(allowed, models=(*allowed.models, *_given()))
+
+
+def _given() -> list[str]:
+    return [] if (path := given.file()) is None else [str(path)]
 
 
 def _allowed() -> Allowed:

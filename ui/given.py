@@ -5,10 +5,13 @@ import socket
 import time
 import webbrowser
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from threading import Thread
 
 from streamlit import config
+
+from core.whole_files import Version, read_whole, version_of
 
 ADDRESS, BROWSER, FILE = "HEADLIGHT_ADDRESS", "HEADLIGHT_BROWSER", "HEADLIGHT_FILE"
 _ANY = ("0.0.0.0", "::")
@@ -18,6 +21,17 @@ def file(ending: str = "") -> Path | None:
     """The file or folder to open, if there is one and its name has this ending."""
     path = os.environ.get(FILE, "")
     return Path(path) if path and path.lower().endswith(ending) else None
+
+
+def contents(path: Path, most: int) -> bytes:
+    """What is in the file, at most so many bytes, for all visitors: it is read again only when it has changed. Raises
+    InputError (field "file")."""
+    return _contents(path, most, version_of(path))
+
+
+@lru_cache(maxsize=1)
+def _contents(path: Path, most: int, _version: Version | None) -> bytes:
+    return read_whole(path, most)
 
 
 def announce() -> None:

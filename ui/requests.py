@@ -8,6 +8,7 @@ from core.capturing.sampling import Sampling
 from core.models.devices import called
 from core.models.modules import Kind
 from core.models.rounded import Rounding
+from core.whole_files import Version
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class ModelChoice:
 
     contents  of an uploaded file with a recorded pass or its weights, whose model is not here; None: not uploaded
     rounded   how the weights of a copy of it are rounded (core.models.rounded); None: it is the model itself
+    version   of the file, where it is a recorded pass by its path: a file that has changed is another pass
     """
 
     name: str
@@ -25,6 +27,7 @@ class ModelChoice:
     device: str = "cpu"
     contents: bytes | None = field(default=None, repr=False)
     rounded: Rounding | None = None
+    version: Version | None = field(default=None, repr=False)
 
     @property
     def is_recorded(self) -> bool:

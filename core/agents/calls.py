@@ -4,11 +4,12 @@ A call is a function of the host and of its arguments. Its docstring, the types 
 that an agent reads (`core.agents.serving`).
 """
 
+import os
 from collections.abc import Callable, Sequence
-from itertools import product
+from contextlib import suppress
+from itertools import islice, product
 from math import ceil
-from os.path import isfile
-from pathlib import Path
+from os.path import isfile, join
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ from ..errors import InputError, check_index
 from ..heads import paths
 from ..heads.attribution import strongest
 from ..heads.metrics import NAMES
+from ..models.bounds import MAX_FILES
 from ..models.catalogue import CATALOGUE
 from ..models.checkups import fault_of, outcome
 from ..models.modules import Kind
@@ -62,10 +64,8 @@ def models(host: Host) -> answers.Models:
     """The models that can be asked here, and the limits of this host."""
     limits = host.limits
     here = [answers.ModelHere(name=one.name, kind=one.kind, layers=one.layers, heads=one.heads) for one in CATALOGUE]
-    for folder in map(Path, limits.folders):
-        inside = (folder, *sorted(folder.glob("*")))
-        found = [path for path in inside if isfile(path / "config.json") or path.suffix == ".gguf"]
-        here += [answers.ModelHere(name=str(path)) for path in found[:LISTED]]
+    for folder in limits.folders:
+        here += [answers.ModelHere(name=name) for name in _models_in(folder) if host.allowed.may_read(name)]
     of_host = {"most_tokens": limits.tokens, "most_seconds": limits.seconds, "hub": limits.hub}
     return answers.Models(models=here, **of_host, address=host.address("gallery"))
 
@@ -205,7 +205,7 @@ def why(
     model: Name,
     text: Text,
     answer: Annotated[Line | None, Field(description='A next token, such as " Paris"; null: the likeliest.')] = None,
-    than: Annotated[
+    against: Annotated[
         Line | None, Field(description="The token that it is compared with; null: the mean of all.")
     ] = None,
     like: Annotated[Text | None, Field(description="Of a model that predicts none: the text to compare with.")] = None,
@@ -225,7 +225,7 @@ def why(
     elif like is not None or (passed.logits is None and answer is None):
         asked = of_alike(passed, host.passed(model, like or text), like or text)
     else:
-        asked = of_token(passed, answer, than)
+        asked = of_token(passed, answer, against)
     table, listed = asked.table, strongest(asked.table, most)
     return answers.Why(
         about=asked.about,
@@ -371,6 +371,15 @@ CALLS: dict[str, Callable[..., answers.Answer]] = {
 
 
 # --- parts of answers
+
+
+def _models_in(folder: str) -> list[str]:
+    """The paths of the first models in a folder, as far as they can be said."""
+    inside = [folder]
+    with suppress(OSError), os.scandir(folder) as entries:
+        inside += sorted(entry.path for entry in islice(entries, MAX_FILES))
+    found = (path for path in inside if isfile(join(path, "config.json")) or path.endswith(".gguf"))
+    return [*islice(filter(str.isprintable, found), LISTED)]
 
 
 def _given(value: Any, name: str) -> Any:

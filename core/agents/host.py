@@ -18,7 +18,7 @@ from ..capturing.capture import Capture, capture
 from ..capturing.checking.checkup import check_model
 from ..capturing.costs import component_bytes, kept_bytes, passing_bytes
 from ..capturing.edits.edits import Edits
-from ..errors import InputError, model_error, text_error
+from ..errors import InputError, model_error, shown, text_error
 from ..models.allowed import Allowed
 from ..models.checkups import keep, known_checkup
 from ..models.inputs import all_inputs
@@ -80,7 +80,7 @@ class Host:
     """The models and passes of a server; it computes one call after another."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+        self.limits, self.allowed = limits, Allowed(limits.hub, limits.folders, limits.models)
         self.model = lru_cache(MODELS)(self._load)
         self.passed = lru_cache(PASSES)(self._read)
         self._lock = Lock()
@@ -129,12 +129,12 @@ class Host:
 
     def _load(self, name: str) -> Model:
         limits = self.limits
-        allowed = Allowed(limits.hub, limits.folders, limits.models)
-        if not (places := allowed.places_of(name)):
-            ways = [*allowed.named, *(f"a path in {folder}" for folder in limits.folders)]
+        allowed = self.allowed
+        if not allowed.places_of(name):
+            ways = [*allowed.named, *(f"a path in {shown(folder)}" for folder in limits.folders)]
             ways += ["a Hugging Face name"] if limits.hub else []
             raise model_error(f"This host does not load that. Choose one of: {', '.join(ways)}.")
-        model = load_model(name, look_in=places)
+        model = load_model(name, look_in=allowed)
         if model.captures and known_checkup(model) is None:
             keep(model, check_model(model))
         self._begin()  # nobody is told that loading took too long for a text

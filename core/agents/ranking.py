@@ -129,11 +129,11 @@ def of_alike(passed: Capture, other: Capture, like: str) -> Asked:
     )
 
 
-def of_token(passed: Capture, answer: str | None, than: str | None) -> Asked:
+def of_token(passed: Capture, answer: str | None, against: str | None) -> Asked:
     ids, model = [int(np.argmax(passed.predicted))], passed.model
     if answer is not None:
         ids = [one_token(model, answer, with_blank=True, field="answer")]
-    other = "mean" if than is None else one_token(model, than, with_blank=True, field="than")
+    other = "mean" if against is None else one_token(model, against, with_blank=True, field="against")
     first, *second = token_texts(model.tokenizer, [*ids, *([other] if isinstance(other, int) else [])])
     table = logit_attribution(passed, ids[0], other)
     path = paths.follow(passed, None, table, logit(passed, ids[0], other))

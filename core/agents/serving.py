@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 import logging
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from ..errors import InputError, first_line, shown
 from ..installed import versions
+from ..models.fields import content_of, is_panic, refuse_constant
 from .answers import Answer
 from .calls import CALLS
 from .host import Ended, Host
@@ -94,7 +96,8 @@ def serve_lines(host: Host, given: BinaryIO, out: BinaryIO) -> None:
     calls = Calls(host)
     with redirect_stdout(sys.stderr):  # nothing else may write between the answers
         for line in _lines(given):
-            out.write(json.dumps(answered(calls, line), ensure_ascii=False).encode() + b"\n")
+            said = json.dumps(answered(calls, line), ensure_ascii=False)
+            out.write(said.encode(errors="backslashreplace") + b"\n")  # half of a surrogate pair, as JSON escapes it
             out.flush()
 
 
@@ -102,14 +105,12 @@ def answered(calls: Calls, line: bytes) -> dict[str, Any]:
     """The answer to one line, as JSON values."""
     number = None
     try:
-        try:
-            asked = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"This line is not JSON: {first_line(error)}.", field="line") from None
-        if not isinstance(asked, dict):
-            raise InputError('A line is an object: {"id": 1, "call": "models", "arguments": {}}.', field="line")
-        if len(str(asked.get("id"))) <= MOST_ID:
-            number = asked.get("id")
+        asked = _asked(line)
+        if len(str(asked.get("id"))) > MOST_ID:
+            raise InputError(f"An id has at most {MOST_ID} characters.", field="id")
+        number = asked.get("id")
+        if others := asked.keys() - {"id", "call", "arguments"}:
+            raise InputError(f"There is no “{shown(min(others), 60)}” here, only id, call and arguments.", field="line")
         if asked.get("call") == "help":
             return {"id": number, "answer": {"calls": [call.description for call in calls.each.values()]}}
         return {"id": number, "answer": calls.answer(asked.get("call"), asked.get("arguments", {}))}
@@ -117,13 +118,31 @@ def answered(calls: Calls, line: bytes) -> dict[str, Any]:
         return {"id": number, "error": {"field": error.field, "message": str(error)}}
 
 
+def _asked(line: bytes) -> dict[str, Any]:
+    """The object in a line. Raises InputError (field "line") for anything else, and for what could mean two things."""
+    why = f"it has more than {MOST_LINE:,} bytes"
+    try:
+        if len(line) <= MOST_LINE:
+            return content_of(line, len(line), dict, parse_constant=refuse_constant, parse_float=_finite)
+    except ValueError as error:
+        why = first_line(error)
+    example = '{"id": 1, "call": "models", "arguments": {}}'
+    raise InputError(f"This line cannot be read: {why}. A line is an object in JSON: {example}.", field="line")
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{digits} is too large for a number")
+    return number
+
+
 def _lines(given: BinaryIO) -> Iterator[bytes]:
-    """The lines that are not blank; of one that is too long only the beginning, which is not JSON."""
-    while line := given.readline(MOST_LINE):
+    """The lines that are not blank; of one that is too long only the beginning, of more than MOST_LINE bytes."""
+    while line := given.readline(MOST_LINE + 1):
         rest = line
         while rest and not rest.endswith(b"\n"):
             rest = given.readline(MOST_LINE)
-        if line.strip():
+        if line.strip() or len(line) > MOST_LINE:
             yield line
 
 
@@ -145,7 +164,9 @@ class CheckedCall:
         fields: dict[str, Any] = {
             word: (hints[word], ... if value is inspect.Parameter.empty else value) for word, value in given.items()
         }
-        self._arguments: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        self._arguments: type[BaseModel] = create_model(
+            name, __config__=ConfigDict(extra="forbid", strict=True), **fields
+        )
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -189,7 +210,9 @@ class Calls:
             return self._host.run(partial(call.answer, self._host, arguments), is_wanted)
         except InputError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
             logger.exception("%s failed", call.name)
             what = f"{type(error).__name__}: {first_line(error)}"
             raise InputError(

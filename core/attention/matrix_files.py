@@ -364,6 +364,8 @@ def _opened(data: bytes | Path, source: _Source) -> zipfile.ZipFile:
         return zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else data)
     except FileNotFoundError:
         raise source.error("there is no such file. Give the path of an NPZ file.") from None
+    except OSError as error:
+        raise source.error(f"the file cannot be read: {error.strerror}.") from None
     except Exception:
         # A damaged archive may raise anything: BadZipFile, ValueError, NotImplementedError ...
         raise source.error("this is not an NPZ file, or it is damaged. Make one with np.savez.") from None

@@ -30,6 +30,7 @@ from ..models.inputs import (
     all_inputs,
     image_inputs,
     image_text_inputs,
+    image_tiles,
     replaced_tokens,
     require_same_length,
 )
@@ -363,7 +364,7 @@ def capture(
     if image is not None and model.reads_images and not (text is None and input_ids is None):
         raise image_error(f"{model.name} reads an image alone. Give it no text.")
     if image is not None and model.reads_images:
-        inputs = image_inputs(model, image)
+        inputs, tiles = image_inputs(model, image), image_tiles(model, image)
     elif image is not None:
         if not (pair is None and target is None and input_ids is None):
             raise image_error("With an image only a text can be given.")

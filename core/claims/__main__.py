@@ -3,13 +3,14 @@
     check FILE --model M --data D    the claims of a file, on texts
     known --model M                  those of the literature, on the texts that come along
 
-Ends with 0 where every claim holds, 1 where one does not, 2 where none fails and one cannot be said, and 3 for bad input.
-`known` ends with 0: no model has every kind of head.
+Ends with 0 where every claim holds, 1 where one does not, 2 where none fails and one cannot be said, and 3 for bad input, also
+on the command line. `known` ends with 0: no model has every kind of head.
 """
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..corpus.settings import RunSettings
 from ..errors import InputError
 from ..models.loading import load_model
 from ..models.passages import Passage, Problem
+from ..whole_files import read_whole
 from .checking import MAX_TOKENS, ClaimCheck
 from .claim import Claim, read_claims
 from .known import known_check, named, published
@@ -31,7 +33,28 @@ BAD_INPUT = 3
 MOST_FILE = 10_000_000  # bytes of a file of claims that is looked at: what is wrong with a larger one is its size
 
 
-@click.group()
+class _Claims(click.Group):
+    """Commands that end with 3 for a line that cannot be read, too: click's own 2 would say that a claim cannot be said."""
+
+    def make_context(self, *given: Any, **named: Any) -> click.Context:
+        with _as_bad_input():
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _as_bad_input():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _as_bad_input() -> Iterator[None]:
+    try:
+        yield
+    except click.ClickException as error:
+        error.show()
+        sys.exit(BAD_INPUT)
+
+
+@click.group(cls=_Claims)
 def command() -> None:
     """Test what is said of heads.
 
@@ -47,14 +70,17 @@ def _model_and_json(function: Callable) -> Callable:
 @command.command()
 @click.argument("file")
 @click.option("--data", required=True, help="a file, a folder or a pattern, as for core.corpus")
-@click.option("--against", help="another model, whose verdicts stand beside")
+@click.option("--other-model", help="whose verdicts stand beside")
 @click.option("--out", help="a folder: test on Ray, as a run over a corpus that can be continued")
 @click.option("--column", default=RunSettings.column, help="where the texts of JSONL, CSV and Parquet are")
 @click.option("--by", default=RunSettings.by, help="what a text is in a file of plain text")
 @click.option("--passage-tokens", type=int, default=MAX_TOKENS, help="how many are read at once")
 @_model_and_json
 def check(file: str, json_file: str | None, **given: Any) -> None:
-    """Test the claims of FILE on texts: TOML, or a claim in each line."""
+    """Test the claims of FILE on texts: TOML, or a claim in each line.
+
+    Ends with 0 where every claim holds, 1 where one does not, 2 where none fails and one cannot be said, 3 for bad input.
+    """
     with ending(bad_input=BAD_INPUT):
         tables = _tested(read_claims(_text_of(file)), **given)
         _tell(tables, json_file)
@@ -63,11 +89,11 @@ def check(file: str, json_file: str | None, **given: Any) -> None:
 
 
 def _tested(
-    claims: Sequence[Claim], model: str, data: str, against: str | None, out: str | None, **reading: Any
+    claims: Sequence[Claim], model: str, data: str, other_model: str | None, out: str | None, **reading: Any
 ) -> dict[str, pd.DataFrame]:
     """The verdicts by model, tested here or, with `out`, on Ray."""
     tables = {}
-    folders = {model: out} if against is None else {model: f"{out}/model", against: f"{out}/against"}
+    folders = {model: out} if other_model is None else {model: f"{out}/model", other_model: f"{out}/other_model"}
     for name, folder in folders.items():
         try:
             if out is None or folder is None:
@@ -75,7 +101,7 @@ def _tested(
             else:
                 tables[name] = _on_ray(name, claims, data, folder, reading)
         except InputError as error:
-            raise InputError(str(error) if against is None else f"{name}: {error}", field=error.field) from error
+            raise InputError(str(error) if other_model is None else f"{name}: {error}", field=error.field) from error
     return tables
 
 
@@ -156,11 +182,7 @@ def _tell(tables: dict[str, pd.DataFrame], json_file: str | None) -> None:
 def _text_of(file: str) -> str:
     require_address(file, "file")
     try:
-        if (size := Path(file).stat().st_size) > MOST_FILE:
-            raise InputError(f"{file!r} has {size / 1e6:,.0f} MB. A file of claims is a page of text.", field="file")
-        return Path(file).read_text("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{file!r} cannot be read: {error.strerror}. Give a file of claims.", field="file") from error
+        return read_whole(file, MOST_FILE).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file!r} is not UTF-8 text. Give a file of claims.", field="file") from error
 

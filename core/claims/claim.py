@@ -23,9 +23,10 @@ ANY = "any head"
 MOST_CHARACTERS = 500  # of a claim
 MOST_CLAIMS = 100  # that are tested together
 MOST_BYTES = 200_000  # of a file of claims
-MOST_IN_A_LINE = 2_000  # characters of such a file: tomllib takes a key of n parts n² steps
+MOST_IN_A_LINE, MOST_DOTS = 2_000, 20  # characters of such a file, and dots: tomllib takes a key of n parts n² steps
 _PLACE = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _CONTROL = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
+_IN_QUOTES = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*'""")
 _VERB = re.compile(f"looks at |(?={WRITES})")
 _LINE = re.compile(r"(?P<head>[^:]*): (?P<rest>.*), at least (?P<least>[0-9.eE+-]{1,20})")
 
@@ -169,29 +170,35 @@ def read_claims(text: str) -> tuple[Claim, ...]:
     claims = tuple(_from_toml(text) if is_toml else _from_lines(text))
     if not claims:
         raise _file_error(f"There is no claim in it. Write one in each line: {EXAMPLE}")
-    require_few(claims)
     return claims
 
 
-def require_few(claims: Collection[Claim | str]) -> None:
+def require_few(claims: Collection[object]) -> None:
     """Raise InputError (field "claims") for more claims than can be tested together."""
     if len(claims) > MOST_CLAIMS:
         raise _file_error(f"These are {len(claims):,} claims; at most {MOST_CLAIMS} can be tested together.")
 
 
 def _from_lines(text: str) -> Iterator[Claim]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield _named(f"Line {number}", lambda line=line: Claim.read(line))
+    said = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    said = [(number, line) for number, line in said if not line.lstrip().startswith("#")]
+    require_few(said)
+    for number, line in said:
+        yield _named(f"Line {number}", lambda line=line: Claim.read(line))
 
 
 def _from_toml(text: str) -> Iterator[Claim]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (dots := _IN_QUOTES.sub("", line).partition("#")[0].count(".")) > MOST_DOTS:
+            why = f"Line {number} has {dots:,} dots outside of quotation marks; at most {MOST_DOTS} are read."
+            raise _file_error(f"{why} Remove some.")
     try:
         tables = tomllib.loads(text).get("claim", [])
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise _file_error(f"It is not TOML: {str(error)[:200]}.") from error
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise _file_error("“claim” is not a list of tables. Begin each with a line [[claim]].")
+    require_few(tables)
     for number, table in enumerate(tables, start=1):
         yield _named(f"Claim {number}", lambda table=table: _of_table(table))
 

@@ -5,16 +5,24 @@ with W + s B A, where s is alpha / r (Hu et al. 2021, https://arxiv.org/abs/2106
 Kalajdzievski 2023, https://arxiv.org/abs/2312.03732). DoRA then scales each row to a length of its own (Liu et al. 2024,
 https://arxiv.org/abs/2402.09353).
 
-peft leaves out tensors for which a model has no place, and makes up those that a file lacks, without an error. So both are
-refused here. So are settings under which the merged weights would be other ones than those that were trained.
+peft leaves out tensors for which a model has no place, makes up those that a file lacks, and takes one of two for the same
+place, without an error. So these are refused here. So are settings under which the merged weights would be other ones than
+those that were trained, and ranks other than those of the file: peft makes matrices of the announced rank first.
+
+Patterns of modules in the settings are regular expressions, which may take longer than anybody lives. They are matched here,
+within a limit, and peft gets the names of the modules.
 """
 
+import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
+import regex
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
@@ -22,6 +30,7 @@ from transformers import PreTrainedModel
 
 from ..errors import shown
 from .bounds import UnreadableError, check_files, checked_object
+from .fields import are_whole
 from .weight_files import stored_in
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -43,6 +52,16 @@ _MAIN = (None, "main")  # the only revision of a model that is looked for
 
 _PREFIX = "base_model.model."  # begins the name of each tensor
 _WITHIN = re.compile(r"\.(lora_\w+|base_layer|weight|bias)(\.|$)")  # what follows the name of a module
+_REAL = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_SPELLINGS = re.compile(
+    r"\.(default|modules_to_save|base_layer)(?=\.)|(?<=\.lora_magnitude_vector)\.weight$"
+)  # say no more
+_LONGEST = 10  # seconds, for all patterns and all modules: a thousand of each take two
+_TOO_LONG = "which takes too long to match"
+# Expressions that are not read: the package regex writes repeats out, and knows recursion and more that Python's does not.
+_LONGEST_PATTERN, _MOST_REPEATS = 4_000, 1_000
+_UNREAD = re.compile(r"\(\?(?!:|=|!|<=|<!|P<\w|[aims]+\))|\{(?!\d*,?\d*\})|\(\*")
+_BIASES = {"lora_only": ".base_layer.bias", "all": ".bias"}  # what names of trained biases hold, by the setting `bias`
 _TASKS = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")  # kinds of adapters that hold the head of a task
 
 
@@ -90,7 +109,51 @@ def read_adapter(folder: Path, name: str, revision: str | None = None) -> Adapte
     return Adapter(folder, name, base.strip(), task if isinstance(task, str) else None, revision)
 
 
+def _is_rank(value: object) -> bool:
+    return type(value) is int and 0 < value < 2**31
+
+
+def _is_real(value: object) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e9  # type: ignore[arg-type]  # a NaN is not
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, str) or _are_texts(value)
+
+
+def _each(allows: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, dict) and all(map(allows, value.values()))
+
+
+# What settings may be if they are there, in words.
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "r": ("a whole number from 1", _is_rank),
+    "lora_alpha": ("a number", _is_real),
+    "rank_pattern": ("whole numbers from 1 by modules", _each(_is_rank)),
+    "alpha_pattern": ("numbers by modules", _each(_is_real)),
+    "target_modules": ("a text or a list of texts", _are_names),
+    "exclude_modules": ("a text or a list of texts", _are_names),
+    "modules_to_save": ("a list of texts", _are_texts),
+    "layers_to_transform": ("a whole number or a list", lambda value: are_whole([value]) or are_whole(value)),
+    "layers_pattern": (
+        "a name or a list",
+        lambda value: _are_names(value) and not re.search(r"[^\w.]", "".join(value)),
+    ),
+    "bias": ("none, all or lora_only", lambda value: value in ("none", "all", "lora_only")),
+    **dict.fromkeys(
+        ("use_dora", "use_rslora", "fan_in_fan_out", "lora_bias"), ("true or false", lambda v: type(v) is bool)
+    ),
+}
+
+
 def _check_settings(settings: Mapping[str, Any]) -> None:
+    for name, (words, allows) in _KINDS.items():
+        if (value := settings.get(name)) is not None and not allows(value):
+            raise UnreadableError(f"is an adapter with {shown(repr(value), 60)} as its {name}, which has to be {words}")
     if (beginning := settings.get("init_lora_weights")) not in _BEGINNINGS:
         raise UnreadableError(
             f"is an adapter for weights that {shown(str(beginning), 60)} has changed (init_lora_weights). Save it as one for "
@@ -123,9 +186,16 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
     if not adapter.file.is_file():
         raise UnreadableError(f"has no {WEIGHTS}. Weights in other formats, such as pickles, are never opened")
     modules, own = {name for name, _ in network.named_modules(remove_duplicate=False)}, f"{network.base_model_prefix}."
-    tensors = {_placed(name, modules, own): tensor for name, tensor in load_file(adapter.file).items()}
-    if odd := [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]:
-        raise UnreadableError(f"holds {shown(odd[0])}, with numbers that are not finite")
+    stored = load_file(adapter.file)
+    _refuse_copies(stored, modules, own)
+    tensors = {_placed(name, modules, own): tensor for name, tensor in stored.items()}
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _REAL:
+            raise UnreadableError(
+                f"holds {shown(name)} in {tensor.dtype}, where an adapter has real numbers of 16 bits or more"
+            )
+        if not torch.isfinite(tensor).all():
+            raise UnreadableError(f"holds {shown(name)}, with numbers that are not finite")
     heads = _heads(tensors, network, adapter)
     tensors = {name: tensor for name, tensor in tensors.items() if name not in heads}
     _refuse_shared(tensors, network)
@@ -135,6 +205,7 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
     # peft too goes by the ends of names.
     saved = (name for name in config.modules_to_save or () if any(f".{one}".endswith(f".{name}") for one in modules))
     config.modules_to_save = [*saved] or None
+    unused = _settle(config, modules, tensors)
     whole = PeftModel(network, config)
     try:
         loaded = set_peft_model_state_dict(whole, tensors, ignore_mismatched_sizes=True)
@@ -144,11 +215,83 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
         ) from error
     if loaded.unexpected_keys:
         raise _another(f"holds {shown(loaded.unexpected_keys[0])}, for which its model has no place", adapter)
-    if lacking := [name for name in loaded.missing_keys if ".lora_" in name or ".modules_to_save." in name]:
+    announced = (".lora_", _BIASES.get(config.bias, ".lora_"))
+    if lacking := [
+        name for name in loaded.missing_keys if any(part in name for part in (*announced, ".modules_to_save."))
+    ]:
         raise _another(f"has no weights that fit {shown(lacking[0])}", adapter)
+    announced += tuple(f".{name}." for name in config.modules_to_save or ())
+    replaced = [name.removeprefix(_PREFIX) for name in tensors if not any(part in name for part in announced)]
     merged = whole.merge_and_unload(safe_merge=True)  # type: ignore[operator]
     merged.requires_grad_()  # as in every other model; peft keeps them as they are
-    return merged, tuple(f"The adapter's {shown(name)} is left out: the head of a task." for name in sorted(heads))
+    others = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
+    return merged, (
+        *(f"No module of the adapter uses its {shown(each)}{others}." for each in unused[:1]),
+        *(f"The adapter's {shown(name)} is left out: the head of a task." for name in sorted(heads)),
+        *(f"The adapter replaces {shown(name)}, which its {CONFIG} does not announce." for name in sorted(replaced)),
+    )
+
+
+def _settle(config: Any, modules: Collection[str], tensors: Mapping[str, Tensor]) -> list[str]:
+    """Have a LoraConfig of peft's name modules instead of patterns, and the ranks in the file. Returns the patterns of ranks
+    and alphas that no module of the file uses. Raises UnreadableError for other ranks than those, and for a pattern that takes
+    too long or is none."""
+    until = perf_counter() + _LONGEST
+    for name in ("target_modules", "exclude_modules"):
+        pattern = getattr(config, name)
+        if isinstance(pattern, str) and pattern != "all-linear":
+            setattr(config, name, {module for module in modules if _matches(pattern, module, name, until)})
+    ranks: dict[str, int] = {}
+    alphas: dict[str, float] = {}
+    used: dict[str, set[str]] = {"rank_pattern": set(), "alpha_pattern": set()}
+    for name, tensor in tensors.items():
+        module, found, rest = name.removeprefix(_PREFIX).partition(".lora_")
+        place = {"A": 0, "embedding_A": 0, "B": 1, "embedding_B": 1}.get(rest.split(".")[0])
+        if not found or place is None:
+            continue
+        announced, alphas[module] = (
+            _of_pattern(config, one, module, usual, until, used[one])
+            for one, usual in (("rank_pattern", config.r), ("alpha_pattern", config.lora_alpha))
+        )
+        ranks[module] = announced
+        if tensor.ndim < 2 or tensor.shape[place] != announced:
+            raise UnreadableError(
+                f"holds {shown(name)} of the shape {[*tensor.shape]}, where the {CONFIG} of the adapter announces the rank "
+                f"{announced:,}"
+            )
+    unused = [f"{one} of {key}" for one, keys in used.items() for key in getattr(config, one) or () if key not in keys]
+    # peft takes keys for patterns too, and for ends of names.
+    config.rank_pattern = {f"(?<!.){re.escape(module)}": rank for module, rank in ranks.items()}
+    config.alpha_pattern = {f"(?<!.){re.escape(module)}": alpha for module, alpha in alphas.items()}
+    # That of modules for which the file has none; these are refused, but made before.
+    config.r = config.r if config.r in ranks.values() else 1
+    return unused
+
+
+def _of_pattern(settings: Any, name: str, module: str, usual: Any, until: float, used: set[str]) -> Any:
+    """The value for a module, as peft's get_pattern_key finds it. used: gets the key"""
+    patterns = getattr(settings, name) or {}
+    key = next((key for key in patterns if _matches(rf"(.*\.)?({key})", module, name, until)), None)
+    if key is None:
+        return usual
+    used.add(key)
+    return patterns[key]
+
+
+def _matches(pattern: str, module: str, name: str, until: float) -> bool:
+    why = "which is not a regular expression of a kind that is read here"
+    try:
+        counts = [max(map(int, re.findall(r"\d+", one)), default=1) for one in re.findall(r"\{([^}]*)\}", pattern)]
+        if len(pattern) <= _LONGEST_PATTERN and not _UNREAD.search(pattern) and math.prod(counts) <= _MOST_REPEATS:
+            left = until - perf_counter()
+            if left > 0:
+                return regex.fullmatch(pattern, module, timeout=left) is not None
+            why = _TOO_LONG
+    except TimeoutError:
+        why = _TOO_LONG
+    except (regex.error, ValueError, RecursionError, OverflowError):
+        pass
+    raise UnreadableError(f"is an adapter with {shown(repr(pattern), 60)} in its {name}, {why}")
 
 
 def modules_of(file: Path, network: PreTrainedModel) -> set[str]:
@@ -169,6 +312,16 @@ def _placed(name: str, modules: Collection[str], own: str) -> str:
         return name
     others = (inner.removeprefix(own), own + inner)
     return next((_PREFIX + other for other in others if _module(other) in modules), name)
+
+
+def _refuse_copies(names: Iterable[str], modules: Collection[str], own: str) -> None:
+    """Raise UnreadableError if two tensors are for the same place. peft takes one of them."""
+    copies = defaultdict(list)
+    for name in names:
+        copies[_SPELLINGS.sub("", _placed(name, modules, own))].append(name)
+    if twice := next((both for both in copies.values() if len(both) > 1), None):
+        first, second, *_ = sorted(twice)
+        raise UnreadableError(f"is an adapter with two tensors for one place: {shown(first)} and {shown(second)}")
 
 
 def _module(inner: str) -> str:

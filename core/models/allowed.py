@@ -1,13 +1,18 @@
-"""Which models may be loaded: decided by the name alone, before a folder is looked at or a hub is asked."""
+"""Which models may be loaded: decided by the name alone, before a folder is looked at or a hub is asked. Then nothing in a
+folder may lead out of it, by a link or by the name of another model."""
 
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from .catalogue import CATALOGUE
-from .loading import PLACES, Place
-from .on_disk import OLLAMA, ollama_folder
+from .on_disk import OLLAMA, ollama_files, ollama_folder, read_of
+
+# Where models that are not in the catalogue are searched, in this order.
+Place = Literal["folder", "hub"]
+PLACES: tuple[Place, ...] = get_args(Place)
 
 _HUB_NAME = re.compile(r"(?!.{97})[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
@@ -43,17 +48,28 @@ class Allowed:
         """Whether models may be loaded from this folder or file."""
         return self.folders is True or (bool(self.folders) and _is_inside(path, self.folders))
 
+    def beside(self, name: str) -> "Allowed":
+        """What is allowed of the files and of the further model that a model by this name leads to: everything where the name
+        itself is allowed, because whoever runs this program has chosen it."""
+        return Allowed(hub=True, folders=True) if name.strip() in self.named else self
+
+    def way_out(self, name: str) -> Path | None:
+        """The first of the files of a model that is a link to a place from which nothing may be read; None if there is none."""
+        if self.folders is True:
+            return None
+        files = ollama_files(name) if name.startswith(OLLAMA) else read_of(Path(name))
+        return next((file for file in files if not self.may_read(str(file))), None)
+
 
 def _is_inside(name: str, folders: tuple[str, ...]) -> bool:
-    """Return whether a path is inside one of the folders. By its name first: outside of them, not even a link is followed."""
-    if name.startswith("~"):
+    """Return whether a path is inside one of the folders, and what it links to is inside one too. By its name first: outside of
+    them, not even a link is followed. Where ".." leads, after a link, no name says."""
+    if name.startswith("~") or ".." in Path(name).parts:
         return False
     try:
         path = Path(os.path.abspath(name))
-        return any(
-            path.is_relative_to(os.path.abspath(folder))
-            and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
-            for folder in folders
+        return any(path.is_relative_to(os.path.abspath(folder)) for folder in folders) and any(
+            Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)) for folder in folders
         )
     except (OSError, ValueError):
         return False

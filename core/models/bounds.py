@@ -20,12 +20,13 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from ..errors import first_line
+from ..errors import first_line, shown
 from .fields import read_object
 from .sizes import ModelSize
 
-# All files that transformers reads besides the weights.
+# All files that transformers reads besides the weights, and a folder in which it reads some.
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
+TEMPLATES = "additional_chat_templates"
 
 # The largest vocabularies and indexes have 35 MB, the largest tokenizer_config.json (with all their added tokens) 6, and the
 # largest other configurations (with 20,000 labels, each twice) 2. transformers copies a configuration several times.
@@ -64,8 +65,12 @@ class UnreadableError(ValueError):
 def check_files(folder: Path) -> None:
     """Raise UnreadableError if a file in the folder must not be opened: it (or what it links to) is not a regular file, it is
     too large, or it is not JSON that can be read in one piece. Raises OSError if the folder cannot be listed."""
-    templates = folder / "additional_chat_templates"
-    files = [path for place in (folder, templates) if place.is_dir() for path in islice(place.iterdir(), MAX_FILES + 1)]
+    files = [
+        path
+        for place in (folder, folder / TEMPLATES)
+        if place.is_dir()
+        for path in islice(place.iterdir(), MAX_FILES + 1)
+    ]
     if len(files) > MAX_FILES:
         why = f"is a folder of more than {MAX_FILES:,} files. Give a folder with the files of one model"
         raise UnreadableError(why)
@@ -85,10 +90,19 @@ def check_files(folder: Path) -> None:
             raise UnreadableError(f"holds {path.name!r} of {size}. Make it smaller")
         if _OBJECTS.fullmatch(path.name):
             content = checked_object(path, largest, MAX_CONFIG_ENTRIES if largest == MAX_CONFIG_BYTES else largest)
+            _check_names(path, content)
             for tokens in [content] if path.name == "added_tokens.json" else map(content.get, _ADDED):
                 if isinstance(tokens, dict | list) and len(tokens) > MAX_ADDED:
                     why = f"adds {len(tokens):,} tokens in its {path.name}; at most {MAX_ADDED:,} can be read"
                     raise UnreadableError(why)
+
+
+def _check_names(path: Path, content: dict[str, Any]) -> None:
+    """Raise UnreadableError for tokenizers in other folders: transformers opens whatever file the settings name here."""
+    named = content.get("fast_tokenizer_files", []) if path.name.startswith("tokenizer") else []
+    if not isinstance(named, list) or any(not isinstance(name, str) or Path(name).name != name for name in named):
+        why = f"has a {path.name} that names {shown(str(named), 60)} as its fast_tokenizer_files"
+        raise UnreadableError(f"{why}, where only files beside it are read")
 
 
 def checked_object(

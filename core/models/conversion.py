@@ -4,7 +4,7 @@ Undoing the quantisation of SmolLM2 takes about two seconds; reading the same va
 The folder's name contains the hash of the GGUF file, and its manifest is written last. So a folder in the cache is either
 complete or converted again: a conversion that was killed leaves nothing that could be mistaken for a model.
 
-    <cache folder>/SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v2/
+    <cache folder>/SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v3/
         config.json, model.safetensors, tokenizer.json ...    as save_pretrained writes them, in float32; in another dtype, the
                                                               folder's name ends with it
         manifest.json                                         source, versions, size and hash of every file
@@ -48,7 +48,7 @@ def silent(_words: str, _share: float | None) -> None:
 
 # The version of the conversion. Increase it whenever the same GGUF file gives other weights, settings or tokens than before:
 # older folders are then ignored.
-CONVERSION = 2
+CONVERSION = 3
 
 MANIFEST = "manifest.json"
 _WRITERS = ("gguf", "safetensors", "tokenizers", "torch", "transformers")  # packages whose versions stand in it
@@ -186,7 +186,7 @@ def _convert(file: GgufFile, sha256: str, folder: Path, dtype: str, report: Repo
         words.save_pretrained(part)
         what = f"Reading {file.name}: converting its weights, once"
         _write_weights(part / "model.safetensors", file, network, dtype, lambda share: report(what, share * _WRITTEN))
-        report(f"Reading {file.name}: keeping the converted weights in {folder.parent}", _WRITTEN)
+        report(f"Reading {file.name}: keeping the converted weights", _WRITTEN)  # visitors need not know where
         written = sorted(part.iterdir())
         manifest = {
             "source": file.parts[0].name,

@@ -32,7 +32,7 @@ def read_json(text: bytes, most_lists: int, kind: type = dict) -> Any:
     if lists_in(text) > most_lists:
         raise broken("its description is too large")
     try:
-        return _content_of(text, len(text), kind, _refuse_constant)
+        return content_of(text, len(text), kind, parse_constant=refuse_constant)
     except ValueError:
         raise broken("its description cannot be read") from None
 
@@ -46,15 +46,16 @@ def read_object(path: Path, most_bytes: int, most_entries: int) -> dict[str, Any
         raise ValueError("it is not a file")
     if (size := path.stat().st_size) > most_bytes:
         raise ValueError(f"it has {size / 1e6:,.1f} MB, and at most {most_bytes // 1_000_000} MB are read")
-    return _content_of(path.read_bytes(), most_entries, dict)
+    return content_of(path.read_bytes(), most_entries, dict)
 
 
-def _content_of(text: bytes, most_entries: int, kind: type, on_constant: Callable[[str], object] | None = None) -> Any:
-    """What a text in JSON says, of this kind. Raises ValueError for anything else, and for more than MAX_LEVELS levels."""
+def content_of(text: bytes, most_entries: int, kind: type, **options: Any) -> Any:
+    """What a text in JSON says, of this kind. Raises ValueError, in words, for anything else, and for more than MAX_LEVELS
+    levels. options: of json.loads"""
     if lists_in(text) > most_entries:
         raise ValueError("it has too many entries")
     try:
-        content = json.loads(text.decode(), parse_constant=on_constant)
+        content = json.loads(text.decode(), object_pairs_hook=said_once, **options)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(content, kind):
@@ -71,13 +72,25 @@ def _content_of(text: bytes, most_entries: int, kind: type, on_constant: Callabl
     return content
 
 
+def said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object. Raises ValueError if it says two things of one name, of which Python takes the last and others the first."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        for name, value in pairs:
+            if value != made[name]:
+                raise ValueError(
+                    f"it gives {shortened(name)} twice, as {shortened(repr(value))} and {shortened(repr(made[name]))}"
+                )
+    return made
+
+
 def lists_in(text: bytes) -> int:
     """Maximum number of lists and objects in a text in JSON: brackets within words count, too."""
     return text.count(b"[") + text.count(b"{")
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)  # JSON has no NaN and no infinities
+def refuse_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, GGUFTens
 from .bounds import forbidden_length
 from .gguf_files import GgufFile, GgufTensor
 from .gguf_settings import NOT_TURNED, PARTLY_TURNED, SETTINGS, Values, read_settings
-from .gguf_tokens import special_tokens
+from .gguf_tokens import end_tokens, special_tokens, suppressed_tokens
 
 # transformers' names for the configurations of the architectures: of some models a file has only what reads text.
 _MODEL_TYPES = {"gemma3": "gemma3_text", "gemma4": "gemma4_text", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
@@ -53,7 +53,9 @@ def outline(file: GgufFile) -> PreTrainedModel:
     kind: Any = (translating if config.is_encoder_decoder else causal)[type(config)]
     config.architectures = [kind.__name__]
     with torch.device("meta"):
-        return kind(config)
+        network = kind(config)
+    network.generation_config.update(eos_token_id=end_tokens(file), suppress_tokens=suppressed_tokens(file) or None)
+    return network
 
 
 def _configuration(file: GgufFile) -> PreTrainedConfig:

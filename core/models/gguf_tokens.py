@@ -23,6 +23,25 @@ _KINDS = ("gemma4", "gpt2", "llama", "t5")
 _ROLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
 _USUAL = {"llama": {"bos": 1, "eos": 2, "unk": 0}, "t5": {"eos": 1, "unk": 2, "pad": 0}}
 
+# Further roles of tokens that end a text, and the texts of the tokens that have them if a file gives no number.
+_ENDING = {
+    "eot": "",
+    "eom": "",
+    "fim_pad": r"<\|fim_pad\|>|<fim[-_]pad>|<PAD>|\[PAD\]",
+    "fim_rep": r"<\|(fim_repo|repo_name)\|>|<fim-repo>|<REPO>|<reponame>",
+    "fim_sep": r"<\|file_sep\|>",
+}
+# Tokens that end a text whatever else the file says.
+_ENDS = re.compile(
+    r"<\|(eot_id|im_end|end|return|calls?|flush|endoftext|eom_id|end_of_text)\|>|<(end_of_turn|end_of_utterance|eos|/s)>"
+    r"|_?<EOT>|\[(EOT|EOS)\]|<turn\|>|<\|tool_response>|<｜end▁of▁sentence｜>|\[e~\["
+)
+# Two that do not, where a file has all tokens of one of these sets: there they end a part of a text.
+_NO_ENDS = {
+    "<|end|>": [{one, other} for one in ("<|return|>", "<|flush|>") for other in ("<|call|>", "<|calls|>")],
+    "</s>": [{"<|tool_response>"}],
+}
+
 # The types of the settings that llama.cpp reads; they begin with tokenizer.ggml.
 _TYPES = {
     "model": ("string",),
@@ -37,7 +56,8 @@ _TYPES = {
     "add_eos_token": ("bool",),
     "add_space_prefix": ("bool",),
     "remove_extra_whitespaces": ("bool",),
-    **{f"{role}_token_id": ("uint32",) for role in _ROLES.values()},
+    **{f"{role}_token_id": ("uint32",) for role in (*_ROLES.values(), *_ENDING)},
+    "suppress_tokens": ("[int32]",),
 }
 _MAX_SQUARES = 500_000_000  # of the lengths of all tokens: finding merges takes so many steps. Gemma's have 14 million
 _NEEDED: Any = object()  # stands for the default of a setting that a file must have
@@ -105,6 +125,24 @@ def special_tokens(file: GgufFile) -> dict[str, int]:
         if number < count:
             ids[role] = number
     return ids
+
+
+def end_tokens(file: GgufFile) -> list[int]:
+    """The numbers of the tokens after which llama.cpp writes no further one: by their roles, and by their texts."""
+    tokens = dict(enumerate(file.texts("tokenizer.ggml.tokens")))
+    usual = {"gpt2": 11}.get(_said(file, "model", ""))  # llama.cpp's, where a file has no eos
+    ends = {special_tokens(file).get("eos", usual)} | {number for number in tokens if _ENDS.fullmatch(tokens[number])}
+    for role, texts in _ENDING.items():
+        said = _said(file, f"{role}_token_id", len(tokens))
+        ends |= {said} if said in tokens else {at for at in tokens if texts and re.fullmatch(texts, tokens[at])}
+    by_number = {number: tokens[number] for number in ends if number in tokens}
+    never = {text for text, sets in _NO_ENDS.items() if any(each <= {*by_number.values()} for each in sets)}
+    return sorted(number for number, text in by_number.items() if text not in never)
+
+
+def suppressed_tokens(file: GgufFile) -> list[int]:
+    """The numbers of the tokens that are never written."""
+    return [number for number in _said(file, "suppress_tokens", []) if 0 <= number < _count(file)]
 
 
 def tokenizer(file: GgufFile) -> TokenizersBackend:

@@ -18,6 +18,7 @@ from functools import cache
 from math import isqrt
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -34,37 +35,8 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 20_000_000
 # 48 MB in memory, and 240 MB while a transparent image is read. A file of a few bytes can announce any size.
 MAX_PIXELS = 16_000_000
+PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 SMALL = 512  # pixels of a side, at most, of the image that a pass keeps to be looked at
-
-
-@dataclass(frozen=True)
-class ImageSettings:
-    """Settings of a model's preprocessor_config.json.
-
-    mean, std  of red, green and blue: a model reads (pixel / 255 - mean) / std
-    resample   the number of a filter of Pillow: 0 nearest, 1 Lanczos, 2 bilinear, 3 bicubic, 4 box, 5 Hamming
-    """
-
-    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
-    std: tuple[float, ...] = (0.5, 0.5, 0.5)
-    resample: int = Image.Resampling.BILINEAR
-
-    def __post_init__(self) -> None:
-        if not all(len(part) == 3 and np.isfinite(part).all() for part in (self.mean, self.std)) or min(self.std) <= 0:
-            raise ValueError(f"image_mean {[*self.mean]} and image_std {[*self.std]} have to be three numbers each")
-        Image.Resampling(self.resample)
-
-
-def image_settings(preprocessor: dict) -> ImageSettings:
-    """The settings in the contents of a preprocessor_config.json. Raises ValueError or TypeError for unusable contents."""
-    standard = ImageSettings()
-    if preprocessor.get("do_normalize") is False:
-        mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-    else:
-        mean = preprocessor.get("image_mean") or standard.mean
-        std = preprocessor.get("image_std") or standard.std
-    resample = preprocessor.get("resample")
-    return ImageSettings(tuple(mean), tuple(std), standard.resample if resample is None else resample)
 
 
 def read_image(data: bytes) -> NDArray[np.uint8]:
@@ -99,21 +71,6 @@ def _on_white(opened: Image.Image) -> Image.Image:
         return opened.convert("RGB")
     opened = opened.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", opened.size, "white"), opened).convert("RGB")
-
-
-def pixel_values(image: ArrayLike, size: tuple[int, int], settings: ImageSettings) -> torch.Tensor:
-    """The input of a vision model: [1, 3, height, width], normalised.
-
-    image   [height, width, 3], uint8 from 0 to 255, or real numbers from 0 to 1 (rounded to 1/255)
-    size    (height, width) of the model's input
-
-    The whole image is squeezed or stretched to this size, nothing is cut off: every patch is a part of the image.
-    """
-    height, width = size
-    resized = Image.fromarray(eight_bits(image)).resize((width, height), Image.Resampling(settings.resample))
-    pixels = torch.from_numpy(np.array(resized)).permute(2, 0, 1)[None] / 255
-    mean, std = (torch.tensor(part).view(1, 3, 1, 1) for part in (settings.mean, settings.std))
-    return (pixels - mean) / std
 
 
 def small_image(image: ArrayLike) -> NDArray[np.uint8]:
@@ -193,9 +150,9 @@ class Tiles:
 def ramps(height: int, width: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Two images of this size. In the first red grows from left to right, green from top to bottom, and blue is full; the
     second is its negative. What is the same in what a processor makes of both is padding."""
-    across = np.broadcast_to((np.arange(width) + 0.5) / width, (height, width))
-    down = np.broadcast_to(((np.arange(height) + 0.5) / height)[:, None], (height, width))
-    image = np.rint(255 * np.stack([across, down, np.ones_like(across)], axis=-1)).astype(np.uint8)
+    image = np.full((height, width, 3), 255, np.uint8)
+    image[..., 0] = np.rint(255 * (np.arange(width) + 0.5) / width)
+    image[..., 1] = np.rint(255 * (np.arange(height) + 0.5) / height)[:, None]
     return image, 255 - image
 
 
@@ -289,10 +246,67 @@ def _size(area: Area) -> tuple[float, float]:
     return area[2] - area[0], area[3] - area[1]
 
 
+# --- processors of models that read an image alone
+
+
+_KEPT = 64  # areas of images of so many sizes
+_AREAS: WeakKeyDictionary[Any, dict[tuple[int, ...], Area]] = WeakKeyDictionary()  # by processor and (height, width)
+
+
+def image_processor_in(folder: Path) -> Any:
+    """transformers' own image processor of a folder, with its sizes, cuts, filter and colours; None without a file for one."""
+    if not any((folder / name).is_file() for name in PROCESSOR_FILES):
+        return None
+    return transformers.AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
+@cache
+def squeezing(size: tuple[int, int]) -> Any:
+    """An image processor that squeezes or stretches the whole image to (height, width), with colours from -1 to 1."""
+    return transformers.ViTImageProcessorPil(size={"height": size[0], "width": size[1]})
+
+
+def pixel_values(name: str, processor: Any, image: NDArray[np.uint8], **options: Any) -> torch.Tensor:
+    """The input of a vision model: [1, 3, height, width], as the image processor makes it.
+
+    name  the model's, for error messages
+
+    Raises InputError (field "image") for an image that the processor refuses, and for what is not one image.
+    """
+    _check_edges(name, processor, image)
+    pixels = _read(name, processor, image, **options).get("pixel_values")
+    if pixels is None or pixels.ndim != 4 or pixels.shape[:2] != (1, 3) or not pixels.isfinite().all():
+        raise image_error(
+            f"The image processor of {name} does not make one image of red, green and blue. Choose another model."
+        )
+    return pixels
+
+
+def tiles_alone(name: str, processor: Any, image: NDArray[np.uint8]) -> Tiles:
+    """The area of an image that a model of images alone reads: a processor may cut its edges off, or pad them."""
+    positive, negative = (
+        pixel_values(name, processor, ramp, **_UNCHANGED).double() for ramp in ramps(*image.shape[:2])
+    )
+    return Tiles((_area((positive - negative)[0].numpy()),), image=small_image(image))
+
+
+def _check_edges(name: str, processor: Any, image: NDArray[np.uint8]) -> None:
+    """Refuse an image that would become too large. A long one is scaled until its shorter edge has the size that is set."""
+    for kind in ("size", "crop_size", "pad_size"):
+        edges = {edge: value for edge, value in dict(getattr(processor, kind, None) or {}).items() if value}
+        longer = max(image.shape[:2]) / min(image.shape[:2]) if edges.keys() == {"shortest_edge"} else 1
+        if max(edges.values(), default=0) ** 2 * longer > MAX_PIXELS:
+            raise image_error(
+                f"The image processor of {name} would make more than {MAX_PIXELS // 1_000_000} million pixels of this image of "
+                f"{image.shape[1]:,} × {image.shape[0]:,} ({kind}: {shortened(str(edges))}). Choose another one."
+            )
+
+
 # --- processors of models that read an image with a text
 
 # Of what a processor returns: the first are all ones for a single text, the second are for training.
 _NOT_READ = ("attention_mask", "labels")
+_UNCHANGED = {"do_normalize": False, "do_rescale": False}  # colours as they are
 
 
 @cache
@@ -337,10 +351,12 @@ def processed(name: str, processor: Any, image: NDArray[np.uint8], text: str) ->
         written = _prompt(name, processor, text)
         begin = processor.tokenizer.bos_token
         # A chat template may write the beginning of the text itself, as in transformers' own apply_chat_template.
-        once = {"add_special_tokens": False} if begin and written != text and written.startswith(begin) else {}
-        read = _read(name, processor, image, written, **once)
-        unchanged = {"do_normalize": False, "do_rescale": False, **once}
-        positive, negative = (_read(name, processor, ramp, written, **unchanged) for ramp in ramps(*image.shape[:2]))
+        once: dict[str, Any] = (
+            {"add_special_tokens": False} if begin and written != text and written.startswith(begin) else {}
+        )
+        once["text"] = [written]
+        read = _read(name, processor, image, **once)
+        positive, negative = (_read(name, processor, ramp, **_UNCHANGED, **once) for ramp in ramps(*image.shape[:2]))
     merge = getattr(processor.image_processor, "merge_size", 1)
     differences = positive["pixel_values"].double() - negative["pixel_values"].double()
     areas = tuple(map(_area, as_tiles(differences, positive, merge).numpy()))
@@ -374,9 +390,9 @@ def _prompt(name: str, processor: Any, text: str) -> str:
     return written
 
 
-def _read(name: str, processor: Any, image: NDArray[np.uint8], written: str, **options: Any) -> dict[str, torch.Tensor]:
+def _read(name: str, processor: Any, image: NDArray[np.uint8], **options: Any) -> dict[str, torch.Tensor]:
     try:
-        read = processor(images=[Image.fromarray(image)], text=[written], return_tensors="pt", **options)
+        read = processor(images=[Image.fromarray(image)], return_tensors="pt", **options)
     except Exception as error:  # each processor has its own
         raise image_error(
             f"The image processor of {name} refuses this image of {image.shape[1]:,} × {image.shape[0]:,} pixels: "

@@ -15,7 +15,7 @@ from ..units import listed
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
 from .fields import tokenizing
-from .images import MAX_PIXELS, Tiles, eight_bits, pixel_values, processed
+from .images import MAX_PIXELS, Tiles, eight_bits, pixel_values, processed, squeezing, tiles_alone
 from .model import Model, read_by
 from .tokens import token_texts
 
@@ -245,8 +245,19 @@ def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
     """The inputs of an image: `pixel_values` [1, 3, height, width]. Raises InputError (field "image") for a model of texts."""
     if not model.reads_images:
         raise image_error(f"{model.name} reads texts, not images. Give it a text.")
-    pixels = pixel_values(image, image_size(model), model.image_settings)
+    pixels = pixel_values(model.name, _image_processor(model), eight_bits(image))
     return {"pixel_values": pixels.to(model.network.dtype)}
+
+
+def image_tiles(model: Model, image: ArrayLike) -> Tiles:
+    """The area of an image that a model of images reads, as one tile."""
+    return tiles_alone(model.name, _image_processor(model), eight_bits(image))
+
+
+def _image_processor(model: Model) -> Any:
+    """Its own, or one that squeezes the whole image into the size that the network is made for."""
+    size = image_size(model)
+    return model.image_processor or squeezing(size)
 
 
 def image_text_inputs(
@@ -330,6 +341,12 @@ def run(model: Model, inputs: dict[str, torch.Tensor], *, gradients: bool = Fals
     except InputError:
         raise
     except Exception as error:  # each architecture reports a missing input in its own way
+        if model.reads_images and isinstance(error, ValueError | RuntimeError) and not came_from_a_call(error):
+            height, width = read["pixel_values"].shape[-2:]
+            raise image_error(
+                f"{model.name} cannot read {width:,} × {height:,} pixels, which its image processor makes of this image: "
+                f"{first_line(error)}. Choose another one."
+            ) from error
         may_lack = "input_ids" in read and not came_from_a_call(error)
         why = cannot_read(model.network) if may_lack else None
         if why is None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, NoReturn
 
+import numpy as np
 import torch
 import transformers
 from huggingface_hub import HfApi, constants, snapshot_download
@@ -25,9 +27,10 @@ from tokenizers import normalizers
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.core_model_loading import PrefixChange
 
-from ..errors import InputError, first_line, model_error
+from ..errors import InputError, first_line, model_error, shown
 from ..installed import how_to_install_models
 from .adapters import AND, CONFIG, WEIGHTS, Adapter, is_adapter, merge, read_adapter
+from .allowed import PLACES, Allowed, Place
 from .bounds import BUILDING, SMALL_FILES, UnreadableError, as_large_as, check_files, checked_object, forbidden_length
 from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
@@ -36,7 +39,7 @@ from .dequantising import Undone, as_state, undone
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .fields import is_panic
 from .gguf_files import gguf_stem, is_gguf, named_shards, read_gguf
-from .images import ImageSettings, image_settings, processor_in
+from .images import PROCESSOR_FILES, image_processor_in, pixel_values, processor_in
 from .inputs import cannot_read
 from .model import Model, read_by, reads_alone
 from .modules import asks_the_registry, reads_packed, text_tower
@@ -48,9 +51,6 @@ from .weight_files import Stored, check_method, lost, notes_of, size_of, stored_
 # Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
 constants.HF_HUB_DISABLE_TELEMETRY = True
 
-# Where models that are not in the catalogue are searched, in this order.
-Place = Literal["folder", "hub"]
-PLACES: tuple[Place, ...] = get_args(Place)
 
 # Files to download from the hub: no pickles, no code, nothing in subfolders (other formats, training states).
 _WEIGHTS = ["model.safetensors", "model-*-of-*.safetensors"]
@@ -68,7 +68,7 @@ def load_model(
     dtype: str = "float32",
     device: str = "cpu",
     device_map: str | Mapping[str, str | int] | None = None,
-    look_in: Collection[Place] = PLACES,
+    look_in: Collection[Place] | Allowed = PLACES,
     report: Report | None = None,
 ) -> Model:
     """Load a model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, its GGUF file or its name in Ollama
@@ -87,7 +87,8 @@ def load_model(
     device_map  instead of `device`, for a model that is too large for one GPU: "auto", or the device of each part of the
                 network, "disk" for parts that are read for every pass (then run one pass at a time). Needs the package
                 accelerate
-    look_in     where to search for a name that is not in the catalogue: "folder" and "hub" (its cache and the network)
+    look_in     where to search for a name that is not in the catalogue: "folder" and "hub" (its cache and the network), or
+                what a host allows, which then holds for links in a folder and for the model of an adapter too
     report      called with what takes time, in words, and the share that is done: from 0 to 1, or None if that is unknown
 
     Raises InputError: field "model" if there is no such model, it cannot be read, or it needs more memory than is free (which
@@ -118,6 +119,9 @@ def load_model(
     model = _in_memory(network, tokenizer, processor or _processor(source, config, tokenizer))
     if device_map is None:
         model.network.to(devices[0])  # type: ignore[arg-type]
+    if model.reads_images:
+        image_processor, said = _image_processor(source, kind, config)
+        model = replace(model, image_processor=image_processor, notes=said)
     sentence = sentence_vector_in(source.outermost, tokenizer)
     if is_sentence_transformer(source.outermost) and model.is_encoder_decoder:
         sentence = replace(sentence, left_out=(*sentence.left_out, "what its encoder alone gives"))
@@ -125,7 +129,6 @@ def load_model(
         model,
         name=source.title,
         revision=_revision(source, files),
-        image_settings=_image_settings(source),
         size=size,
         notes=(*model.notes, *notes, *unread_files(source.folder, files), *sentence.notes(source.name)),
         sentence=sentence,
@@ -251,7 +254,7 @@ _CHOICES = (
 
 def _locate(
     name: str,
-    look_in: Collection[Place] = PLACES,
+    look_in: Collection[Place] | Allowed = PLACES,
     report: Report = silent,
     fits: Fits = lambda _any_size: None,
     *,
@@ -268,7 +271,8 @@ def _locate(
         adapter = read_adapter(found.folder, found.name, found.revision)
     try:
         base = _checked_name(adapter.base)
-        model = _found(base, look_in if found.revision is None else ("hub",), report, fits, weights, dtype)
+        beside = look_in.beside(name) if isinstance(look_in, Allowed) else look_in
+        model = _found(base, beside if found.revision is None else ("hub",), report, fits, weights, dtype)
     except InputError as error:
         raise model_error(
             f"{found.given} is an adapter for another model, which its {CONFIG} names (base_model_name_or_path). {error}"
@@ -276,8 +280,12 @@ def _locate(
     return replace(model, adapter=adapter)
 
 
-def _found(name: str, look_in: Collection[Place], report: Report, fits: Fits, weights: bool, dtype: str) -> _Located:
+def _found(
+    name: str, look_in: Collection[Place] | Allowed, report: Report, fits: Fits, weights: bool, dtype: str
+) -> _Located:
     """As `_locate` finds it, an adapter as itself."""
+    if isinstance(look_in, Allowed):
+        look_in = _places(name, look_in)
     entry = _ENTRIES.get(name)
     if (entry or "folder" in look_in) and (files := _gguf_files(name)):
         called = name if entry or name.startswith(OLLAMA) else None
@@ -294,6 +302,22 @@ def _found(name: str, look_in: Collection[Place], report: Report, fits: Fits, we
     return _from_hub(name, report, fits, weights)
 
 
+def _places(name: str, allowed: Allowed) -> Collection[Place]:
+    """Where a model may be looked for. Raises InputError if it may not be loaded, or leads elsewhere."""
+    if not (places := allowed.places_of(name)):
+        raise model_error("This host does not load that model.")
+    try:
+        way_out = allowed.beside(name).way_out(name) if "folder" in places else None
+    except (OSError, ValueError) as error:
+        _cannot_open(name, error)
+    if way_out is not None:
+        raise model_error(
+            f"{name} holds {shown(way_out.name)}, a link that leads out of the folders that this host allows. Put the file "
+            f"itself there."
+        )
+    return places
+
+
 def _folder(name: str) -> _Located | None:
     """The folder of this name; None if there is no such folder and the hub may have the name."""
     try:
@@ -301,9 +325,11 @@ def _folder(name: str) -> _Located | None:
         if path.is_dir():
             home = path.resolve()
             return _Located(name, home.name, network_folder(home), home=home)
-        is_file = path.is_file()
+        is_file, is_other = path.is_file(), path.exists() and not path.is_file()
     except (OSError, RuntimeError) as error:
         _cannot_open(name, error)
+    if is_other:
+        raise model_error(f"{name!r} is a pipe or a device. {_CHOICES}")
     if is_file:
         raise model_error(
             f"{name!r} is a file, and not one that begins like a GGUF file. Give the path of a GGUF file, or of a folder with "
@@ -483,19 +509,24 @@ def _network(
             read = {"pretrained_model_name_or_path": None, "state_dict": as_state(weight_files(source.folder), stored)}
             if source.has("generation_config.json"):
                 read["generation_config"] = transformers.GenerationConfig.from_pretrained(source.folder)
-        with BUILDING, as_large_as(size_of(stored)):
-            network, loading = kind.from_pretrained(
-                **read,
-                config=config,
-                dtype=dtype,
-                device_map=device_map,
-                attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-            )
+        try:
+            with BUILDING, as_large_as(size_of(stored)):
+                network, loading = kind.from_pretrained(
+                    **read,
+                    config=config,
+                    dtype=dtype,
+                    device_map=device_map,
+                    attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
+                    use_safetensors=True,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    ignore_mismatched_sizes=True,
+                    output_loading_info=True,
+                )
+        except NotImplementedError as error:  # it compares tied weights before it says which of them do not fit
+            raise UnreadableError(
+                "has tied weights of other shapes than its config.json (tie_word_embeddings)"
+            ) from error
         # transformers fills what it did not find with random numbers.
         notes = notes_of(network, stored, only_named, loading["missing_keys"])
     if loading["mismatched_keys"]:
@@ -503,8 +534,17 @@ def _network(
         source.refuse(f"has weights of other shapes than its config.json: {key} is {list(shape)}, not {list(wanted)}")
     if source.adapter is None:
         return network, notes
-    with replace(source, given=source.adapter.name).refusing(f"could not be merged into {source.name}"):
-        network, left_out = merge(network, source.adapter)
+    what = f"could not be merged into {source.name}"
+    with replace(source, given=source.adapter.name).refusing(what):
+        try:
+            network, left_out = merge(network, source.adapter)
+        except (ValueError, TypeError, LookupError, AttributeError, re.error) as error:
+            if isinstance(error, UnreadableError):
+                raise
+            why = f"its {CONFIG} names modules, layers or a task that this model does not have"  # peft names its own classes
+            raise UnreadableError(
+                f"{what}: {why}. Check that it is an adapter for {shown(source.adapter.base)}"
+            ) from error
     merged = f"This is {source.title}: the weights of the model with the adapter merged into them."
     return network, (*notes, merged, *left_out)
 
@@ -550,19 +590,33 @@ def _processor(
 ) -> ProcessorMixin | None:
     """The processor of a model that reads an image with a text; None if the model reads only texts, or lacks files
     or a package."""
-    has_files = source.has("preprocessor_config.json", "processor_config.json")
+    has_files = source.has(*PROCESSOR_FILES)
     if tokenizer is None or not has_files or getattr(config, "image_token_id", None) is None:
         return None
     with source.refusing("has a processor that cannot be loaded"), suppress(ImportError):
         return processor_in(source.folder, config, tokenizer)
 
 
-def _image_settings(source: _Located) -> ImageSettings:
-    path = source.folder / "preprocessor_config.json"
-    if not path.is_file():
-        return ImageSettings()
+def _image_processor(source: _Located, kind: Any, config: PreTrainedConfig) -> tuple[Any, tuple[str, ...]]:
+    """The image processor of a model that reads images alone, and sentences about it."""
     with source.refusing("has a preprocessor_config.json that cannot be used"):
-        return image_settings(checked_object(path))
+        processor = image_processor_in(source.folder)
+        if processor is None:
+            said = "Its folder has no preprocessor_config.json: an image is squeezed to its size, with colours from -1 to 1."
+            return None, (said,)
+        try:
+            pixels = pixel_values(source.name, processor, np.full((40, 60, 3), 9, np.uint8))
+        except InputError as error:
+            raise UnreadableError(
+                f"has a preprocessor_config.json that cannot be used: {str(error).removesuffix('.')}"
+            ) from error
+    height, width = pixels.shape[-2:]
+    network = _built(source, kind, config)
+    with source.refusing(
+        f"makes {width} × {height} pixels of an image, by its preprocessor_config.json, and cannot read them"
+    ):
+        network(pixel_values=pixels.to("meta"))
+    return processor, ()
 
 
 def _in_memory(

@@ -20,7 +20,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixi
 from ..errors import model_error
 from .calls import IMPLEMENTATION
 from .devices import called, short
-from .images import ImageSettings
 from .modules import Kind, attention_modules, kind_of, kinds_of_modules, lists_of_layers
 from .sentences import SentenceVector
 from .sizes import ModelSize
@@ -34,7 +33,7 @@ class Model:
     revision    the exact version: "sha256 <hash>" of the weights in a folder (of a single safetensors file; of several, the
                 hash of the lines "<hash>  <name>" that sha256sum prints for them, sorted by name), the same with the
                 quantisation for a converted GGUF file, the commit for a hub id, or "in memory"
-    image_settings  how a vision model scales the colours of images
+    image_processor  transformers' own, of a model that reads images alone; None: images are squeezed to its size
     size        the memory that its files need; None for a model in memory
     processor   of a model that reads an image with a text; None for other models, and where its files are missing
     tower_of    the class of the network of two towers, such as "CLIPModel", whose text tower this is; None for other models
@@ -50,7 +49,7 @@ class Model:
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase | None
     revision: str
-    image_settings: ImageSettings = field(default_factory=ImageSettings)
+    image_processor: Any = None
     size: ModelSize | None = None
     tower_of: str | None = None
     processor: ProcessorMixin | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic
@@ -21,10 +21,11 @@ from huggingface_hub import constants
 
 from ..errors import shown
 from ..units import listed
-from .bounds import UnreadableError, checked_object
+from .bounds import MAX_FILES, TEMPLATES, UnreadableError, checked_object
 from .dequantising import undone
 from .gguf_files import gguf_stem, named_shards, read_gguf
 from .gguf_settings import SETTINGS
+from .sentences import module_folders
 from .sizes import ModelSize, size_of_gguf
 from .weight_files import INDEX, SINGLE, check_method, header_bytes, size_of, stored_in, weight_files
 
@@ -82,6 +83,25 @@ def models_on_disk(
             search.start()
     search.join(None if to_the_end else PATIENCE)
     return search.found()
+
+
+def read_of(path: Path) -> Iterator[Path]:
+    """What is read of a model at a path and may lie elsewhere: the path itself, the other shards of a file, or the links in a
+    folder. Whoever asks for the next one has checked those before, which are then followed."""
+    yield path
+    if not path.is_dir():
+        yield from takewhile(os.path.lexists, named_shards(path))
+        return
+    for folder in chain((path, path / TEMPLATES), _modules_in(path)):
+        yield folder
+        for file in islice(folder.iterdir() if folder.is_dir() else (), MAX_FILES):
+            if file.is_symlink() and not file.is_dir():
+                yield file
+
+
+def _modules_in(folder: Path) -> Iterator[Path]:
+    """The folders of the modules of sentence-transformers, read when the first one is asked for."""
+    yield from module_folders(folder)
 
 
 def ollama_files(name: str) -> tuple[Path, ...]:
@@ -147,6 +167,8 @@ class _Search(Thread):
                     if len(self.models) == most:
                         self.is_cut = True
                         break
+                    if not all(self.may(file) for path in paths for file in read_of(path)):
+                        continue  # of what lies elsewhere nothing is said
                     described = _described(paths, _signature(paths))
                     if isinstance(described, tuple) and f"{name}{label}{described[0]}".isprintable():
                         self.models[name] = ModelOnDisk(name, label, place, paths[0], *described)

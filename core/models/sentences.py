@@ -128,6 +128,14 @@ def network_folder(folder: Path) -> Path:
     return inside if not (folder / "model.safetensors").is_file() and (inside / "config.json").is_file() else folder
 
 
+def module_folders(folder: Path) -> list[Path]:
+    """The folders of the modules of sentence-transformers."""
+    try:
+        return [folder / path for _, path in _modules(folder)]
+    except _UnreadError:
+        return []
+
+
 def sentence_vector_in(folder: Path, tokenizer: PreTrainedTokenizerBase | None) -> SentenceVector:
     """How the model in a folder makes a sentence vector. What cannot be read of its files is named in `left_out`."""
     if not is_sentence_transformer(folder):

@@ -8,6 +8,7 @@ model, without a word: biases or a layer that config.json denies, the scales of 
 is refused, unless a list below names it as harmless and says why.
 """
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,9 +24,9 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
 
-from ..errors import shown
+from ..errors import first_line, shown
 from .bounds import MAX_CONFIG_BYTES, MAX_SMALL_BYTES, UnreadableError, checked_object
-from .fields import are_whole
+from .fields import are_whole, said_once
 from .model import read_by
 from .sizes import ModelSize, size_of_tensors
 
@@ -79,10 +80,12 @@ def _weight_map(folder: Path, most_bytes: int) -> dict[str, str]:
 
 def stored_in(files: Iterable[Path]) -> dict[str, Stored]:
     """All tensors of safetensors files, by name, from their headers. safetensors checks that the bytes of a file are those of
-    its tensors, without gaps. Raises UnreadableError for a tensor that is in two files."""
+    its tensors, without gaps; of a tensor that a header announces twice it takes the last. Raises UnreadableError for one that
+    is announced in two ways, or is in two files."""
     stored: dict[str, Stored] = {}
     for path in files:
         with safe_open(path, framework="np") as file:  # torch would map all of it, as memory of its own
+            _check_header(path)
             for name in file.keys():  # noqa: SIM118 - a file is not a dictionary
                 if name in stored:
                     twice = f"{stored[name].file.name} and in {path.name}"
@@ -90,6 +93,15 @@ def stored_in(files: Iterable[Path]) -> dict[str, Stored]:
                 about = file.get_slice(name)
                 stored[name] = Stored(path, about.get_dtype(), tuple(about.get_shape()))
     return stored
+
+
+def _check_header(path: Path) -> None:
+    with path.open("rb") as file:
+        header = file.read(8 + header_bytes(path))[8:]
+    try:
+        json.loads(header, object_pairs_hook=said_once)
+    except ValueError as error:
+        raise UnreadableError(f"holds {path.name} with a header that cannot be read: {first_line(error)}") from error
 
 
 def size_of(stored: Mapping[str, Stored]) -> ModelSize:
@@ -145,8 +157,13 @@ def check_method(folder: Path, config: Settings, most_bytes: int = MAX_CONFIG_BY
     config      the contents of its config.json
     most_bytes  of a file beside it
     """
-    files = ((folder / name, method) for name, method in _FILES.items())
-    found = list(_settings(config)) or [(checked_object(path, most_bytes), of) for path, of in files if path.is_file()]
+    files = {name: of for name, of in _FILES.items() if (folder / name).is_file()}
+    beside = {name: checked_object(folder / name, most_bytes) for name in files}
+    found = list(_settings(config))
+    if found and isinstance(said := found[0][0], dict):
+        for name, settings in beside.items():
+            _check_same(said, name, settings)
+    found = found or [(settings, files[name]) for name, settings in beside.items()]
     methods = []
     for settings, usual in found:
         method = settings.get("quant_method", usual) if isinstance(settings, dict) else None
@@ -160,6 +177,16 @@ def check_method(folder: Path, config: Settings, most_bytes: int = MAX_CONFIG_BY
         METHODS[method](settings, {})
         methods.append((method, settings))
     return methods
+
+
+def _check_same(said: Settings, name: str, settings: Settings) -> None:
+    """Refuse settings that config.json and a file beside it give differently: some programs read this one, some that one."""
+    for key in _GPTQ | _AWQ | dict.fromkeys(("group_size", "q_group_size")):
+        here, there = (str(each.get(key)).lower() for each in (said, settings))
+        if "none" not in (here, there) and here != there:
+            raise UnreadableError(
+                f"is quantised with {key} = {shown(here, 60)} by config.json, and {shown(there, 60)} by {name}"
+            )
 
 
 def _refuse(method: str, setting: str = "") -> NoReturn:
@@ -194,9 +221,15 @@ def _check_fp8(settings: Settings, stored: Mapping[str, Stored]) -> None:
         why = f"is quantised by the method fp8 in blocks of {shown(repr(blocks), 60)}, where two sizes are"
         raise UnreadableError(why)
     for name, weight in stored.items():
+        scaled = stored.get(name.removesuffix("_scale_inv")) if name.endswith("weight_scale_inv") else None
+        if scaled and scaled.dtype in REAL:
+            raise UnreadableError(
+                f"holds {shown(name)}, the scales of a weight in {scaled.dtype}, where it is one in FP8"
+            )
         if not weight.dtype.startswith("F8") or name.endswith(_SCALES):
             continue
         stem = name.removesuffix("weight")
+        check_quantised(settings, stem)
         scale = next((stored[place] for end in _SCALES if (place := stem + end) in stored), None)
         if scale is None:
             raise UnreadableError(f"holds {shown(name)} in {weight.dtype}, and no scale of it")
@@ -233,6 +266,15 @@ def _check_mxfp4(_settings: Settings, stored: Mapping[str, Stored]) -> None:
             )
 
 
+def check_quantised(settings: Settings, stem: str) -> None:
+    """Refuse a quantised module that the settings leave out of the quantisation. stem: its name, with a point"""
+    for key in ("ignore", "modules_to_not_convert", "llm_int8_skip_modules"):
+        names = settings.get(key)
+        for name in names if isinstance(names, list) else ():
+            if f".{stem}".endswith(f".{name}."):
+                raise UnreadableError(f"holds {shown(stem)}weight quantised, which its settings leave as it is ({key})")
+
+
 def _is_packed(name: str, tensor: Stored) -> bool:
     """Whether a tensor holds two numbers of 4 bits in each byte."""
     return name.endswith("_blocks") and tensor.dtype == "U8" and tensor.shape[-1:] == (16,)
@@ -249,7 +291,9 @@ def _expect(method: str, settings: Settings, allowed: Mapping[str, tuple[object,
 def _check_compressed(settings: Settings, _stored: Mapping[str, Stored]) -> None:
     """Refuse what changes more than weights: activations and caches in few bits, rotations, weights that are left out."""
     method, groups = "compressed-tensors", settings.get("config_groups")
-    _expect(method, settings, _ROUNDED | {"transform_config": (None, {})})
+    _expect(method, settings, _ROUNDED | {"transform_config": (None, {}), "quantization_status": (None, "compressed")})
+    if isinstance(sparse := settings.get("sparsity_config"), dict):
+        _expect(method, sparse, {"format": (None, "dense")})
     if not isinstance(groups, dict) or not groups:
         _refuse(method, " without config_groups")
     for group in groups.values():
@@ -258,24 +302,52 @@ def _check_compressed(settings: Settings, _stored: Mapping[str, Stored]) -> None
         if not isinstance(weights := own.get("weights"), dict):
             _refuse(method, " with a group that does not say how its weights are held")
         _expect(method, weights, _WEIGHTS)
+        size, grouped = weights.get("group_size"), weights["strategy"] == "group"
+        if not (are_whole([size], 1) if grouped else size in (None, -1)):
+            _refuse(method, f" with {shown(repr(size), 60)} as its group_size, by {weights['strategy']}")
+
+
+def _check_sizes(method: str, settings: Settings, *names: str) -> None:
+    """Refuse sizes of groups that are none, and two that differ. -1: a row is one group"""
+    sizes = {repr(settings[name]): settings[name] for name in names if settings.get(name) is not None}
+    if len(sizes) > 1 or not (sizes.keys() <= {"-1"} or are_whole([*sizes.values()], 1)):
+        _refuse(method, f" with {shown(' and '.join(sizes), 60)} as its group_size")
+
+
+def _check_gptq(settings: Settings, _stored: Mapping[str, Stored]) -> None:
+    _expect("gptq", settings, _GPTQ)
+    _check_sizes("gptq", settings, "group_size")
+    own = settings.get("dynamic")
+    if any(not str(pattern).startswith("-:") for pattern in own or ()):
+        _refuse("gptq", " with settings of single modules (dynamic)")
+
+
+def _check_awq(settings: Settings, _stored: Mapping[str, Stored]) -> None:
+    _expect("awq", settings, _AWQ)
+    _check_sizes("awq", settings, "group_size", "q_group_size")
 
 
 # The values that settings may have: None where one is left out.
+_FLAG = (None, True, False)
 _ROUNDED = dict.fromkeys(("input_activations", "output_activations", "kv_cache_scheme"), (None,))
 _GROUP = {"format": ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized")} | _ROUNDED
+_ORDERS = (None, False, True, "group", "weight", "dynamic", "static")
 _WEIGHTS = {"strategy": ("tensor", "channel", "group"), "type": ("int", "float"), "num_bits": (4, 8)}
+_WEIGHTS |= {"symmetric": _FLAG, "dynamic": (None, False), "block_structure": (None,), "actorder": _ORDERS}
 _ZEROS = (None, "gptq", "gptq_v2")
 _GPTQ = {"bits": (4, 8), "checkpoint_format": _ZEROS, "format": _ZEROS, "is_marlin_format": (None, False)}
+_GPTQ |= {"sym": _FLAG, "desc_act": _FLAG}
 _GEMM = (None, "gemm", "GEMM")
 _AWQ = {"bits": (None, 4), "w_bit": (None, 4), "version": _GEMM, "checkpoint_format": _GEMM, "format": _GEMM}
+_AWQ |= {"zero_point": (None, True)}
 
 # The methods that are undone here, by their names in `quant_method`. Each checks its settings and, where transformers undoes it
 # when it loads the weights, their headers.
 METHODS: dict[str, Callable[[Settings, Mapping[str, Stored]], None]] = {
     "fp8": _check_fp8,
     "mxfp4": _check_mxfp4,
-    "gptq": lambda settings, _: _expect("gptq", settings, _GPTQ),
-    "awq": lambda settings, _: _expect("awq", settings, _AWQ),
+    "gptq": _check_gptq,
+    "awq": _check_awq,
     "compressed-tensors": _check_compressed,
     "bitsandbytes": lambda *_: None,  # its tensors say all
 }
@@ -322,7 +394,7 @@ def notes_of(
     reading = _Reading(network, stored)
     reading.check_kinds()
     reading.check_places()
-    notes = [*reading.left_out(), *reading.made_up(lacking)]
+    notes = [*reading.left_out(), *reading.made_up(lacking), *reading.untied()]
     if unknown := [name for name in lost if not reading.is_read(name)]:
         raise UnreadableError(f"has an index that names {shown(unknown[0])}, which no file holds")
     return tuple(notes)
@@ -450,6 +522,17 @@ class _Reading:
         if matter := sorted(set(lacking) - reasons.keys()):
             raise UnreadableError(f"has no weights for {len(matter)} parts of {self.kind}, such as {matter[0]}")
         return self._sentences("The files lack", reasons)
+
+    def untied(self) -> list[str]:
+        """Sentences about weights that are one by config.json and two in the files. transformers then reads both; before
+        version 5, and in other programs, the embeddings stand for both."""
+        announced = self.network.get_expanded_tied_weights_keys(all_submodels=True)
+        return [
+            f"By its config.json {shown(name)} is {shown(other)} (tie_word_embeddings), and its files hold two that differ. "
+            f"Both are read, as transformers does; other programs may read one."
+            for name, other in announced.items()
+            if name not in self.network.all_tied_weights_keys
+        ]
 
     def _sentences(self, says: str, reasons: Mapping[str, str]) -> list[str]:
         names = defaultdict(list)

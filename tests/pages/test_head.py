@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core import capture, direct_contributions, head_effects, score_attribution
+from core import capture, cosine_attribution, head_effects, logit_attribution, score_attribution
 from core.claims import checking, known
 from core.claims.checking import check_claims
 from core.claims.claim import Claim
 from core.corpus.opened import open_run
 from core.heads.attribution import main_reason
+from core.heads.examples import WIDE
 from core.heads.likeness import heads_like, random_pairs_divergence
 from tests.core.corpus.made_runs import made_run
 from tests.core.tiny_models import tiny
@@ -21,6 +22,7 @@ from ui import progress, state
 from ui.views.claims import results as claims_results
 from ui.views.head_card import page as card
 from ui.views.sources.text_fields import SENTENCE
+from ui.views.why.page import signed
 
 
 def said_of(model: str = MINILM, text: str = SENTENCE, **said: object) -> str:
@@ -45,8 +47,13 @@ def test_each_number_on_this_text_is_that_of_core(minilm):
     assert (key.component, query.component) == ("embedding", "mlp 4")
     assert f"key from the embedding, {key.gave:.2f}; query from MLP 4, {query.gave:.2f}" in said
     assert f"{score.by_key.sources} components, which add up to within" in said
-    written = of_one(direct_contributions(taken), 5, 11, "contribution")
-    assert f"Writes: {written:.2f} to the cosine of the sentence vector with itself" in said
+    alike = cosine_attribution(taken, capture(minilm, WIDE))
+    written = of_one(alike, 5, 11, "contribution")
+    assert f"Writes: {signed(written)} to the {alike.number:.2f} of the cosine with “{WIDE}”" in said
+    (to_why,) = links(app, label="Why this answer?")
+    asked = opened("why", **{name: of[0] for name, of in to_why.items()})
+    assert f"The cosine with “{WIDE}” is {alike.number:.2f}" in words(asked).replace("**", "")
+    np.testing.assert_allclose(drawn(asked, "components")[5, 11], written, rtol=1e-5)
     effect = of_one(head_effects(minilm, SENTENCE), 5, 11, "effect")
     assert f"Muted: {effect:.3f} turn of the sentence vector" in said
     like, pairs = heads_like([taken], 5, 11), random_pairs_divergence(taken)
@@ -84,8 +91,14 @@ def test_known_claims_are_tested_on_the_head_itself(minilm, claims_of_few_texts)
 def test_a_head_of_a_model_that_writes(smollm):
     said = said_of(SMOLLM, FRANCE, layer=23, head=4)
     taken = capture(smollm, FRANCE, components=True)
-    written = of_one(direct_contributions(taken), 23, 4, "contribution")
-    assert f"Writes: {written:.2f} to the logit of “·Paris”, less the mean of all" in said
+    first, second = (-taken.logits).argsort()[:2]
+    table, other = logit_attribution(taken, int(first), int(second)), smollm.tokenizer.decode([second])
+    written = of_one(table, 23, 4, "contribution")
+    than = other.replace(" ", "·")
+    to = f"{table.number:.2f} by which the logit of “·Paris” is above that of “{than}”"
+    assert f"Writes: {written:.2f} to the {to}" in said
+    asked = words(opened("why", model=SMOLLM, text=FRANCE)).replace("**", "")
+    assert f"The logit of “·Paris” is {table.number:.2f} above that of “{than}”" in asked
     assert "Muted: 77.2% → 14.1% for “·Paris” as the next token" in said.replace("77.3%", "77.2%")
 
 

@@ -1,5 +1,7 @@
 """The app as `headlight` starts it: with a file that whoever started it has named, and where the two models are missing."""
 
+import os
+
 import pytest
 
 from core import capture
@@ -43,12 +45,41 @@ def test_the_talk_is_opened_by_the_first_visitor_whose_browser_then_keeps_it(fil
         assert [one.value for one in app.text_input if one.label.startswith("View ")] == titles
 
 
+def removed(path):
+    path.unlink()
+
+
+def a_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def endless(path):
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+CHANGES = {
+    "as it is": (lambda _: None, "file"),
+    "empty": (lambda path: os.truncate(path, 0), "file"),
+    "removed": (removed, "cannot be read: No such file or directory"),
+    "a pipe": (a_pipe, "is a pipe or a device"),
+    "endless": (endless, "is a pipe or a device"),
+    "large": (lambda path: os.truncate(path, 2**40), "has 1,099,511.6 MB; at most"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(("name", "page"), [("broken.headlight", "exhibit"), ("broken.json", "talk")])
-def test_a_damaged_file_is_refused_on_its_page(name, page, file):
+def test_a_file_that_cannot_be_read_is_refused_on_its_page_for_each_visitor(name, page, change, file, tmp_path):
     file(name, b"{}")
-    app = new()
-    app.session_state[state.TALK_READ] = True
-    assert texts((*go(app, page).error, *app.warning))
+    make, words = CHANGES[change]
+    make(tmp_path / name)
+    for _ in range(2):
+        app = new()
+        app.session_state[state.TALK_READ] = True
+        assert words in texts(go(app, page).error)
+        assert not app.exception
 
 
 def test_without_the_two_models_it_opens_on_what_works_and_says_how_to_get_them(monkeypatch):

@@ -1,5 +1,6 @@
 """Recorded passes on the pages: Step by step and Heads show them without their model, other pages say that they need it."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -59,6 +60,24 @@ def test_a_damaged_file_is_named_beside_the_model(file):
     file.write_bytes(file.read_bytes()[:-100])
     (error,) = opened("heads", file).error
     assert "it is cut short" in error.value
+
+
+def test_a_file_that_has_changed_is_read_again_and_one_that_was_refused_only_then(file, smollm, monkeypatch):
+    assert f"Text of the file: “{TEXT}”" in words(opened("heads", file))
+    other = "The opposite of hot is"
+    capture(smollm, other).save(file)
+    app = opened("heads", file)
+    assert f"Text of the file: “{other}”" in words(app)
+    weight = capture(smollm, other).trace(23, 4).weights[1, 0]
+    assert f"“·opposite” gives **{weight:.1%}**" in words(opened("heads", file, **{state.QUERY: "1", state.KEY: "0"}))
+    file.write_bytes(b"?" * 100)
+    (first,) = opened("heads", file).error
+    monkeypatch.setattr(models, "open_capture", lambda _: pytest.fail("it was read again"))
+    (second,) = opened("heads", file).error
+    assert "This file cannot be opened" in second.value == first.value
+    os.truncate(file, 2**40)
+    (error,) = opened("heads", file).error
+    assert "this host allows" in error.value
 
 
 def test_a_path_is_opened_only_where_folders_are_allowed_and_an_uploaded_file_everywhere(file, monkeypatch):

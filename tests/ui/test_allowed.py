@@ -135,6 +135,10 @@ def test_models_on_this_disk_are_listed_where_folders_are_allowed(host, home, mo
     assert all("folder" in places_of(name) for name in models_here())
     host(folders=(str(home / ".lmstudio"),), hub=False)
     assert [Path(name).name for name in models_here()] == ["tiny.gguf"]
+    (home / ".lmstudio/models/org/tiny-GGUF/tiny.gguf").replace(home / "tiny.gguf")
+    (home / ".lmstudio/models/org/tiny-GGUF/tiny.gguf").symlink_to(home / "tiny.gguf")
+    allowed._looked.cache_clear()
+    assert models_here() == {}
     said = refusal("ollama:tiny:1b")
     assert said == refusal("ollama:other:1b")
     host(folders=False)

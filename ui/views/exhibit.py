@@ -1,13 +1,14 @@
 """A file that somebody opens: an exhibit, with ways to compare it with the model. Others open on the page Heads."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from core import InputError
 from core.errors import shortened
-from core.exporting.exhibit import ENDING, Exhibit, KeptHead, Origin, read
+from core.exporting.exhibit import ENDING, MAX_BYTES, Exhibit, KeptHead, Origin, read
 from core.figures.labels import visible
 from ui import given, lessons, shown, state
 from ui.controls.fields import upload
@@ -33,7 +34,7 @@ def show_opening() -> None:
     file = upload(label, state.EXHIBIT_FILE, [ENDING, *RECORDED], **new)
     if file is None and state.EXHIBIT not in st.session_state and (path := given.file(ENDING)) is not None:
         with errors_shown():
-            _open(read(path.read_bytes()))
+            _open(_given(given.contents(path, MAX_BYTES)))
     if file is not None and st.session_state.get(state.EXHIBIT_IS_NEW, False):
         st.session_state.pop(state.EXHIBIT, None)
         try:
@@ -49,6 +50,9 @@ def show_opening() -> None:
             return
     if (exhibit := st.session_state.get(state.EXHIBIT)) is not None:
         _show(exhibit)
+
+
+_given = lru_cache(maxsize=1)(read)  # the exhibit that the server was started with
 
 
 def _open(exhibit: Exhibit) -> None:

@@ -67,6 +67,14 @@ def link_to_why_word(text: TextRequest, words: str, token: str) -> None:
     link_to("why", f"Why {quoted(token)}?", ":material/account_tree:", address)
 
 
+def link_to_answer(text: TextRequest) -> None:
+    """Link to why the model answers as it does, as the page opens; none where it reads more there than this text."""
+    if (text.pair, text.target, text.image, text.keep) != (None,) * 4 or text.model.is_recorded:
+        return
+    opening = dict.fromkeys((state.ANSWER, state.RATHER_THAN, state.LIKE_TEXT, state.PATH), "")
+    link_to("why", "Why this answer?", ":material/account_tree:", _reading(text) | opening | {state.STOP: "0"})
+
+
 def link_to_effects(text: TextRequest) -> None:
     """Link to what muting each head does to the answer; no link from a recorded pass, which cannot be changed."""
     if not text.model.is_recorded:

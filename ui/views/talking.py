@@ -14,9 +14,9 @@ from ui import given, links, presenting, state
 from ui.components.browser import browser, held, hold, is_read, say_of_talk, view_order
 from ui.controls.fields import switch, upload, uploaded_file
 from ui.gallery.views import CARDS, PICTURES, Card
-from ui.markdown import plain
+from ui.markdown import errors_shown, plain
 from ui.shown import PageContents
-from ui.talk import Talk, TalkView, from_file, to_file, view_at, view_of
+from ui.talk import MAX_BYTES, Talk, TalkView, from_file, to_file, view_at, view_of
 
 
 def _forget_unread() -> None:
@@ -73,7 +73,8 @@ def add_to_talk() -> None:
 def show_talk() -> None:
     """Show the page Talk: messages, buttons for the whole talk, its views, and ways to open or add more."""
     if is_read():
-        _read_given()
+        with errors_shown():
+            _read_given()
     talk = held()
     with st.container():  # messages and views come and go without moving anything else
         _show_messages()
@@ -206,22 +207,23 @@ def _show_reading() -> None:
 
 def _read() -> None:
     if (file := uploaded_file(state.TALK_FILE)) is not None:
-        _hold(file.getvalue())
+        with _changing():
+            _hold(file.getvalue())
 
 
 @cache
 def _read_given() -> None:
-    """Open the talk that the server was started with, once: after that the browser keeps it, with what is changed."""
+    """Open the talk that the server was started with, once: after that the browser keeps it, with what is changed. Raises
+    InputError, for each visitor, if it cannot be read."""
     if (path := given.file(".json")) is not None:
-        _hold(path.read_bytes())
+        _hold(given.contents(path, MAX_BYTES))
 
 
 def _hold(file: bytes) -> None:
-    with _changing():
-        talk, remarks = from_file(file)
-        for remark in remarks:
-            say_of_talk(remark)
-        hold(talk)
+    talk, remarks = from_file(file)
+    for remark in remarks:
+        say_of_talk(remark)
+    hold(talk)
 
 
 def _add_cards() -> None:

@@ -95,7 +95,7 @@ class Softmax(Edit):
 class Mask(Edit):
     """A mask in the place of the model's own."""
 
-    keyword, verb, example = "mask", "mask", "mask window 4"
+    keyword, verb, example = "mask", "mask", "mask window 4 at 5"
     label = "Another mask"
     _names: ClassVar = {word: mask.name for word, mask in MASKS.items() if word != "padding"}
     _numbers: ClassVar = {
@@ -142,7 +142,7 @@ class Block(Edit):
 class BlockKeys(Block):
     """No query may attend to these keys, not even their own."""
 
-    keyword, verb, example = "block_keys", "block key", "block key 3"
+    keyword, verb, example = "block_keys", "block key", "block key 3 at 5.11"
     label = "Block the chosen key"
     fields = (forms.ChosenKey(),)
 
@@ -166,7 +166,7 @@ class BlockKeys(Block):
 class BlockPairs(Block):
     """These queries may not attend to these keys."""
 
-    keyword, verb, example = "block_pairs", "block pair", "block pair 10>2"
+    keyword, verb, example = "block_pairs", "block pair", "block pair 10>2 at 5.11"
     label = "Block the chosen pair"
     fields = (forms.ChosenPair(),)
 

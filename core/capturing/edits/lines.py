@@ -24,6 +24,7 @@ from .edit import Edit, cells_in_words, even_shares, read_cells
 from .edits import BY_KEYWORD, Edits
 from .kinds import EDIT_KINDS, Paint
 
+SIGNS = (">", "=", '"')  # by which kinds of edits differ
 MAX_LINE = 20_000  # characters: as many as a view of a talk has
 
 # The kinds by the first word of their lines, in the order of the keywords of `Edits`.
@@ -35,10 +36,10 @@ for _kind in sorted(EDIT_KINDS, key=lambda kind: list(BY_KEYWORD).index(kind.key
 def edits_of(line: str) -> Edits:
     """The change that a line says. Raises InputError for a line that says none, or one that no model could do."""
     verb, words, place = _parts_of(line)
-    if not words or verb not in VERBS:
+    if verb not in VERBS:
         raise edits_error(f"“{shortened(line)}” is not a change: a change begins with one of {', '.join(VERBS)}.")
     with _readable(line, verb):
-        for kind in VERBS[verb]:
+        for kind in VERBS[verb] if words else ():
             before, _, words_of_kind = f"{verb} {words}".partition(f"{kind.verb} ")
             if not before:
                 return Edits.of([kind.parse(words_of_kind, place)])
@@ -111,11 +112,17 @@ def _parts_of(line: str) -> tuple[str, str, str | None]:
 
 @contextmanager
 def _readable(line: str, verb: str) -> Iterator[None]:
-    """Turn whatever a line that cannot be read raises into an InputError with an example."""
+    """Turn whatever a line that cannot be read raises into an InputError with the form of the change that was tried."""
     try:
         yield
     except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        examples = ", or ".join(kind.example for kind in VERBS[verb])
-        raise edits_error(f"“{shortened(line)}” cannot be read as a change. Write it as in “{examples}”.") from None
+        is_input = isinstance(error, InputError)
+        why = str(error) if is_input else f"“{shortened(line)}” cannot be read as a change."
+        field = error.field if is_input else "edits"
+        raise InputError(f"{why} Write it as in “{_tried(line, verb).example}”.", field=field) from None
+
+
+def _tried(line: str, verb: str) -> type[Edit]:
+    """The kind whose verb the line begins with; of several with the same first word the one with most of the line's signs."""
+    kinds = [kind for kind in VERBS[verb] if line.strip().startswith(f"{kind.verb} ")] or VERBS[verb]
+    return max(kinds, key=lambda kind: sum(sign in line for sign in SIGNS if sign in kind.example))

@@ -26,7 +26,7 @@ CALLS = {
     "cross": ("row", {**WRITTEN, "layer": 0, "head": 3, "query": 3}),
     "cell": ("cell", {**SAT, "layer": 5, "head": 3, "query": 4, "key": 2}),
     "answer": ("why", DATE),
-    "than": ("why", {**DATE, "answer": "2", "than": "3"}),
+    "against": ("why", {**DATE, "answer": "2", "against": "3"}),
     "score": ("why", {**SAT, "layer": 1, "head": 8, "query": 4, "key": 5}),
     "like": ("why", {**SAT, "like": "A dog ran."}),
     "changed": ("what_if", {**SAT, "edits": ["mute 5.3", "scale 2 at 1"]}),

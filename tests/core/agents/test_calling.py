@@ -1,6 +1,7 @@
 """What an agent may send: all is answered, in few bytes, with a sentence where it cannot be done, and nothing else is read."""
 
 import io
+import itertools
 import json
 import os
 import sys
@@ -56,6 +57,10 @@ def short(calls):
         ("cell", {**CELL, "layer": 6}, "layer", "There is no layer 6: they run from 0 to 5"),
         ("cell", {**CELL, "head": -1}, "head", "greater than or equal to 0"),
         ("cell", {**CELL, "query": 1.5}, "query", "valid integer"),
+        ("cell", {**CELL, "layer": True}, "layer", "“layer” cannot be True: Input should be a valid integer"),
+        ("cell", {**CELL, "head": "0"}, "head", "valid integer"),
+        ("cell", {**CELL, "layer": 10**400}, "layer", "less than or equal to 1000000"),
+        ("generate", {**SHORT, "temperature": float("nan")}, "temperature", "cannot be nan"),
         ("why", {**SHORT, "answer": " dog"}, "model", "predicts no next token"),
         ("why", {**SHORT, "layer": 1}, "head", "needs a head"),
         ("what_if", {**SHORT, "edits": ["explode 1.1"]}, "edits", "a change begins with one of mute"),
@@ -99,6 +104,17 @@ def test_a_folder_that_is_allowed_is_listed_and_read():
     assert calls.answer("open", {"model": name, "text": "3 March 1987"})["certificate"]["holds"]
 
 
+def test_of_a_folder_what_can_be_said_and_loaded_is_listed(tmp_path):
+    for name in ("a.gguf", "two\nlines.gguf", "\udcff.gguf", "\u202egguf.a.gguf"):
+        (tmp_path / name).touch()
+    (tmp_path / "dates").symlink_to(DATES)
+    folders = tmp_path, tmp_path / "gone", tmp_path / "a.gguf"
+    said = Calls(Host(Limits(folders=tuple(map(str, folders))))).answer("models", {})
+    assert [one["name"] for one in said["models"] if "/" in one["name"]] == [str(tmp_path / "a.gguf")] * 2
+    with refused("model", r"a path in .*'?\\udcff"):
+        Calls(Host(Limits(folders=("/\udcff",)))).answer("open", {**SHORT, "model": "x/y"})
+
+
 def test_an_answer_that_is_too_large_loses_the_ends_of_its_lists(calls):
     said = calls.answer("open", {**SHORT, "text": "extraordinary " * 500})
     assert said["cut"] == {"tokens": said["n_tokens"]}
@@ -127,12 +143,18 @@ def test_when_half_of_the_time_is_over_a_verdict_is_on_what_was_read(monkeypatch
     assert said["n_asked"] > 20
 
 
-def test_a_fault_of_ours_is_a_sentence_too(monkeypatch):
+class PanicException(BaseException):
+    """As Rust's are called."""
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError, PanicException])
+def test_a_fault_of_ours_is_a_sentence_too(fault, monkeypatch):
     def fail(host: Host) -> Answer:  # noqa: ARG001 - as calls are
-        raise ZeroDivisionError("division by zero\nat line 3")
+        raise fault("division by zero\nat line 3")
 
     monkeypatch.setitem(CALLS, "models", fail)
-    with refused("call", r"failed inside Headlight, not by what you asked \(ZeroDivisionError: division by zero\)"):
+    why = rf"failed inside Headlight, not by what you asked \({fault.__name__}: division by zero\)"
+    with refused("call", why):
         Calls(Host(Limits())).answer("models", {})
 
 
@@ -152,7 +174,7 @@ FITTING = {
     "edits": st.lists(st.sampled_from(LINES), max_size=2),
     "temperature": st.floats(0, 5),
     **dict.fromkeys(("text", "like", "target"), TEXTS),
-    **dict.fromkeys(("answer", "than"), st.sampled_from([" a", "7", "two words"])),
+    **dict.fromkeys(("answer", "against"), st.sampled_from([" a", "7", "two words"])),
 }
 ODD = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([*LINES, *CLAIMS, "/etc/passwd"]) | ANY
 VALUES = st.one_of(ODD, st.lists(ODD, max_size=3), st.dictionaries(st.text(max_size=5), ODD, max_size=2))
@@ -204,19 +226,57 @@ def test_lines_are_answered_one_by_one(short):
         b"",
         b"no json",
         b"[1]",
-        b'"' + b"x" * (serving.MOST_LINE + 5) + b'"',
         b'{"call": "help"}',
         b'{"id": "last", "call": "models"}',
     ]
     out = io.BytesIO()
     serving.serve_lines(short._host, io.BytesIO(b"\n".join(asked)), out)
-    opened, no_json, no_object, too_long, help_, last = map(json.loads, out.getvalue().splitlines())
+    opened, no_json, no_object, help_, last = map(json.loads, out.getvalue().splitlines())
     assert opened["id"] == 7
     assert opened["answer"]["tokens"][2] == "<"
-    assert [one["error"]["field"] for one in (no_json, no_object, too_long)] == ["line"] * 3
+    assert [one["error"]["field"] for one in (no_json, no_object)] == ["line"] * 2
     assert [call["name"] for call in help_["answer"]["calls"]] == [*CALLS]
     assert last["id"] == "last"
     assert len(last["answer"]["models"]) == 3
+
+
+def only_json(name):
+    raise AssertionError(f"{name} is not JSON")
+
+
+@pytest.mark.parametrize(
+    ("line", "id_", "field", "words"),
+    [
+        (rb'{"id": "\ud800", "call": "x"}', "\ud800", "call", "no call 'x'"),
+        (rb'{"id": [null, {"\udfff": -0.0}], "call": "\ud800"}', [None, {"\udfff": 0}], "call", r"'\ud800'"),
+        (b'{"id": 1e999, "call": "x"}', None, "line", "1e999 is too large for a number"),
+        (b'{"id": [-1e400], "call": "x"}', None, "line", "-1e400 is too large"),
+        (b'{"id": NaN, "call": "x"}', None, "line", "JSON has no NaN"),
+        (b'{"id": 1, "call": "x", "arguments": {"a": -Infinity}}', None, "line", "JSON has no -Infinity"),
+        (b'{"id": 1' + b"0" * 5_000 + b"}", None, "line", "4300 digits"),
+        (b'{"id": "' + b"x" * 200 + b'"}', None, "id", "at most 100 characters"),
+        (b'{"id": ' + b"[" * 200 + b"]" * 200 + b"}", None, "line", "nested too deeply"),
+        (b'{"a":' * 100_000, None, "line", "nested too deeply"),
+        (b'{"id": 1, "id": 2, "call": "x"}', None, "line", "gives id twice"),
+        (rb'{"call": "open", "arguments": {"text": "a", "\u0074ext": "b"}}', None, "line", "gives text twice"),
+        (b"{" + b",".join(b'"%d":%d' % (n % 70_000, n) for n in range(70_001)) + b"}", None, "line", "gives 0 twice"),
+        (b'{"id": 1, "call": "models", "args": {}}', 1, "line", "no “args” here, only id, call and arguments"),
+        (b'{"id": 3, "call": "models", "arguments": null}', 3, "arguments", "valid dictionary"),
+        (b'{"id": 3, "call": {"models": 1}}', 3, "call", "There is no call"),
+        (b'{"id": 3, "call": "models", "arguments": {"\xff": 1}}', None, "line", "decode byte 0xff"),
+        (b'\xef\xbb\xbf{"id": 3}', None, "line", "BOM"),
+        (b'{"call": "models"}' + b" " * serving.MOST_LINE + b"?", None, "line", "more than 1,000,000 bytes"),
+        (b" " * (serving.MOST_LINE + 5), None, "line", "more than 1,000,000 bytes"),
+    ],
+    ids=itertools.count(),
+)  # fmt: skip
+def test_a_line_that_cannot_be_read_is_answered_in_json_and_the_next_one_too(short, line, id_, field, words):
+    out = io.BytesIO()
+    serving.serve_lines(short._host, io.BytesIO(line + b'\n{"id": "next", "call": "models"}'), out)
+    wrong, next_ = (json.loads(one, parse_constant=only_json) for one in out.getvalue().splitlines())
+    assert (wrong["id"], wrong["error"]["field"], next_["id"]) == (id_, field, "next")
+    assert words in wrong["error"]["message"]
+    assert len(out.getvalue().splitlines()[0]) < 1_000
 
 
 def test_nothing_holds_of_a_model_whose_checkup_failed(tmp_path):

@@ -84,7 +84,7 @@ QUESTIONS = {  # the call and its arguments
     "row": ("row", {**RIVER, "layer": 18, "head": 6, "query": 8, "most": 3}),
     "cell": ("cell", {**RIVER, **INDUCTION}),
     "future": ("cell", {**RIVER, **INDUCTION, "query": 2, "key": 8}),
-    "answer": ("why", {**FRANCE, "answer": " Paris", "than": " Rome"}),
+    "answer": ("why", {**FRANCE, "answer": " Paris", "against": " Rome"}),
     "score": ("why", {**RIVER, **INDUCTION}),
     "muted": ("what_if", {**FRANCE, "edits": ["mute 23.4"]}),
     "cross": ("row", DATE),

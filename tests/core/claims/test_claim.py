@@ -147,6 +147,15 @@ FILES = {
         "[[claim]]\n" + "a." * 90_000 + "a = 1",
         r"^Line 2 has more than 2,000 characters\. Shorten it",
     ),
+    "keys of many parts below one": (
+        f"[[claim]]\n[claim.{'a.' * 990}b]\n" + "\n".join(f"k{number}.{'a.' * 990}b = 1" for number in range(88)),
+        "^Line 2 has 991 dots outside of quotation marks; at most 20 are read",
+    ),
+    "a quoted key of many parts": (
+        "[[claim]]\n" + '"a b".' * 30 + "c = 1",
+        "^Line 2 has 30 dots",
+    ),
+    "5,000 lines": ("0.1: looks at itself, at least 0.4\n" * 5_000, "These are 5,000 claims; at most 100"),
     "101 claims": (f"{LINE.format(0.5)}\n" * (MOST_CLAIMS + 1), "101 claims; at most 100 can be tested together"),
     "101 tables": (TABLE.format(0.5) * (MOST_CLAIMS + 1), "101 claims; at most 100"),
     "not TOML": ("[[claim]]\nhead = \n", r"not TOML: .*line 2"),

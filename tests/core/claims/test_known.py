@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from core import check_claims, known_heads
+from core.__main__ import command as headlight
 from core.claims.__main__ import command
 from core.claims.checking import ClaimCheck
 from core.claims.claim import Claim, read_claims
@@ -127,6 +128,17 @@ def test_the_command_ends_with_what_it_found(lines, status, tmp_path, capsys):
     assert (rows[0]["chance"] is None) == (status == 2)
 
 
+@pytest.mark.parametrize(
+    "words", ["check claims.txt --model M", "check --data D --model M", "check x --passage-tokens many", "known", "no"]
+)
+def test_a_command_line_that_cannot_be_read_is_not_a_claim_of_which_nothing_can_be_said(words, capsys):
+    for door, more in ((command, ()), (headlight, ("claims",))):
+        assert exit_status(door, *more, *words.split()) == 3
+        assert "Error: " in capsys.readouterr().err
+        assert exit_status(door, *more, "check", "--help") == 0
+        assert "3 for bad input" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.fixture(scope="module")
 def copies(minilm, tmp_path_factory):
     """MiniLM in a folder, and a copy of it in which head 0.2 asks for nothing: it attends to all tokens alike."""
@@ -154,11 +166,11 @@ def test_two_models_stand_side_by_side(copies, tmp_path, capsys):
     for model, expected in ((whole, 0), (without, 1)):
         assert status(model) == expected
         alone |= json.loads(out.read_text("utf-8"))["models"]
-    assert status(whole, "--against", without) == 1
+    assert status(whole, "--other-model", without) == 1
     assert json.loads(out.read_text("utf-8"))["models"] == alone
     assert [[row["verdict"] for row in alone[model]] for model in copies] == [["holds"] * 2, ["does not hold", "holds"]]
     told = capsys.readouterr().out
     assert f"{lines[0]}\n  {whole}: Holds: 0.2 gives" in told
     assert f"  {without}: Does not hold: 0.2 gives" in told
-    assert status(whole, "--against", str(tmp_path / "written-dates")) == 3
+    assert status(whole, "--other-model", str(tmp_path / "written-dates")) == 3
     assert f"model: {tmp_path / 'written-dates'}: " in capsys.readouterr().err

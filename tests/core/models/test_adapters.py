@@ -8,6 +8,7 @@ import torch
 import transformers as t
 from peft import LoraConfig, PeftModel, get_peft_model
 
+from core.models import adapters
 from core.models.adapters import CONFIG, WEIGHTS
 from core.models.loading import load_model, load_outline, model_revision, model_size
 from tests.core.models.folders import Change, edit, edit_weights, refusal, removed
@@ -46,6 +47,16 @@ FORMS = {
     "rsLoRA": ("Llama", {"use_rslora": True}),
     "DoRA": ("Llama", {"use_dora": True}),
     "ranks and alphas": ("Llama", {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {"1.mlp.down_proj": 32}}),
+    "patterns": (
+        "Llama",
+        {
+            "target_modules": r".*\.(q|v)_proj",
+            "exclude_modules": r".*1\.self_attn\.v_proj",
+            "rank_pattern": {r"^model\.layers\.0\.self_attn\.[q]_proj": 2, "q_proj": 3},
+            "alpha_pattern": {"v_pro.": 32},
+        },
+    ),
+    "some layers": ("Llama", {"layers_to_transform": [1], "layers_pattern": "layers"}),
     "whole modules": ("Llama", {"modules_to_save": ["embed_tokens", "lm_head"]}),
     "biases": ("Qwen2", {"bias": "lora_only"}),
     "transposed weights": ("GPT-2", {"target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True}),
@@ -122,6 +133,34 @@ REFUSED: dict[str, tuple[Change, str]] = {
         changed(lambda w: w.update({QUERY.replace("1", "7") + ".lora_B.weight": torch.ones(32, 4)})),  # type: ignore[attr-defined]
         "holds base_model.model.model.layers.7.self_attn.q_proj.lora_B",
     ),
+    "two copies of a matrix": (
+        changed(lambda w: w.update({f"{QUERY}.lora_A.default.weight": torch.ones(4, 32)})),  # type: ignore[attr-defined]
+        f"two tensors for one place: {QUERY}.lora_A.default.weight and {QUERY}.lora_A.weight",
+    ),
+    "a copy by another name": (
+        changed(lambda w: w.update({QUERY.replace("model.l", "l") + ".lora_A.weight": torch.ones(4, 32)})),  # type: ignore[attr-defined]
+        "two tensors for one place: base_model.model.layers.1",
+    ),
+    "a rank beyond memory": (settled(r=2_000_000), "announces the rank 2,000,000"),
+    "a rank of a module": (settled(rank_pattern={"q_proj": 9}), "announces the rank 9"),
+    "a rank of A alone": (
+        changed(lambda w: w.update({f"{QUERY}.lora_A.weight": torch.ones(5, 32)})),  # type: ignore[attr-defined]
+        f"holds {QUERY}.lora_A.weight of the shape [5, 32], where",
+    ),
+    "no rank": (settled(r=0), "with 0 as its r, which has to be a whole number from 1"),
+    "a text as a rank": (settled(rank_pattern={"q_proj": "4"}), "as its rank_pattern, which has to be whole numbers"),
+    "an endless alpha": (settled(lora_alpha=1e300), "as its lora_alpha, which has to be a number"),
+    "a text for true or false": (settled(use_dora="false"), "with 'false' as its use_dora"),
+    "no modules": (settled(target_modules=[3]), "with [3] as its target_modules"),
+    "no pattern": (settled(target_modules="("), "with '(' in its target_modules, which is not a regular expression"),
+    "a pattern of gigabytes": (settled(rank_pattern={"(?:(?:a{1000}){1000}){1000}": 4}), "of a kind that is read here"),
+    "a pattern in itself": (settled(target_modules="(?R)|q_proj"), "of a kind that is read here"),
+    "a pattern with errors": (settled(alpha_pattern={"(?:q_proj){e<=3}": 4}), "of a kind that is read here"),
+    "a pattern of layers": (settled(layers_pattern="(a+)+"), "with '(a+)+' as its layers_pattern"),
+    "whole numbers": (
+        changed(lambda w: w.update({f"{QUERY}.lora_A.weight": torch.ones(4, 32, dtype=torch.int8)})),  # type: ignore[attr-defined]
+        f"holds {QUERY}.lora_A.weight in torch.int8, where",
+    ),
     "not a number": (
         changed(lambda w: w[f"{QUERY}.lora_A.weight"].fill_(torch.nan)),  # type: ignore[index]
         f"holds {QUERY}.lora_A.weight, with numbers that are not finite",
@@ -139,6 +178,28 @@ def test_an_adapter_is_refused_by_what_is_wrong(case: str, llama: Path) -> None:
     assert said in message
 
 
+@pytest.mark.parametrize("name", ["rank_pattern", "alpha_pattern", "target_modules", "exclude_modules"])
+def test_a_pattern_that_would_be_matched_for_years_is_refused(name: str, llama: Path, monkeypatch) -> None:
+    monkeypatch.setattr(adapters, "_LONGEST", 0.2)
+    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
+    endless = r"((\w|\w\w|\.)+)+(?!.*)"
+    edit(folder / CONFIG, **{name: {endless: 4} if name.endswith("pattern") else endless})
+    assert f"in its {name}, which takes too long to match" in refusal(folder)
+
+
+def test_what_the_settings_do_not_announce_is_said_and_what_they_announce_is_there(tmp_path: Path) -> None:
+    name = "model.embed_tokens.weight"
+    folder, _ = adapted(base(tmp_path, "Qwen2"), t.Qwen2ForCausalLM, target_modules=LINEAR)
+    edit_weights(folder, lambda tensors: tensors.update({f"base_model.model.{name}": torch.ones(64, 32)}), WEIGHTS)
+    model = load_model(folder)
+    assert model.network.get_parameter(name).eq(1).all()
+    assert f"The adapter replaces {name}, which its {CONFIG} does not announce." in model.notes
+    edit(folder / CONFIG, rank_pattern={"q_proj": 4}, alpha_pattern={"v_proj": 6, "k_pr.*": 9, "x": 1})
+    assert "No module of the adapter uses its alpha_pattern of k_pr.* and 1 more." in load_model(folder).notes
+    edit(folder / CONFIG, bias="lora_only")
+    assert "has no weights that fit base_model.model.model.layers.0.self_attn.q_proj.base_layer.bias" in refusal(folder)
+
+
 def test_adapters_of_other_models(llama: Path, tmp_path: Path) -> None:
     folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
     base(tmp_path, "wide", t.LlamaForCausalLM(t.LlamaConfig(**SMALL | {"hidden_size": 64})))
@@ -149,6 +210,19 @@ def test_adapters_of_other_models(llama: Path, tmp_path: Path) -> None:
     }.items():
         edit(folder / CONFIG, base_model_name_or_path=str(other))
         assert said in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"target_modules": ["c_attn"]}, {"target_modules": ["model"]}, {"layers_to_transform": [9]}, {"task_type": "x"}],
+    ids=str,
+)
+def test_settings_that_do_not_fit_a_model_are_refused_in_our_words(settings: dict, llama: Path) -> None:
+    folder, _ = adapted(llama, t.LlamaForCausalLM, target_modules=LINEAR)
+    edit(folder / CONFIG, **settings)
+    message = refusal(folder)
+    assert f"could not be merged into Llama: its {CONFIG} names modules, layers or a task" in message
+    assert not any(words in message for words in ("Please", "Currently", "Note:", "Must be", "LlamaModel"))
 
 
 def test_a_weight_that_two_modules_share_is_not_changed(tmp_path: Path) -> None:

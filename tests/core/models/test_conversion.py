@@ -139,13 +139,14 @@ def recovered(tmp_path_factory) -> tuple[Path, list[tuple[str, float]]]:
 
 def test_after_a_conversion_was_killed_the_next_one_is_whole_and_tells_how_far_it_is(recovered):
     folder, said = recovered
-    assert folder.name == "SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v2"
+    assert folder.name == "SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v3"
     assert unfinished(folder.parent) == []
     words, shares = zip(*said, strict=True)
     assert (shares[0], list(shares)) == (0, sorted(shares))
     assert shares[-1] < 1
     assert sum("converting its weights, once" in one for one in words) == 272  # before each tensor
     assert [one.partition(": ")[2].split()[0] for one in dict.fromkeys(words)] == ["converting", "keeping"]
+    assert not any(str(folder.parent) in one for one in words)
 
 
 def test_the_real_model_is_what_transformers_reads(recovered):

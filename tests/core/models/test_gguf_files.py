@@ -33,7 +33,7 @@ def test_shards_are_one_model(folder, tmp_path):
     (one,) = made
     lines = "".join(f"{file_sha256(folder / name)}\n" for name in SHARDS)
     assert one.sha256 == hashlib.sha256(lines.encode()).hexdigest()
-    assert one.folder.name == f"tiny-{one.sha256[:12]}-v2"
+    assert one.folder.name == f"tiny-{one.sha256[:12]}-v3"
     wanted, found = (load_file(each.folder / "model.safetensors") for each in (whole, one))
     assert wanted.keys() == found.keys()
     assert all(np.array_equal(wanted[name], found[name]) for name in wanted)

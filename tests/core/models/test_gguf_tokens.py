@@ -9,8 +9,9 @@ import regex
 from transformers import TokenizersBackend
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from core.models.gguf_files import read_gguf
-from core.models.gguf_tokens import tokenizer
+from core.capturing.generation import generating
+from core.models.gguf_files import GgufFile, read_gguf
+from core.models.gguf_tokens import end_tokens, tokenizer
 from core.models.loading import load_model
 from core.models.tokens import token_texts, whole_text
 from tests.core.gguf_files import write_gguf
@@ -78,8 +79,8 @@ def test_a_qwen2_with_another_splitting(tmp_path):
         assert [piece for piece, _ in made.backend_tokenizer.pre_tokenizer.pre_tokenize_str("123")] == splits
 
 
-def tokenizer_of(path: Path, kind: str, pieces: dict, special: dict, **settings: Any) -> TokenizersBackend:
-    """The tokenizer of a file with these tokens, each with its type, and special ones by their part in the file's settings."""
+def file_of(path: Path, kind: str, pieces: dict, special: dict, **settings: Any) -> GgufFile:
+    """A file with these tokens, each with its type, and special ones by their part in the file's settings."""
     said = {
         "model": kind,
         "pre": None,
@@ -87,12 +88,16 @@ def tokenizer_of(path: Path, kind: str, pieces: dict, special: dict, **settings:
         "token_type": [*pieces.values()],
         "scores": [-1.0 - 0.1 * number for number in range(len(pieces))],
         "merges": None,
-        **{f"{role}_token_id": special.get(role) for role in ("bos", "eos", "unknown", "padding")},
+        **{f"{role}_token_id": special.get(role) for role in {"bos", "eos", "unknown", "padding"} | {*special}},
         **settings,
     }
     embedding = {"token_embd.weight": np.zeros((len(pieces), 4), np.float32)}
     whole = {name if "." in name else f"tokenizer.ggml.{name}": value for name, value in said.items()}
-    return tokenizer(read_gguf(write_gguf(path, "llama", whole, embedding)))
+    return read_gguf(write_gguf(path, "llama", whole, embedding))
+
+
+def tokenizer_of(*arguments: Any, **settings: Any) -> TokenizersBackend:
+    return tokenizer(file_of(*arguments, **settings))
 
 
 @pytest.mark.parametrize("cut", EXPRESSIONS)
@@ -172,6 +177,46 @@ def test_texts_become_the_tokens_of_llama_cpp(kind, settings, text, tokens, tmp_
     pieces, special, usual = VOCABULARIES[kind]
     made = tokenizer_of(tmp_path / "pieces.gguf", kind, pieces, special, **usual | settings)
     assert made.convert_ids_to_tokens(made(text)["input_ids"]) == tokens
+
+
+ENDS = "<|eot_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> <|eom_id|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> "
+ENDS += (
+    "<end_of_utterance> <eos> <turn|> <｜end▁of▁sentence｜> [e~[ </s> <|flush|> <|return|> <|fim_pad|> <|fim_repo|> "
+)
+ENDS += "<|file_sep|>"
+ROLES = dict(zip(("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"), range(2, 8), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens", "special", "ends"),
+    [
+        ("gpt2", f"<s> {ENDS} <|fim_prefix|> <|stop|> <pad>", {"eos": 2, "padding": 256}, f"# {ENDS}"),
+        ("gpt2", "<|im_end|> <x>", {}, ", <|im_end|>"),
+        ("gpt2", "<x>", {"eos": 9999, "eot": 9999}, ","),
+        ("gpt2", "<x> <PAD> <REPO> <|file_sep|> <|eom_id|>", ROLES, "# $ % & ' ( <|eom_id|>"),
+        ("gpt2", "<|end|> <|return|> <|call|>", {"eos": 256}, "<|return|> <|call|>"),
+        ("gpt2", "<|end|> <|flush|> <|calls|>", {"eos": 2}, "# <|flush|> <|calls|>"),
+        ("gpt2", "<|end|> <|call|>", {"eos": 2}, "# <|end|> <|call|>"),
+        ("gpt2", "<eos> <|tool_response> </s>", {"eos": 258}, "<eos> <|tool_response>"),
+        ("llama", "<x>", {}, "</s> [EOS] <|endoftext|>"),
+        ("llama", "<x>", {"eos": len(PIECES)}, "</s> [EOS] <|endoftext|> <x>"),
+    ],
+)
+def test_a_text_ends_where_llama_cpp_ends_it(kind, tokens, special, ends, tmp_path):
+    """Each token was written first by llama.cpp (build 11549, through xllamacpp), which then stopped or went on."""
+    pieces = {"llama": PIECES, "gpt2": dict.fromkeys(BYTES.values(), NORMAL)}[kind]
+    pieces = pieces | dict.fromkeys(tokens.split(), CONTROL)
+    found = end_tokens(file_of(tmp_path / "ends.gguf", kind, pieces, special))
+    assert [[*pieces][number] for number in found] == ends.split()
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_model_ends_its_texts_there_and_never_writes_what_is_suppressed(tmp_path):
+    settings = {"eos_token_id": 5, "suppress_tokens": [7, 9999]}
+    said = {f"tokenizer.ggml.{name}": value for name, value in settings.items()}
+    model = load_model(write_tiny(tmp_path / "ends.gguf", tiny_tensors(), **said))
+    assert generating.ends(model) == {0, 5}  # <|end|>, and what the file says
+    assert model.network.generation_config.suppress_tokens == [7]
 
 
 @pytest.mark.parametrize("cut", ["gpt-2", "llama-bpe"])

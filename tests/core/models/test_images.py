@@ -12,10 +12,10 @@ from PIL import Image
 from core import capture, generate, load_model
 from core.errors import WeightsOnlyError
 from core.models import images
-from core.models.images import ImageSettings, image_settings, read_image
+from core.models.images import read_image
 from core.models.inputs import image_inputs
 from core.models.model import read_by
-from tests.core.models.folders import refusal
+from tests.core.models.folders import edit, refusal
 from tests.core.passes import assert_eager_weights
 from tests.core.tiny_models import SEQ2SEQ, VIT, eager, number_words, randomised, tiny
 from tests.hostile import png
@@ -100,15 +100,33 @@ def test_decompression_bombs_are_refused_before_they_are_opened(data, said, monk
         read_image(data)
 
 
-@pytest.mark.parametrize("resample", [0, 3])
-def test_pixels_are_those_of_transformers_own_processor(resample):
-    mean, std = [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]
+SIZE = {"height": 12, "width": 12}
+CUT = {"size": {"shortest_edge": 16}, "crop_size": SIZE}
+# transformers' own processors, and the area of a picture of 70 × 50 that each reads.
+PROCESSORS = {
+    "squeezed": (t.ViTImageProcessorPil(size=SIZE, resample=2), (0, 0, 1, 1)),
+    "colours and a filter": (t.ViTImageProcessorPil(size=SIZE, image_mean=[0.1, 0.2, 0.3], resample=3), (0, 0, 1, 1)),
+    "other colours": (t.ViTImageProcessorPil(size=SIZE, do_normalize=False, rescale_factor=1 / 127.5), (0, 0, 1, 1)),
+    "the middle of it": (t.CLIPImageProcessorPil(**CUT), (5 / 22, 2 / 16, 17 / 22, 14 / 16)),
+    "of a square": (t.DeiTImageProcessorPil(size=SIZE | {"width": 16}, crop_size=SIZE), (2 / 16, 0, 14 / 16, 1)),
+    "with padding": (
+        t.CLIPImageProcessorPil(size={"shortest_edge": 6}, crop_size=SIZE),
+        (-2 / 8, -3 / 6, 10 / 8, 9 / 6),
+    ),
+}
+
+
+@pytest.mark.parametrize(("own", "area"), PROCESSORS.values(), ids=PROCESSORS)
+def test_the_pixels_and_their_places_are_those_of_the_folder_s_own_processor(own, area, tmp_path):
     network = tiny("ViT")
-    model = load_model(network)
-    object.__setattr__(model, "image_settings", ImageSettings(tuple(mean), tuple(std), resample))
-    own = t.ViTImageProcessorPil(size={"height": 12, "width": 12}, image_mean=mean, image_std=std, resample=resample)
-    expected = own(Image.fromarray(PICTURE), return_tensors="pt")["pixel_values"]
-    torch.testing.assert_close(pixels(model, PICTURE), expected, rtol=0, atol=1e-6)
+    network.save_pretrained(tmp_path)
+    own.save_pretrained(tmp_path)
+    model, expected = load_model(tmp_path), own(Image.fromarray(PICTURE), return_tensors="pt")["pixel_values"]
+    assert (type(model.network), model.notes) == (t.ViTModel, ())
+    torch.testing.assert_close(pixels(model, PICTURE), expected, rtol=0, atol=0)
+    read = capture(model, image=PICTURE)
+    assert_eager_weights(read, eager(network, pixel_values=expected), atol=2e-6)
+    assert read.image_grids("self")[0].area == pytest.approx(area, abs=0.02)
 
 
 def test_real_numbers_are_the_same_picture(vit):
@@ -125,32 +143,43 @@ def test_other_arrays_are_refused(vit):
             pixels(vit, image)
 
 
-def test_settings_of_a_folder():
-    assert image_settings({}) == ImageSettings((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 2)
-    assert image_settings({"do_normalize": False, "image_mean": [9, 9, 9]}) == ImageSettings((0, 0, 0), (1, 1, 1), 2)
-
-
-@pytest.mark.parametrize("kind", [t.ViTModel, t.ViTForImageClassification])
-def test_a_folder_of_a_vision_transformer(kind, tmp_path):
-    network = randomised(kind(t.ViTConfig(**VIT)))
+def test_a_folder_of_a_vision_transformer_with_a_head_and_without_a_processor(tmp_path):
+    network = randomised(t.ViTForImageClassification(t.ViTConfig(**VIT)))
     network.save_pretrained(tmp_path)
-    own = t.ViTImageProcessorPil(size={"height": 12, "width": 12}, image_mean=[0.1, 0.2, 0.3], resample=3)
-    own.save_pretrained(tmp_path)
     model = load_model(tmp_path)
     assert type(model.network) is t.ViTModel
-    assert model.image_settings == ImageSettings((0.1, 0.2, 0.3), (0.5, 0.5, 0.5), 3)
     assert (model.reads_images, model.captures, model.attention_calls, model.tokenizer) == (True, True, 2, None)
-    expected = eager(network, pixel_values=own(Image.fromarray(PICTURE), return_tensors="pt")["pixel_values"])
-    assert_eager_weights(capture(model, image=PICTURE), expected, atol=2e-6)
+    assert "no preprocessor_config.json: an image is squeezed to its size, with colours from -1 to 1" in model.notes[0]
+    squeezed = Image.fromarray(PICTURE).resize((12, 12), Image.Resampling.BILINEAR)
+    expected = torch.tensor(np.asarray(squeezed) / 127.5 - 1).permute(2, 0, 1)[None].float()
+    torch.testing.assert_close(pixels(model, PICTURE), expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "said", ['{"image_mean": [1, 2]}', '{"image_std": [0, 1, 1]}', '{"image_std": "abc"}', '{"resample": 9}']
-)
-def test_settings_that_cannot_be_used(said, tmp_path):
+UNUSABLE = {
+    "two means": ({"image_mean": [1, 2]}, "cannot be used: .* mean must have 3 elements"),
+    "a spread of 0": ({"image_std": [0, 1, 1]}, "does not make one image of red, green and blue"),
+    "a text": ({"image_std": "abc"}, "that cannot be used"),
+    "an unknown filter": ({"resample": 9}, "Unknown resampling filter"),
+    "another size": ({"size": {"height": 16, "width": 8}}, "makes 8 × 16 pixels of an image.* cannot read them"),
+    "its own size": ({"do_resize": False}, "makes 60 × 40 pixels of an image.* cannot read them"),
+    "gigabytes": ({"size": {"height": 100_000, "width": 9}}, "would make more than 16 million pixels"),
+    "code": ({"image_processor_type": "Own", "auto_map": {"AutoImageProcessor": "own.Own"}}, "contains custom code"),
+}
+
+
+@pytest.mark.parametrize(("said", "why"), UNUSABLE.values(), ids=UNUSABLE)
+def test_settings_that_cannot_be_used(said, why, tmp_path):
     tiny("ViT").save_pretrained(tmp_path)
-    (tmp_path / "preprocessor_config.json").write_text(said)
-    assert re.search(r"preprocessor_config\.json that cannot be (used|read)", refusal(tmp_path))
+    t.ViTImageProcessorPil(size=SIZE).save_pretrained(tmp_path)
+    edit(tmp_path / "preprocessor_config.json", **said)
+    assert re.search(rf"preprocessor_config\.json.*{why}|{why}", refusal(tmp_path))
+
+
+def test_a_picture_that_a_processor_would_make_too_long_is_refused(tmp_path):
+    tiny("ViT").save_pretrained(tmp_path)
+    t.CLIPImageProcessorPil(**CUT).save_pretrained(tmp_path)
+    with refused("image", "would make more than 16 million pixels of this image of 90,000 × 1"):
+        capture(load_model(tmp_path), image=np.zeros((1, 90_000, 3), np.uint8))
 
 
 def test_attention_within_windows_is_not_taken_for_the_whole():

@@ -10,7 +10,7 @@ import transformers as t
 
 from core.models.loading import load_model
 from tests.core.models.folders import Change, Weights, configured, refusal, weighted
-from tests.core.tiny_models import DECODER, GROUPED, LOCAL_EXPERTS, RELATIVE, SMALL, TINY, VIT, randomised
+from tests.core.tiny_models import DECODER, GROUPED, LOCAL_EXPERTS, RELATIVE, SMALL, T5, TINY, VIT, randomised
 
 BERT, GPT2 = TINY["BERT"], TINY["GPT-2"]
 UP = "model.layers.0.mlp.up_proj"
@@ -22,6 +22,13 @@ POSITIONS = "embeddings.position_ids"
 
 def llama(**settings: object) -> t.PreTrainedModel:
     return t.LlamaForCausalLM(t.LlamaConfig(**GROUPED | settings))
+
+
+def parted() -> t.PreTrainedModel:
+    network = t.T5ForConditionalGeneration(t.T5Config(**T5, decoder_start_token_id=0))
+    for part in (network.lm_head, network.decoder.embed_tokens):
+        part.weight = torch.nn.Parameter(torch.randn(64, 32))
+    return network
 
 
 def frequencies(theta: float) -> torch.Tensor:
@@ -106,6 +113,11 @@ REFUSED: dict[str, tuple] = {
         for said, dtype in NO_REAL_NUMBERS.items()
     },
     "packed weights of a quantisation": (llama, r"up_proj\.qweight and 1 more weight, which Llama", weighted(packed)),
+    "a tied weight of another size": (
+        lambda: llama(tie_word_embeddings=True),
+        r"has tied weights of other shapes than its config\.json",
+        weighted(lambda weights: weights.update({"lm_head.weight": torch.ones(70, 32)})),
+    ),
     "a tied weight that is in no file": (llama, r"for 1 parts of Llama.*such as lm_head\.weight", without("lm_head")),
     "a name that is no name": (llama, r"holds a\\n\\u202e, which", adding("a\n\u202e", torch.ones(1))),
 }
@@ -127,6 +139,8 @@ LOCAL = {"num_layers": 2, "num_heads": 4, "attention_types": [[["local"], 2]]}
 WINDOWS = adding("transformer.h.0.attn.attention.bias", TRIANGLE - TRIANGLE.tril(-4))
 COLBERT, FURTHER = configured(architectures=["ColBERT"]), configured(num_nextn_predict_layers=1)
 ZEROS = "final_logits_bias"
+TWO_EACH = "By its config.json"
+TWO = f"{TWO_EACH} lm_head.weight is model.embed_tokens.weight (tie_word_embeddings), and its files hold two"
 # The network, the notes that are made of it by what they say, and the changes of its folder.
 SAID: dict[str, tuple] = {
     "nothing left over": (llama, ()),
@@ -142,7 +156,11 @@ SAID: dict[str, tuple] = {
     "a head of an unknown kind": (BERT, (LINEAR_TASK,), weighted(prefixed), LINEAR, COLBERT),
     "classes of images": (
         lambda: t.ViTForImageClassification(t.ViTConfig(**VIT)),
-        ("ViTModel leaves out classifier.bias and 1 more weight: the head", "The files lack pooler"),
+        (
+            "Its folder has no preproc",
+            "ViTModel leaves out classifier.bias and 1 more weight: the head",
+            "The files lack pooler",
+        ),
         without("pooler"),
     ),
     "the value of a text": (llama, ("leaves out v_head",), adding("v_head.summary.weight", torch.ones(1, 32))),
@@ -156,7 +174,11 @@ SAID: dict[str, tuple] = {
     ),
     "a bias that is 0": (TINY["BART"], (f"The files lack {ZEROS}: transformers fills them in",), without(ZEROS)),
     "a tied weight that is there twice": (lambda: llama(tie_word_embeddings=True), (), weighted(tied_twice)),
-    "a tied weight that differs": (llama, (), configured(tie_word_embeddings=True)),
+    "a tied weight that differs": (llama, (TWO,), configured(tie_word_embeddings=True)),
+    "a head and embeddings of a decoder that differ": (
+        parted,
+        (f"{TWO_EACH} decoder.embed_tokens", f"{TWO_EACH} lm_head"),
+    ),
     "double precision": (llama, (), stored_as("proj", torch.float64)),
     "experts, which are merged": (lambda: t.MixtralForCausalLM(t.MixtralConfig(**GROUPED | LOCAL_EXPERTS)), ()),
     "queries, keys and values in one": (lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**DECODER)), ()),

@@ -166,7 +166,9 @@ def test_the_tokenizer_says_the_most_tokens_last_and_only_encoders_take_pairs(mi
         assert (model.max_tokens, model.takes_pairs) == said
 
 
-def test_what_is_no_model_and_an_odd_dtype():
+def test_what_is_no_model_and_an_odd_dtype(tmp_path):
+    os.mkfifo(tmp_path / "pipe.gguf")
+    assert "pipe.gguf' is a pipe or a device" in refusal(tmp_path / "pipe.gguf")
     with refused("model", "is not a model here"):
         load_model(SMOLLM2, look_in=("hub",))
     for thing in (None, torch.nn.Linear(2, 2), b"all-MiniLM-L6-v2"):

@@ -114,6 +114,18 @@ def test_bytes_that_are_not_those_of_the_header_are_refused(header, size, tmp_pa
         assert str(raised.value).isprintable()
 
 
+def test_a_tensor_that_a_header_announces_in_two_ways_is_refused(tmp_path):
+    """safetensors takes the last one, and so do programs that read JSON as Python does."""
+    tiny("Llama").save_pretrained(tmp_path)
+    twice = ", ".join(
+        f'"a": {json.dumps(F32 | changes)}' for changes in ({}, {"dtype": "F16", "shape": [2, 2]})
+    ).encode()
+    (tmp_path / SINGLE).write_bytes(struct.pack("<Q", len(twice) + 2) + b"{" + twice + b"}" + bytes(8))
+    for look in (load_model, model_size):
+        with refused("model", "with a header that cannot be read: it gives a twice, as {'dtype': 'F32'"):
+            look(tmp_path)
+
+
 # --- quantised folders. test_dequantising.py has those that Headlight undoes itself
 
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 16]}
@@ -210,6 +222,16 @@ OTHER_NUMBERS = {
     "0": (16, in_blocks([0, 0]), "in blocks of [0, 0]"),
     "a smaller block at the end": (24, in_blocks([24, 24]), "not those of whole blocks of [24, 24]"),
     "no scale": (16, weighted(lambda w: w.pop(f"{UP}_scale_inv")), f"holds {UP} in F8_E4M3, and no scale of it"),
+    "scales of a plain weight": (
+        16,
+        weighted(lambda w: w.update({UP: w[UP].float()})),
+        "the scales of a weight in F32",
+    ),
+    "a module that is left out": (
+        16,
+        configured(quantization_config=FP8 | {"modules_to_not_convert": ["up_proj"]}),
+        "quantised, which its settings leave as it is",
+    ),
     "packed": (16, weighted(lambda w: w.update({UP: w[UP].view(torch.int8)})), f"holds {UP} in I8, where"),
     "no setting explains the scales": (16, UNEXPLAINED, "in F8_E4M3, where LlamaForCausalLM has real numbers"),
 }
@@ -262,6 +284,7 @@ def test_mxfp4_is_each_number_of_four_bits_times_the_power_of_two_of_its_block(t
 NOT_MXFP4 = {
     "no scales": (lambda w: w.pop(f"{EXPERTS}_scales"), f"holds {EXPERTS}_blocks, and not {EXPERTS}_scales"),
     "no blocks": (lambda w: w.pop(f"{EXPERTS}_blocks"), f"holds {EXPERTS}_scales, and not {EXPERTS}_blocks"),
+    "a plain weight beside": (lambda w: w.update({EXPERTS: torch.ones(2, 64, 32)}), f"holds {EXPERTS} twice: as"),
     "other scales": (
         lambda w: w.update({f"{EXPERTS}_scales": w[f"{EXPERTS}_scales"][..., :1].clone()}),
         f"holds {EXPERTS} in blocks U8 [2, 32, 2, 16] with scales U8 [2, 32, 1]",

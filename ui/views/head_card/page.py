@@ -38,13 +38,12 @@ from ui.views import head_links
 from ui.views.charts import show_chart
 from ui.views.claims.results import Known, Texts, checking, known_of
 from ui.views.corpus.run import corpora, corpus_run, listed_runs
-from ui.views.grid_of_heads import HELD
 from ui.views.numbers import of_view
 from ui.views.sources import models, passes
 from ui.views.sources.heads import RealHead
 from ui.views.what_if import results as what_if
 from ui.views.why import results as why
-from ui.views.why.page import in_words, signed
+from ui.views.why.page import in_words, opening_answer, signed, text_of
 
 HEIGHT = 280  # pixels of the picture
 LIKE = 3  # heads that are named as being like it
@@ -144,12 +143,17 @@ def _show(line: CardLine, link: Callable[[], None]) -> None:
 # --- on this text
 
 
-def _reads(real: RealHead, cell: Cell) -> CardLine | None:
-    """Which components made the query look at the key."""
+def _has_components(real: RealHead) -> bool:
+    """Keep what each component wrote; False where that was stopped."""
     tokens, written = len(real.capture.input_ids), max(1, len(real.capture.target_ids))
     needs = models.needed_bytes(real.request.model, tokens, written, components=True)
     calls = real.capture.model.attention_calls or 1
-    if run(passes.with_components.task(real.request), "Keeping what was read", calls, needs=needs) is None:
+    return run(passes.with_components.task(real.request), "Keeping what was read", calls, needs=needs) is not None
+
+
+def _reads(real: RealHead, cell: Cell) -> CardLine | None:
+    """Which components made the query look at the key."""
+    if not _has_components(real):
         return None
     kind = "" if real.kind == "self" else f"{real.kind} "
     words = f"score {kind}{real}@{cell[0]}>{cell[1]}"
@@ -170,19 +174,23 @@ def _reason(table: Attribution) -> str:
 
 
 def _writes(real: RealHead, _cell: Cell) -> CardLine | None:
-    """What it adds to the answer itself."""
+    """What it adds to the answer itself, to which the page Why opens."""
     if real.kind == "encoder":
         return CardLine("Writes", "", "Nothing into the answer itself: only other heads read what an encoder writes.")
-    calls, needs = real.capture.model.attention_calls or 1, HELD * real.capture.nbytes
-    task = passes.contributions.task(real.of_kind, None)
-    table = run(task, "Reading what each head writes", calls, unit="attention call", needs=needs)
+    of = opening_answer(real.request, real.capture)
+    table = run(why.answer.task(of), "Reading what each head writes", 1) if _has_components(real) else None
     if table is None:
         return None
-    number = table.set_index(["layer", "head"])["contribution"].loc[real.place]
-    of = "to the cosine of the sentence vector with itself, which is 1"
-    if models.NEXT_TOKENS.is_met(real.capture.model):
-        of = f"to the logit of {_next_token(real)[0]}, less the mean of all"
-    return CardLine("Writes", signed(number), of, "one text; what later layers make of it is not in it")
+    if not table.holds:
+        raise InputError("What the components write does not add up to the answer.", field="model")
+    of_kind = table[(table["role"] == "head") & (table["kind"] == ("" if real.kind == "self" else real.kind))]
+    number = of_kind.set_index(["layer", "head"])["contribution"].loc[real.place]
+    answer, than = (f"“{visible(text)}”" for text in text_of(real.capture, of))
+    what = (
+        f"of the cosine with {than}" if of.token is None else f"by which the logit of {answer} is above that of {than}"
+    )
+    on = "one text; what later layers make of it is not in it"
+    return CardLine("Writes", signed(number), f"to the {signed(table.number)} {what}", on)
 
 
 def _muted(real: RealHead, _cell: Cell) -> CardLine | None:
@@ -225,7 +233,7 @@ def _link_to_muting(real: RealHead, _cell: Cell) -> None:
 # Lines about the head on this text: what measures each, and shows the link to its view.
 SECTIONS: dict[str, tuple[Callable[[RealHead, Cell], CardLine | None], Callable[[RealHead, Cell], None]]] = {
     "Reads": (_reads, lambda real, cell: head_links.link_to_why(real.of, cell)),
-    "Writes": (_writes, lambda real, _: head_links.link_to_effects(real.request)),
+    "Writes": (_writes, lambda real, _: head_links.link_to_answer(real.request)),
     "Muted": (_muted, _link_to_muting),
     "Like it": (_like, lambda real, _: head_links.link_to_comparison(real.of)),
 }

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from core import Capture, Checkup, Model, check_model, load_model, open_capture, rounded_copy
@@ -13,8 +14,9 @@ from core.errors import InputError, shortened
 from core.models.checkups import keep
 from core.models.conversion import Report
 from core.progress import OnProgress
+from core.whole_files import version_of
 from ui import settings
-from ui.allowed import may_read, places_of
+from ui.allowed import loads, may_read, places_of
 from ui.cache import MEMORY, Store, cached
 from ui.calls import call, uploaded
 from ui.requests import ModelChoice
@@ -29,8 +31,8 @@ def loaded(choice: ModelChoice, *, report: Report | None = None) -> Model:
     """The model. Use `load`, which also checks that this host allows a model that is loaded already."""
     if choice.rounded is not None:
         return call(rounded_copy, loaded(replace(choice, rounded=None), report=report), choice.rounded)
-    look_in = places_of(choice.name)
-    return call(load_model, choice.name, dtype=choice.dtype, device=choice.device, look_in=look_in, report=report)
+    options = {"dtype": choice.dtype, "device": choice.device, "look_in": loads(), "report": report}
+    return call(load_model, choice.name, **options)
 
 
 def load(choice: ModelChoice | str, report: Report | None = None) -> Model:
@@ -60,14 +62,19 @@ def checked(choice: ModelChoice, *, on_progress: OnProgress | None = None) -> Ch
 
 @cached(MEMORY)
 def opened(choice: ModelChoice) -> Capture | WeightsOnly:
-    """A recorded pass or its weights, uploaded or, where this host allows folders, by its path. Raises InputError ("model")."""
+    """A recorded pass or its weights, uploaded or, where this host allows folders, by its path. Raises InputError ("model"),
+    for a file that has not changed without reading it again."""
     try:
+        if choice in _REFUSED:
+            raise InputError(_REFUSED.get(choice, str), field="model")
         name = choice.name.strip()
         if choice.contents is None and not (may_read(name) and os.path.isfile(name)):
             words = f"{shortened(name)} is not a file that can be opened here. If you uploaded it in an earlier visit, "
             words += "upload it again: uploaded files stay on the server only while their page is open."
             raise InputError(words, field="file")
         file = name if choice.contents is None else uploaded(name, choice.contents)
+        if choice.contents is None and (version := version_of(name)) is not None:
+            MEMORY.check(version[1])  # its size
         if name.lower().endswith(".npz"):
             passed = call(open_weights, file, Path(name).name, max_bytes=int(MEMORY.most) // 8)
         else:
@@ -76,8 +83,13 @@ def opened(choice: ModelChoice) -> Capture | WeightsOnly:
             check_length(*passed.shape(kind), "Give a file over a shorter text.", "model")
         return passed
     except InputError as error:
+        if choice.version is not None:
+            _REFUSED.get(choice, partial(str, error))
         error.field = "model"
         raise
+
+
+_REFUSED = Store(16)  # why files by their paths cannot be opened
 
 
 @cached(Store(8, waits=True))

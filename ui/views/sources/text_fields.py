@@ -19,8 +19,9 @@ from core.models.devices import devices
 from core.models.inputs import read_token_numbers
 from core.models.model import RecordedModel
 from core.units import bytes_in_words
+from core.whole_files import version_of
 from ui import links, settings, shown, state
-from ui.allowed import model_help, models_here, not_listed, offered, places_of
+from ui.allowed import may_read, model_help, models_here, not_listed, offered, places_of
 from ui.calls import uploaded
 from ui.controls.fields import (
     forget_uploads,
@@ -416,7 +417,10 @@ def choose_precision(name: str) -> tuple[ModelChoice, DeltaGenerator]:
             menu(DEVICE, state.DEVICE, names, look="buttons")
     recorded = st.session_state.get(state.SHOWN_RECORDED)
     contents = uploaded(*recorded) if recorded is not None and recorded[0] == name else None
-    return ModelChoice(name, dtype, device, contents), popover
+    chosen = ModelChoice(name, dtype, device, contents)
+    if chosen.is_recorded and contents is None and may_read(name.strip()):
+        chosen = replace(chosen, version=version_of(name.strip()))
+    return chosen, popover
 
 
 def say_size(model: Model) -> None:

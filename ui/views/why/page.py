@@ -183,7 +183,15 @@ def choose_answer(request: TextRequest, capture: Capture) -> AnswerRequest:
     offered = dict(zip(token_texts(capture.model.tokenizer, numbers), numbers, strict=True))
     answer = _token(capture, "Answer", state.ANSWER, offered)
     others = {text: number for text, number in offered.items() if number != answer}
-    than = _token(capture, "Rather than", state.RATHER_THAN, others | {MEAN_OF_ALL: "mean"})
+    than = _token(capture, "Against", state.RATHER_THAN, others | {MEAN_OF_ALL: "mean"})
+    return AnswerRequest(request, answer, than)
+
+
+def opening_answer(request: TextRequest, capture: Capture) -> AnswerRequest:
+    """What the page asks of a text while nobody has chosen anything else."""
+    if capture.logits is None:
+        return AnswerRequest(request, None, "mean", WIDE)
+    answer, than = most_probable(capture.logits, 2)
     return AnswerRequest(request, answer, than)
 
 
