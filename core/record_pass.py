@@ -12,10 +12,10 @@ import inspect
 import json
 import os
 import re
-import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -25,11 +25,13 @@ from tokenizers import decoders, pre_tokenizers
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from transformers.masking_utils import eager_mask, sdpa_mask
 
 FORMAT, SEAL, VERSION = "headlight pass", "sha256", 1
 BEST = 100  # most probable next tokens whose texts are in the file
 CELLS = 2**22  # of a mask that are looked at together
+# Arguments of attention that shape its scores.
+SHAPING = dict.fromkeys(["scaling", "position_bias", "softcap", "s_aux", "sliding_window", "is_causal"])
 # Arguments of attention that change nothing about the scores, or that the mask already contains.
 WITHOUT_EFFECT = {
     *("cache_position", "layer_idx", "past_key_values", "position_embeddings", "position_ids", "use_cache", "seq_idx"),
@@ -37,6 +39,8 @@ WITHOUT_EFFECT = {
     *("logits_to_keep", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict"),
     *("deterministic", "head_mask"),
 }
+# Of torch's attention: True and False, or none where a causal module needs none. Of an architecture's own: numbers to add.
+MASKS = {"sdpa": sdpa_mask, "eager": eager_mask}
 
 
 class PassFile:
@@ -314,7 +318,10 @@ class BatchText:
         return self.kept.stop - self.tokens - 1
 
     def of_heads(self, array: Tensor) -> Tensor:
-        """[batch, heads, tokens, size] -> [heads, tokens, size]."""
+        """[batch, heads, tokens, size] -> [heads, tokens, size]. Raises BatchError unless each of them is a token's."""
+        if array.shape[2] != self.tokens:
+            why = f"The attention of this model has {array.shape[2]:,} queries or keys where there are {self.tokens:,} tokens"
+            raise BatchError(f"{why}: some stand for no token. Such a pass is not recorded.", "model")
         return array[self.row][:, self.kept]
 
     def of_pairs(self, array: Tensor, keys: "BatchText") -> Tensor:
@@ -347,6 +354,86 @@ def _of_row(given: Any, row: int, tokens: int, name: str) -> list[int]:
     return own.long().tolist()
 
 
+def start_token(model: t.PreTrainedModel) -> int | None:
+    """The token with which a decoder begins, as transformers' own `generate` takes it; None if nothing names one. A model that
+    also reads images may have it in its text configuration."""
+    places = (model.config, model.config.get_text_config(), getattr(model, "generation_config", None))
+    names = ("decoder_start_token_id", "bos_token_id")
+    return next((token for name in names for at in places if (token := getattr(at, name, None)) is not None), None)
+
+
+def own_ways(network: nn.Module, way: str | None = None) -> Iterator[tuple[Any, str]]:
+    """The configurations in a network, each with the way in which transformers computes attention there by itself: "sdpa" or
+    "eager"; without parts whose attention cannot be recorded. Inner parts come after those around them, and count."""
+    if isinstance(network, t.PreTrainedModel):
+        way = network.get_correct_attn_implementation(None) if network._can_set_attn_implementation() else None
+    if way is not None and isinstance(config := getattr(network, "config", None), t.PreTrainedConfig):
+        yield config, way
+    for child in network.children():
+        yield from own_ways(child, way)
+
+
+def switch(network: nn.Module, names: Mapping[str, str]) -> dict[int, tuple[Any, str]]:
+    """Let each part of a network compute attention by the function of a name, by the part's own way. Returns what was before,
+    as (configuration, name)."""
+    before: dict[int, tuple[Any, str]] = {}
+    for config, way in own_ways(network):
+        before.setdefault(id(config), (config, config._attn_implementation or way))
+        config._attn_implementation = {"": names[way]}  # and not of the configurations in it
+    return before
+
+
+class UnknownAttentionError(ValueError):
+    """Attention is computed in a way that is not known here."""
+
+
+@cache
+def own_attention(forward: Callable) -> Callable | None:
+    """The attention of an architecture's own, which the forward function of its module gives to transformers' registry as what
+    is used by default; None if it gives none."""
+    forward = inspect.unwrap(forward)
+    name = re.search(r"get_interface\([^()]*,\s*(\w+),?\s*\)", inspect.getsource(forward))
+    return forward.__globals__.get(name[1]) if name else None
+
+
+def causal_alone(way: str, module: nn.Module, query: Tensor, mask: Tensor | None, is_causal: bool | None) -> bool:
+    """Whether a query attends to no later key although there is no mask: torch's function is told so for a module that does not
+    say otherwise. In an architecture's own code only a mask forbids anything. is_causal: what the call says, if anything"""
+    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    return way == "sdpa" and mask is None and query.shape[2] > 1 and bool(is_causal)
+
+
+def chosen(mask: Tensor | None, indices: Tensor | None, keys: int) -> Tensor | None:
+    """The mask that leaves each query the keys that were chosen for it: what networks do themselves for transformers' own ways,
+    and leave to other attention functions (DeepSeek V3.2). indices: [batch, queries, some], or None"""
+    if mask is None or indices is None:
+        return mask
+    others = torch.ones(*indices.shape[:2], keys, dtype=torch.bool, device=mask.device).scatter(
+        -1, indices.long(), False
+    )
+    lowest = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
+    return mask[..., :keys].masked_fill(others[:, None], lowest)
+
+
+def attended(way: str, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+             **options: Any) -> Tensor:  # fmt: skip
+    """The output of attention, [batch, queries, heads, d_v], by torch's function, which needs no memory for weights, or, with a
+    soft cap or sinks, which that does not know, by the architecture's own code."""
+    causal = causal_alone(way, module, query, mask, options.get("is_causal"))
+    if options.get("softcap") is None and options.get("s_aux") is None:
+        options["is_causal"] = causal
+        return sdpa_attention_forward(module, query, key, value, mask, **options)[0]
+    if (own := own_attention(type(module).forward)) is None:
+        raise UnknownAttentionError(
+            f"{type(module).__name__} has no attention code of its own for a soft cap or sinks."
+        )
+    if causal:
+        mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+    return own(module, query, key, value, mask, **options)[0]
+
+
 def record(model: t.PreTrainedModel, tokenizer: Any, text: str | Mapping[str, Any], path: str | os.PathLike, *,
            row: int | None = None, target: str | None = None, layers: Collection[int] | None = None,
            heads: Collection[int] | None = None) -> None:  # fmt: skip
@@ -370,30 +457,25 @@ def record(model: t.PreTrainedModel, tokenizer: Any, text: str | Mapping[str, An
     sides = {"self": (own, own), "encoder": (own, own)}
     if both:
         written = tokenizer(target, add_special_tokens=False)["input_ids"] if target else []
-        ids = torch.tensor([[model.config.decoder_start_token_id, *written]] * len(ids), device=model.device)
+        if (start := start_token(model)) is None:
+            raise ValueError(f"{type(model).__name__} names no decoder_start_token_id. Set it in model.config.")
+        ids = torch.tensor([[start, *written]] * len(ids), device=model.device)
         inputs["decoder_input_ids"] = ids
         of_target = BatchText((len(ids), ids.shape[1]), ids, own.row, torch.ones_like(ids))
         sides |= {"decoder": (of_target, of_target), "cross": (of_target, own)}
     end = sides["decoder"][0] if both else own
 
-    def attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *,
-                  scaling: float | None = None, is_causal: bool | None = None, position_bias: Tensor | None = None,
-                  softcap: float | None = None, s_aux: Tensor | None = None, sliding_window: int | None = None,
-                  **others: Any) -> tuple[Tensor, None]:  # fmt: skip
-        if unknown := sorted(name for name in others.keys() - WITHOUT_EFFECT if others[name] is not None):
+    def attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, way: str,
+                  indices: Tensor | None = None, **options: Any) -> tuple[Tensor, None]:  # fmt: skip
+        mask = chosen(mask, indices, key.shape[2])
+        if unknown := sorted(
+            name for name in options.keys() - WITHOUT_EFFECT - SHAPING.keys() if options[name] is not None
+        ):
             raise ValueError(f"{type(module).__name__} has {', '.join(unknown)}, which this recorder does not know.")
-        is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
-        causal, own = bool(is_causal) and mask is None and query.shape[2] > 1, sys.modules[type(module).__module__]
-        scale, inputs = query.shape[-1] ** -0.5 if scaling is None else float(scaling), (module, query, key, value)
-        if softcap is None and s_aux is None:
-            how = {"scaling": scale, "is_causal": is_causal, "position_bias": position_bias}
-            output, _ = sdpa_attention_forward(*inputs, mask, **how)
-        else:  # torch's own function knows neither
-            added = torch.ones_like(query[0, 0] @ key[0, 0].mT).tril()[None, None] > 0 if causal else mask
-            if added is not None and added.dtype == torch.bool:
-                added = torch.zeros_like(added, dtype=query.dtype).masked_fill(~added, torch.finfo(query.dtype).min)
-            how = {name: given for name, given in (("softcap", softcap), ("s_aux", s_aux)) if given is not None}
-            output, _ = own.eager_attention_forward(*inputs, added, scaling=scale, dropout=0.0, **how)
+        output = attended(way, module, query, key, value, mask, **options)
+        scaling, position_bias, softcap, s_aux, sliding_window, is_causal = map(options.get, SHAPING)
+        causal = causal_alone(way, module, query, mask, is_causal)
+        scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
         name, count, shared = names[id(module)], query.shape[1], query.shape[1] // key.shape[1]
         is_cross = any(word in name for word in ("encoder_attn", "encdecatt", "crossatt", "cross_att"))
         kind = "cross" if is_cross else "self" if not both else "decoder" if "decoder" in name else "encoder"
@@ -419,21 +501,23 @@ def record(model: t.PreTrainedModel, tokenizer: Any, text: str | Mapping[str, An
             file.add(kind, layer, arrays, **values)
         return output, None
 
-    t.AttentionInterface.register("recorded", attention)
-    t.AttentionMaskInterface.register("recorded", sdpa_mask)
-    before, options = model.config._attn_implementation or "sdpa", {"use_cache": False, "logits_to_keep": -end.last}
-    model.set_attn_implementation("recorded")
+    for way, mask_function in MASKS.items():
+        t.AttentionInterface.register(f"recorded-{way}", partial(attention, way=way))
+        t.AttentionMaskInterface.register(f"recorded-{way}", mask_function)
+    options = {"use_cache": False, "logits_to_keep": torch.tensor([end.last], device=model.device)}
+    before = switch(model, {way: f"recorded-{way}" for way in MASKS})
     try:
         with torch.inference_mode():
             returned = model(**inputs, **{name: value for name, value in options.items() if name in takes})
     finally:
-        model.set_attn_implementation(before)
+        for config, name in before.values():
+            config._attn_implementation = {"": name}
     if not file.calls:
         raise ValueError(f"Nothing was recorded: {type(model).__name__} does not use transformers' AttentionInterface.")
     ids, predicts = {*own.ids, *end.ids}, model.can_generate()
     file.arrays |= {"input_ids": torch.tensor(own.ids)} | ({"target_ids": torch.tensor(end.ids)} if both else {})
     if predicts:
-        file.arrays["logits"] = returned.logits[own.row, end.last].float().cpu()
+        file.arrays["logits"] = returned.logits[own.row, -1 if "logits_to_keep" in takes else end.last].float().cpu()
         ids |= {*file.arrays["logits"].argsort(descending=True)[:BEST].tolist()}
     elif hasattr(returned, "last_hidden_state"):
         file.arrays["vectors"] = returned.last_hidden_state[own.row, end.kept].float().cpu().contiguous()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, model_error
-from ..record_pass import BEST, WITHOUT_EFFECT, BatchError, BatchText, PassFile, vocabulary
+from ..record_pass import BEST, SHAPING, WITHOUT_EFFECT, BatchError, BatchText, PassFile, causal_alone, vocabulary
 
 
 @contextmanager
@@ -95,16 +95,15 @@ def save_nnsight(
     """
     file, text = PassFile(), None
     for layer, (((module, query, key, value, *rest), options), (output, *_)) in enumerate(calls):
-        known = {"scaling", "is_causal", "softcap", "s_aux", "position_bias", "sliding_window", "attention_mask"}
-        if unknown := sorted(word for word in options.keys() - WITHOUT_EFFECT - known if options[word] is not None):
+        known = WITHOUT_EFFECT | SHAPING.keys() | {"attention_mask"}
+        if unknown := sorted(word for word in options.keys() - known if options[word] is not None):
             raise InputError(f"{', '.join(unknown)} of the attention call is not known here.", field="model")
         size, told = (query.shape[0], query.shape[2]), options.get("position_ids")
         positions = told if position_ids is None and isinstance(told, Tensor) and told.ndim < 3 else position_ids
         text = text or BatchText(size, input_ids, row, attention_mask, positions, tokenizer)
         mask = rest[0] if rest else options.get("attention_mask")
-        is_causal = options.get("is_causal")
-        is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
-        causal = bool(is_causal) and mask is None and query.shape[2] > 1
+        ran = getattr(getattr(module, "config", None), "_attn_implementation", None)
+        causal = causal_alone("eager" if ran == "eager" else "sdpa", module, query, mask, options.get("is_causal"))
         bias, sinks, scale = (options.get(word) for word in ("position_bias", "s_aux", "scaling"))
         inputs = {"query": query, "key": key, "value": value, "output": output.transpose(1, 2)}
         arrays = {part: text.of_heads(array) for part, array in inputs.items()}

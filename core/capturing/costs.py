@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
+from ..models.calls import IMPLEMENTATIONS
 from ..models.model import Model
 from ..models.modules import kind_of
 from .capture import capture
@@ -64,7 +65,7 @@ def _call_bytes(model: Model, tokens: int, target_tokens: int) -> int:
     rows = sum(queries * heads + keys * key_heads for queries, keys, _ in _layers(model, tokens, target_tokens))
     fused = any(name.rpartition(".")[2] in _FUSED for name, _ in model.network.named_modules())
     numbers = (3 if fused else 2) * rows * _head_size(model) + _bias_numbers(model, tokens, target_tokens)
-    return numbers * model.network.dtype.itemsize + (tokens**2 if _is_windowed(model, tokens) else 0)
+    return numbers * model.network.dtype.itemsize + _mask_bytes(model, tokens, target_tokens)
 
 
 def component_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
@@ -138,14 +139,14 @@ def image_bytes(model: Model, inputs: Mapping[str, torch.Tensor]) -> tuple[int, 
 def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> Iterator[tuple[int, int, bool]]:
     """(queries, keys, whether the pairs after each query are skipped) of each attention call."""
     config, written = model.text_config, target_tokens - cached
-    # A window is a mask, and with a mask torch's kernel goes through all pairs.
+    # With a mask, as of a window, torch's kernel goes through all pairs.
     one_way = model.has_language_model_head and not model.is_encoder_decoder
-    causal = one_way and not _is_windowed(model, tokens)
+    causal = one_way and not (_is_windowed(model, tokens) or _masks_always(model))
     queries = tokens - cached if not model.is_encoder_decoder else 0 if cached else tokens
     for _ in range(config.num_hidden_layers):
         yield queries, tokens, causal
     for _ in range(_decoder_layers(model)):
-        yield written, target_tokens, True
+        yield written, target_tokens, not _masks_always(model)
         yield written, tokens, False
 
 
@@ -168,6 +169,21 @@ def _is_windowed(model: Model, tokens: int) -> bool:
     """Whether some layer has a sliding window that is shorter than the text."""
     windows = [window for name in _WINDOWS if (window := getattr(model.text_config, name, None))]
     return bool(windows) and tokens > min(windows)
+
+
+def _mask_bytes(model: Model, tokens: int, target_tokens: int) -> int:
+    """Bytes of the masks, which layers share: of windows; where torch's function does not leave it out, of each causal kind. A
+    layer that chooses keys for each query (DeepSeek V3.2) has a mask of its own."""
+    if getattr(model.text_config, "index_topk", None):
+        return model.text_config.num_hidden_layers * tokens**2
+    if not (model.has_language_model_head and _masks_always(model)):
+        return tokens**2 if _is_windowed(model, tokens) else 0
+    kinds = len({*(getattr(model.text_config, "layer_types", None) or [""])})
+    return kinds * (target_tokens if model.is_encoder_decoder else tokens) ** 2
+
+
+def _masks_always(model: Model) -> bool:
+    return model.network.config._attn_implementation == IMPLEMENTATIONS["eager"]
 
 
 def _bias_numbers(model: Model, tokens: int, target_tokens: int) -> int:

@@ -94,7 +94,7 @@ def _missing(number: int, layer: torch.nn.Module, types: Sequence[str], usual: s
 
 def _words(call: Call, layer_types: Sequence[str], config: object) -> Iterator[str]:
     if (window := _window(call)) is not None:
-        yield f"sliding window {window}" if getattr(call.module, "is_causal", True) else f"sliding window ±{window - 1}"
+        yield f"sliding window ±{window - 1}" if _looks_ahead(call) else f"sliding window {window}"
     yield from call.shaping.words
     if call.bias is not None and bool(call.bias.any()):
         yield "position bias"
@@ -103,6 +103,16 @@ def _words(call: Call, layer_types: Sequence[str], config: object) -> Iterator[s
             yield f"chunks of {getattr(config, 'attention_chunk_size', '?')}"
         elif layer_type not in _ORDINARY:
             yield layer_type.replace("_", " ")
+
+
+def _looks_ahead(call: Call) -> bool:
+    """Whether a query may attend to later keys. With a single query only the module could tell."""
+    if call.query.shape[2] == 1:
+        return not getattr(call.module, "is_causal", True)
+    if call.mask is None:
+        return not call.causal
+    allowed, _ = split_mask(call.mask[0, 0, 0, 1 : call.key.shape[2]], call.mask.dtype)
+    return bool(allowed.any())
 
 
 def _window(call: Call) -> int | None:

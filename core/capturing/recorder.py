@@ -4,12 +4,13 @@ The recorded tensors are on the CPU, whatever the device of the network, and all
 memory of a GPU, and layers on several GPUs come together.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import Cache
 
 from ..attention.shaping import BY_HEAD, BY_PAIR
 from ..errors import WeightsOnlyError
@@ -18,6 +19,7 @@ from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind
 from ..progress import OnProgress
+from .calls.rows import split_mask
 from .components.running import ComponentPass
 from .continuing import Layers
 from .finite import NotFiniteError, gives_finite, is_finite_call
@@ -41,15 +43,19 @@ def record(
     options      for the network, as in core.models.inputs.run
 
     Raises WeightsOnlyError for a model that computes attention within separate parts of its input, unless these are the tiles
-    of an image that it reads with a text; NotFiniteError for a pass that gives NaN or infinity.
+    of an image that it reads with a text, and for one that has not one query and one key for each token; NotFiniteError for a
+    pass that gives NaN or infinity.
     """
     calls = [] if layers is None else list(layers.taken)
     shared: dict[int, tuple[Tensor, Tensor]] = {}
     given = dict(options)
+    # From the keys of earlier passes, of which there are none in the first of them.
+    continues = any(part.get_seq_length() for part in given.values() if isinstance(part, Cache))
 
     def keep(heard: Call) -> Call:
         call, parts = heard, heard.query.shape[0]
-        if parts != 1 and model.kind_of(heard.module) == "vision" and (heard.mask is None or _allows_all(heard.mask)):
+        sees_all = not heard.causal and (heard.mask is None or _allows_all(heard.mask))
+        if parts != 1 and model.kind_of(heard.module) == "vision" and sees_all:
             call = _in_a_row(heard)
         elif parts != 1:  # Swin's windows, for example
             raise WeightsOnlyError(
@@ -60,7 +66,9 @@ def record(
         if component_pass is not None:
             call = component_pass.read(call)
         call = replace(call, kind=model.kind_of(call.module))
-        kept = _on_cpu(call, shared)
+        if not continues:
+            _require_tokens(call, inputs)
+        kept = _with_small_mask(_on_cpu(call, shared), shared)
         # Of a text that grows, the keys before were looked at when they were new.
         new = slice(-kept.query.shape[2], None) if "past_key_values" in given else slice(None)
         is_finite = is_finite_call(kept, new)
@@ -97,6 +105,19 @@ def record(
     return calls, returned
 
 
+def _require_tokens(call: Call, inputs: Mapping[str, Tensor]) -> None:
+    """Raise WeightsOnlyError unless each query and each key of a pass over a text stands for a token."""
+    sides = {"self": ("input_ids", "input_ids"), "encoder": ("input_ids", "input_ids")}
+    sides |= {"decoder": ("decoder_input_ids", "decoder_input_ids"), "cross": ("decoder_input_ids", "input_ids")}
+    for word, part, name in zip(("queries", "keys"), (call.query, call.key), sides.get(call.kind, ()), strict=False):
+        if name in inputs and (tokens := inputs[name].shape[1]) != (count := part.shape[2]):
+            raise WeightsOnlyError(
+                f"{type(call.module).__name__} has {count:,} {word} where it reads {tokens:,} tokens: some of them stand for "
+                f"no token, or for several. Such attention is not shown. Choose another model.",
+                field="model",
+            )
+
+
 def _allows_all(mask: Tensor) -> bool:
     return bool(mask.all() if mask.dtype == torch.bool else (mask == 0).all())
 
@@ -110,7 +131,7 @@ def _in_a_row(call: Call) -> Call:
 
 
 def _on_cpu(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
-    """The call with copies on the CPU, unless it is there. shared: (tensor, its copy) by id, as layers share masks."""
+    """The call with copies on the CPU, unless it is there. shared: (tensor, what is kept) by id, as layers share masks."""
     if call.query.device.type == "cpu":
         return call
 
@@ -121,6 +142,18 @@ def _on_cpu(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
 
     copies = {name: getattr(call, name).cpu() for name in ("query", "key", "value", "output")}
     return replace(call, **copies, shaping=call.shaping.each((*BY_PAIR, *BY_HEAD), copy_of))
+
+
+def _with_small_mask(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
+    """The call with a mask of numbers that only forbids as one of True and False, which takes a quarter of the memory. shared:
+    as in `_on_cpu`"""
+    mask = call.mask
+    if mask is None or mask.dtype == torch.bool:
+        return call
+    if id(mask) not in shared:
+        allowed, rest = split_mask(mask, mask.dtype)
+        shared[id(mask)] = mask, mask if bool(rest.any()) else allowed
+    return call.reshaped(mask=shared[id(mask)][1])
 
 
 def by_kind(calls: Iterable[Call]) -> dict[Kind, tuple[Call, ...]]:

@@ -6,26 +6,27 @@ and hands its queries, keys and values to a listener. Nothing is patched, no hoo
 threads do not hear each other. This is the only file that knows the signature of that function.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from traceback import walk_tb
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
 
 from ..attention.shaping import Shaped, Shaping
 from ..errors import WeightsOnlyError
 from ..progress import stop_point
-from ..record_pass import WITHOUT_EFFECT
+from ..record_pass import MASKS, SHAPING, WITHOUT_EFFECT, UnknownAttentionError, attended, causal_alone, chosen
 from .modules import Kind
 
-IMPLEMENTATION = "headlight"
+# The names of the function in transformers, by the way in which transformers computes a network's attention by itself: by
+# torch's function, or by the architecture's own code, which expects masks in another form.
+IMPLEMENTATIONS = {"sdpa": "headlight", "eager": "headlight-eager"}
 # The same function. By this name Qwen-VL's vision tower takes it for flash attention and makes one call for all its windows.
 PACKED = "headlight-flash"
 
@@ -110,49 +111,38 @@ def _attention(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    is_causal: bool | None = None,
-    position_bias: Tensor | None = None,
-    softcap: float | None = None,
-    s_aux: Tensor | None = None,
-    sliding_window: int | None = None,
-    cu_seq_lens_q: Tensor | None = None,
-    **others: object,
+    way: str = "sdpa",
+    indices: Tensor | None = None,
+    **options: Any,
 ) -> tuple[Tensor, None]:
     stop_point()
     listener = _listener.get()
-    unknown = sorted(name for name in others.keys() - WITHOUT_EFFECT if others[name] is not None)
+    unknown = sorted(name for name in options.keys() - WITHOUT_EFFECT - SHAPING.keys() if options[name] is not None)
     if unknown and listener is not None:
         raise WeightsOnlyError(
             f"{type(module).__name__} computes its attention with {', '.join(unknown)}, which is not understood here. "
             f"Its stages are not shown, because they would be wrong.",
             field="model",
         )
-    # A module without `is_causal` and without a mask masks nothing, as in its own eager code (Splinter, ALIGN, CLAP): causal
-    # modules without `is_causal` bring a mask (Doge).
-    is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
-    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    causal_without_mask = bool(is_causal) and attention_mask is None and query.shape[2] > 1
-    inputs = (module, query, key, value)
-    lengths: list[int] = []
-    if cu_seq_lens_q is not None and attention_mask is None and not is_causal:
-        lengths = cu_seq_lens_q.diff().tolist()
-    shaping = Shaping(scale, attention_mask, position_bias, softcap, s_aux)
-    if shaping.is_plain:
-        options = {"dropout": dropout, "scaling": scale, "is_causal": is_causal, "position_bias": position_bias}
-        each = zip(*(part.split(lengths or part.shape[2], dim=2) for part in inputs[1:]), strict=True)
-        outputs = [sdpa_attention_forward(module, q, k, v, attention_mask, **options)[0] for q, k, v in each]
-        output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
-    else:
-        mask = attention_mask
-        if causal_without_mask:
-            mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
-        output = _eager(*inputs, mask, scaling=scale, dropout=dropout, softcap=softcap, s_aux=s_aux)
+    attention_mask = chosen(attention_mask, indices, key.shape[2])
+    inputs, lengths = (query, key, value), []
+    scaling, *others, sliding_window, is_causal = map(options.get, SHAPING)
+    causal = causal_alone(way, module, query, attention_mask, is_causal)
+    bounds = options.get("cu_seq_lens_q")
+    if bounds is not None and way == "sdpa" and attention_mask is None and not causal:
+        lengths = bounds.diff().tolist()
+    each = zip(*(part.split(lengths or part.shape[2], dim=2) for part in inputs), strict=True)
+    try:
+        outputs = [attended(way, module, q, k, v, attention_mask, **options) for q, k, v in each]
+    except UnknownAttentionError as error:
+        raise WeightsOnlyError(str(error), field="model") from error
+    output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
     if listener is None:
         return output, None
+    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    shaping = Shaping(scale, attention_mask, *others)
     parts = part_numbers(lengths) if len(lengths) > 1 else None
-    return listener(Call(*inputs, shaping, output, causal_without_mask, sliding_window, parts)).output, None
+    return listener(Call(module, *inputs, shaping, output, causal, sliding_window, parts)).output, None
 
 
 def part_numbers(lengths: Sequence[int]) -> Tensor:
@@ -160,23 +150,7 @@ def part_numbers(lengths: Sequence[int]) -> Tensor:
     return torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
 
 
-def _eager(
-    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: object
-) -> Tensor:
-    """Compute attention by the architecture's own code: torch's fused function has no soft caps and no sinks."""
-    own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
-    if own is None:
-        why = f"{type(module).__name__} needs a soft cap or sinks but has no attention code of its own to compute them."
-        raise WeightsOnlyError(why, field="model")
-    if mask is not None and mask.dtype == torch.bool:
-        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
-    given = {name: option for name, option in options.items() if option is not None}
-    output, _ = own(module, query, key, value, mask, **given)
-    return output
-
-
-AttentionInterface.register(IMPLEMENTATION, _attention)
-AttentionInterface.register(PACKED, _attention)
-# Without a mask function of the same name transformers passes no mask at all and causal models read the future.
-AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
-AttentionMaskInterface.register(PACKED, sdpa_mask)
+for _name, _way in ((IMPLEMENTATIONS["sdpa"], "sdpa"), (IMPLEMENTATIONS["eager"], "eager"), (PACKED, "sdpa")):
+    AttentionInterface.register(_name, partial(_attention, way=_way))
+    # Without a mask function of the same name transformers passes no mask at all and causal models read the future.
+    AttentionMaskInterface.register(_name, MASKS[_way])

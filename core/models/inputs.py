@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError, check_index, first_line, image_error, model_error, shortened, text_error
+from ..record_pass import start_token
 from ..units import listed
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
@@ -153,11 +154,13 @@ def target_ids(
     target  a text, tokenized without special tokens; or token numbers, which follow the start token (a start token among
             them comes twice); None or empty: the start token alone
 
-    Raises InputError (field "target") for a text with pieces that the tokenizer does not know and for numbers beyond
-    the tokens; TooLongError.
+    Raises InputError: field "model" for a model that names no start token, "target" for a text with pieces that the tokenizer
+    does not know and for numbers beyond the tokens; TooLongError.
     """
     limit = token_limit(model, max_tokens)
-    start = _start_token(model.network)
+    if (start := start_token(model.network)) is None:
+        why = f"{model.name} does not say with which token its decoder begins. Name it in its configuration"
+        raise model_error(f"{why} (decoder_start_token_id), or choose another model.")
     decoder = model.network.get_decoder()
     _check_known(model, decoder, [start])
     if target is None or len(target) == 0:
@@ -171,13 +174,6 @@ def target_ids(
     ids = (start, *written)[: _length(len(written) + 1, limit, truncate, "target")]
     _check_known(model, decoder, ids)
     return ids
-
-
-def _start_token(network: PreTrainedModel) -> int:
-    """The token with which a decoder begins. A model that also reads images may have it in its text configuration."""
-    config = network.config if hasattr(network.config, "decoder_start_token_id") else network.config.get_text_config()
-    start = getattr(config, "decoder_start_token_id", None)
-    return (config.bos_token_id or config.pad_token_id or 0) if start is None else start
 
 
 def chat_ids(model: Model, message: str) -> tuple[int, ...]:
@@ -329,8 +325,10 @@ def run(model: Model, inputs: dict[str, torch.Tensor], *, gradients: bool = Fals
     if "use_cache" in accepted:
         options.setdefault("use_cache", False)
     if model.has_language_model_head and "logits_to_keep" in accepted:
-        # All positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens.
-        options.setdefault("logits_to_keep", 1)
+        # All positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens. They are given as positions: told how many of the
+        # last ones, Gemma 4 leaves the queries of other tokens out of its layers that share keys.
+        last: Any = options.get("logits_to_keep", 1)
+        options["logits_to_keep"] = torch.arange(-last, 0) if last else 0
     else:
         options.pop("logits_to_keep", None)
     # Other entries of the inputs would be passed on down to the attention call.

@@ -29,10 +29,11 @@ from transformers.core_model_loading import PrefixChange
 
 from ..errors import InputError, first_line, model_error, shown
 from ..installed import how_to_install_models
+from ..record_pass import switch
 from .adapters import AND, CONFIG, WEIGHTS, Adapter, is_adapter, merge, read_adapter
 from .allowed import PLACES, Allowed, Place
 from .bounds import BUILDING, SMALL_FILES, UnreadableError, as_large_as, check_files, checked_object, forbidden_length
-from .calls import IMPLEMENTATION, PACKED
+from .calls import IMPLEMENTATIONS, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256, silent
 from .dequantising import Undone, as_state, undone
@@ -516,7 +517,7 @@ def _network(
                     config=config,
                     dtype=dtype,
                     device_map=device_map,
-                    attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
+                    attn_implementation=None if kind._can_set_attn_implementation() else "eager",
                     use_safetensors=True,
                     local_files_only=True,
                     trust_remote_code=False,
@@ -630,10 +631,7 @@ def _in_memory(
         network._weight_conversions = [*of_whole, PrefixChange(prefix_to_remove="text_model")]
     asking = list(filter(asks_the_registry, network.modules()))
     if asking and type(network)._can_set_attn_implementation():
-        network.set_attn_implementation(IMPLEMENTATION)
-        # In an encoder-decoder made of two models, the modules have configurations of which the network has copies.
-        for module in asking:
-            getattr(module, "config", network.config)._attn_implementation = IMPLEMENTATION
+        switch(network, IMPLEMENTATIONS)
         for module in reads_packed(network):
             module.config._attn_implementation = PACKED  # type: ignore[union-attr]
     else:

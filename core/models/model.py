@@ -18,7 +18,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 from ..errors import model_error
-from .calls import IMPLEMENTATION
+from .calls import IMPLEMENTATIONS
 from .devices import called, short
 from .modules import Kind, attention_modules, kind_of, kinds_of_modules, lists_of_layers
 from .sentences import SentenceVector
@@ -91,7 +91,7 @@ class Model:
     @property
     def captures(self) -> bool:
         """Whether its queries, keys and values can be captured. If not, only its weights can (`output_attentions=True`)."""
-        return self.network.config._attn_implementation == IMPLEMENTATION
+        return self.network.config._attn_implementation in IMPLEMENTATIONS.values()
 
     @property
     def reads_images(self) -> bool:

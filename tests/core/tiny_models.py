@@ -72,9 +72,25 @@ MORE_READERS_AND_WRITERS = {
     "Pegasus": _of("Pegasus", "ForConditionalGeneration", **SEQ2SEQ),
     "M2M100": _of("M2M100", "ForConditionalGeneration", **SEQ2SEQ),
     "Blenderbot": _of("Blenderbot", "ForConditionalGeneration", **SEQ2SEQ),
-    # Its encoder looks at neighbours only, which is computed in another way.
+    # Their encoders look at neighbours only, which is computed in another way.
     "LongT5": _of(
         "LongT5", "ForConditionalGeneration", **T5, decoder_start_token_id=0, local_radius=3, global_block_size=4
+    ),
+    "PEGASUS-X": _of("PegasusX", "ForConditionalGeneration", **SEQ2SEQ, block_size=4),
+    "BigBird-PEGASUS": _of("BigBirdPegasus", "ForConditionalGeneration", **SEQ2SEQ, block_size=4),
+}
+LOCAL_ENCODERS = ("LongT5", "PEGASUS-X", "BigBird-PEGASUS")
+
+# Some keys of their attention stand for no token: for several tokens, or for those of the encoder and of the decoder.
+LOW_RANK = {"q_lora_rank": 16, "qk_rope_head_dim": 4, "o_groups": 2, "o_lora_rank": 16, "hc_mult": 2}
+MIXTURE = {"n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 16}
+INDEXED = {"index_n_heads": 2, "index_head_dim": 8, "index_topk": 2}
+INDEXED |= {"layer_types": ["sliding_attention", "compressed_sparse_attention"]}
+T5GEMMA = DECODER | {"num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 8}
+OTHER_KEYS = {
+    "DeepSeek V4": _of("DeepseekV4", "ForCausalLM", **DECODER, head_dim=8, **LOW_RANK, **MIXTURE, **INDEXED),
+    "T5Gemma 2": lambda: t.T5Gemma2ForConditionalGeneration(
+        t.T5Gemma2Config(encoder={"text_config": T5GEMMA, "vision_config": VIT}, decoder=T5GEMMA, **IDS)
     ),
 }
 
@@ -118,8 +134,9 @@ TOWERS_WITH_WEIGHTS = {
     "FLAVA": _of("Flava", "Model", **FLAVA, image_codebook_config={"hidden_size": 8}, projection_dim=16),
 }
 
-# Architectures whose attention does not say whether it is causal: of these only Doge's is, by its mask.
+# Architectures whose attention does not say whether it is causal: of these only Doge's and a decoder's are, by their masks.
 SILENT_ON_CAUSALITY = {
+    "NLLB-MoE": _of("NllbMoe", "ForConditionalGeneration", **SEQ2SEQ, num_experts=2),
     "Splinter": _of("Splinter", "Model", **SMALL),
     "LayoutLM": _of("LayoutLM", "Model", **SMALL),
     "MarkupLM": _of("MarkupLM", "Model", **SMALL),
@@ -150,6 +167,24 @@ HYBRIDS = {
     "MiniMax": _of("MiniMax", "ForCausalLM", **GROUPED | FOUR | ALTERNATING | LOCAL_EXPERTS, block_size=4),
     "Nemotron-H": _of("NemotronH", "ForCausalLM", **GROUPED | THREE, layers_block_type=["mamba", "attention", "moe"]),
     "OLMo hybrid": _of("OlmoHybrid", "ForCausalLM", **SHARED | FOUR | ALTERNATING | DELTA),
+}
+
+# Networks that leave something out for attention functions that are not transformers' own, or where few logits are asked for.
+SHARED_KEYS = FOUR | {"num_kv_shared_layers": 2, "vocab_size_per_layer_input": 64, "hidden_size_per_layer_input": 4}
+SHARED_KEYS |= {"global_head_dim": 8, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"] * 2}
+LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 8,
+    "v_head_dim": 8,
+    "n_group": 1,
+    "topk_group": 1,
+}
+LATENT |= {"qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "index_n_heads": 2, "index_head_dim": 8, "index_topk": 3}
+LATENT |= MIXTURE | {"first_k_dense_replace": 1}
+LEAVING_OUT = {
+    "Gemma 4": lambda: t.Gemma4ForCausalLM(t.Gemma4TextConfig(**GROUPED | SHARED_KEYS)),
+    "DeepSeek V3.2": _of("DeepseekV32", "ForCausalLM", **DECODER, **LATENT),
 }
 
 GPT_NEO = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 64, "max_position_embeddings": 64}
@@ -186,7 +221,7 @@ WITHOUT_WEIGHTS = {
 
 
 EVERY = TINY | MORE_READERS_AND_WRITERS | SILENT_ON_CAUSALITY | HYBRIDS | WEIGHTS_ONLY | WITHOUT_WEIGHTS
-EVERY |= TWO_TOWERS | TOWERS_WITH_WEIGHTS
+EVERY |= TWO_TOWERS | TOWERS_WITH_WEIGHTS | OTHER_KEYS | LEAVING_OUT
 
 
 def randomised(network: t.PreTrainedModel) -> t.PreTrainedModel:

@@ -3,6 +3,7 @@
 The architectures are in test_architectures.py.
 """
 
+import copy
 from dataclasses import replace
 from functools import partial
 
@@ -15,11 +16,20 @@ from core import attend, capture, generate, load_model
 from core.attention.masks import causal, grid
 from core.capturing.certifying import Origin, certified_head
 from core.errors import WeightsOnlyError
-from core.models.calls import IMPLEMENTATION
+from core.models.calls import IMPLEMENTATIONS
 from core.models.inputs import TooLongError
 from tests.conftest import TEXTS, eager_attentions
 from tests.core.passes import assert_eager_weights, certify, every_head, tiny_pass
-from tests.core.tiny_models import MORE_READERS_AND_WRITERS, T5, eager, number_words, randomised, tiny
+from tests.core.tiny_models import (
+    LEAVING_OUT,
+    LOCAL_ENCODERS,
+    MORE_READERS_AND_WRITERS,
+    T5,
+    eager,
+    number_words,
+    randomised,
+    tiny,
+)
 from tests.refusals import refused
 
 
@@ -57,7 +67,7 @@ def test_capturing_changes_nothing(smollm):
     try:
         expected = logits()
     finally:
-        network.set_attn_implementation(IMPLEMENTATION)
+        network.set_attn_implementation(IMPLEMENTATIONS["sdpa"])
     np.testing.assert_array_equal(captured, expected)
     np.testing.assert_array_equal(outside, expected)  # outside a capture nothing is recorded, and nothing differs
 
@@ -165,17 +175,46 @@ def test_too_long_text_says_count_and_limit_and_can_be_cut(minilm):
         capture(minilm, text, max_tokens=100)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("DeepSeek V4", "15 keys where it reads 12"), ("T5Gemma 2", "16 keys where it")]
+)
+def test_keys_that_are_not_one_for_each_token_are_refused(name, words):
+    model = load_model(tiny(name))
+    for read in (capture, generate):
+        with refused("model", words):
+            read(model, input_ids=range(4, 16), **{"target": [3, 4, 5]} if model.is_encoder_decoder else {})
+
+
+@pytest.mark.parametrize("name", LEAVING_OUT)
+def test_nothing_is_left_out_that_the_network_computes_by_itself(name):
+    """Gemma 4 leaves out queries where only the last logits are asked for; DeepSeek V3.2 the choice of keys."""
+    network = tiny(name)
+    expected = eager(network, input_ids=torch.tensor([READ]))
+    taken = capture(load_model(network), input_ids=READ)
+    assert_eager_weights(taken, expected)
+    np.testing.assert_allclose(taken.logits, expected.logits[0, -1], rtol=0, atol=1e-4)
+    assert taken.trace(1, 0).mask.sum(axis=1).max() == (3 if name == "DeepSeek V3.2" else len(READ))
+
+
+def test_a_decoder_that_no_token_begins_is_refused():
+    with refused("model", r"does not say with which token its decoder begins.*decoder_start_token_id"):
+        capture(load_model(t.T5ForConditionalGeneration(t.T5Config(**T5))), input_ids=READ)
+
+
 READ, WRITTEN = [5, 17, 8, 5, 17, 8, 9, 41], [9, 31, 9]
 
 
 @pytest.mark.parametrize("name", MORE_READERS_AND_WRITERS)
 def test_weights_are_those_of_its_own_eager_code_and_it_writes(name):
+    """In a copy that never knew our attention."""
     network = randomised(MORE_READERS_AND_WRITERS[name]())
+    own = copy.deepcopy(network)
     model = load_model(network, tokenizer=number_words())
     taken = capture(model, input_ids=READ, target=WRITTEN)
-    expected = eager(network, input_ids=torch.tensor([READ]), decoder_input_ids=torch.tensor([taken.target_ids]))
-    assert taken.kinds == (("decoder", "cross") if name == "LongT5" else ("encoder", "decoder", "cross"))
+    expected = eager(own, input_ids=torch.tensor([READ]), decoder_input_ids=torch.tensor([taken.target_ids]))
+    assert taken.kinds == (("decoder", "cross") if name in LOCAL_ENCODERS else ("encoder", "decoder", "cross"))
     assert_eager_weights(taken, expected)
+    np.testing.assert_allclose(taken.logits, expected.logits[0, -1], rtol=0, atol=1e-4)
     with torch.inference_mode():
-        alone = network.generate(torch.tensor([READ]), do_sample=False, num_beams=1, max_new_tokens=3)
+        alone = own.generate(torch.tensor([READ]), do_sample=False, num_beams=1, max_new_tokens=3)
     assert generate(model, input_ids=READ, new_tokens=3).token_ids == tuple(alone[0, 1:].tolist())

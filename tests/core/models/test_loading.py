@@ -18,7 +18,7 @@ import torch
 import transformers as t
 from huggingface_hub import constants
 
-from core.models.calls import IMPLEMENTATION
+from core.models.calls import IMPLEMENTATIONS
 from core.models.catalogue import CATALOGUE
 from core.models.loading import load_model, model_revision, model_size
 from core.models.weight_files import INDEX, SINGLE
@@ -140,7 +140,7 @@ def test_a_model_in_memory_is_not_copied():
     model = load_model(network)
     assert model.network is network
     assert not network.training
-    assert network.config._attn_implementation == IMPLEMENTATION
+    assert network.config._attn_implementation == IMPLEMENTATIONS["sdpa"]
     assert load_model(network).captures
     torch.testing.assert_close(last_output(network), last_output(before), rtol=0, atol=1e-6)
 

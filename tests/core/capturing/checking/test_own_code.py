@@ -7,8 +7,9 @@ import pytest
 import torch
 import transformers as t
 
-from core import load_model
+from core import load_model, record_pass
 from core.capturing.checking.own_code import compare_with_own_code
+from core.models.calls import IMPLEMENTATIONS
 from core.models.own_copy import own_copy
 from tests.core.tiny_models import GROUPED, TINY, randomised, tiny
 from tests.core.tiny_seeing import seeing
@@ -23,7 +24,7 @@ def test_a_copy_shares_the_weights_and_has_its_own_code(name: str) -> None:
     weights = dict(network.named_parameters())
     assert all(weights[of].data_ptr() == weight.data_ptr() for of, weight in copy.named_parameters())
     assert copy.config._attn_implementation == before
-    assert network.config._attn_implementation == "headlight"
+    assert network.config._attn_implementation in IMPLEMENTATIONS.values()
 
 
 def test_a_copy_leaves_the_weights_as_they_are() -> None:
@@ -70,11 +71,9 @@ def test_a_module_that_runs_other_code_is_found(dtype: str) -> None:
 
 def test_another_attention_of_the_class_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the scale of the class had been forgotten here."""
-    from core.models import calls
-
-    own = calls.sdpa_attention_forward
+    own = record_pass.sdpa_attention_forward
     monkeypatch.setattr(
-        calls, "sdpa_attention_forward", lambda *given, **options: own(*given, **options | {"scaling": 1.0})
+        record_pass, "sdpa_attention_forward", lambda *given, **options: own(*given, **options | {"scaling": 1.0})
     )
     assert compare_with_own_code(load_model(tiny("Llama"))).holds is False
 
