@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from core import check_model, load_model
-from core.models.calls import IMPLEMENTATION
 from tests.core.capturing.checking.test_checkup import Plant, failed, instead, times
 from tests.core.tiny_models import GROUPED, SHARED, TINY, randomised
 
@@ -41,9 +40,9 @@ def before_attention(change: Change, allowed: Allowed | None = None) -> Plant:
     another mask."""
 
     def plant(module: Any) -> None:
+        module.planted = change, allowed, ALL_ATTENTION_FUNCTIONS[module.config._attn_implementation]
         module.config = type(module.config)(**module.config.to_dict())
         module.config._attn_implementation = "planted"
-        module.planted = change, allowed
 
     return plant
 
@@ -53,10 +52,10 @@ def attending(allowed: Allowed) -> Plant:
 
 
 def _planted(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **options: Any) -> Any:
-    change, allowed = module.planted
+    change, allowed, attend = module.planted
     if allowed is not None:
         mask = allowed(torch.arange(key.shape[2])[-query.shape[2] :, None], torch.arange(key.shape[2]))[None, None]
-    return ALL_ATTENTION_FUNCTIONS[IMPLEMENTATION](module, *change(query, key, value), mask, **options)
+    return attend(module, *change(query, key, value), mask, **options)
 
 
 @pytest.fixture(autouse=True)
