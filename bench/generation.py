@@ -20,7 +20,7 @@ from bench.browser import SCREEN, Traffic, walk
 from bench.measuring import chromium
 from core import Model, load_model
 from core.capturing.generation.generating import Generating
-from core.models.inputs import all_inputs
+from core.models.inputs import all_inputs, cache_of
 from tests.browser.driver import App, Server
 
 MODEL = "SmolLM2-135M-Instruct"
@@ -30,13 +30,14 @@ SENTENCE = "the cat saw the other cat and sat down "  # nine tokens
 
 def without_capture(model: Model, ids: torch.Tensor) -> Callable[[], None]:
     """The same greedy loop on the network alone."""
-    token, cache = ids, None
+    token: torch.Tensor = ids
+    cache: dict = {}
 
     def step() -> None:
         nonlocal token, cache
         with torch.inference_mode():
-            returned = model.network(input_ids=token, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        token, cache = returned.logits[:, -1:].argmax(-1), returned.past_key_values
+            returned = model.network(input_ids=token, **cache, use_cache=True, logits_to_keep=1)
+        token, cache = returned.logits[:, -1:].argmax(-1), cache_of(returned)
 
     return step
 

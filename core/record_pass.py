@@ -34,9 +34,9 @@ CELLS = 2**22  # of a mask that are looked at together
 SHAPING = dict.fromkeys(["scaling", "position_bias", "softcap", "s_aux", "sliding_window", "is_causal"])
 # Arguments of attention that change nothing about the scores, or that the mask already contains.
 WITHOUT_EFFECT = {
-    *("cache_position", "layer_idx", "past_key_values", "position_embeddings", "position_ids", "use_cache", "seq_idx"),
+    *("cache", "cache_position", "layer_idx", "past_key_values", "position_embeddings", "position_ids", "use_cache"),
     *("cu_seq_lens_k", "cu_seq_lens_q", "max_length_k", "max_length_q", "num_items_in_batch", "window_size", "dropout"),
-    *("logits_to_keep", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict"),
+    *("seq_idx", "logits_to_keep", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict"),
     *("deterministic", "head_mask"),
 }
 # Of torch's attention: True and False, or none where a causal module needs none. Of an architecture's own: numbers to add.
@@ -68,6 +68,12 @@ class PassFile:
         self._seen = [*self._seen[-3:], (of, forms, mask, bias)]  # held, or others could take their places in memory
         calls.append({"layer": layer, "mask": "causal" if causal else forms[0], "bias": forms[1], **values})
         return calls[-1]
+
+    def widen(self, kind: str, arrays: dict[str, Tensor]) -> None:
+        """Put values and outputs beside those of the latest layer: it attends again with its queries and keys (DiffLlama)."""
+        for name in ("value", "output"):
+            place = f"{kind}.{len(self.calls[kind]) - 1}.{name}"
+            self.arrays[place] = torch.cat([self.arrays[place], arrays[name].detach().cpu()], dim=-1)
 
     def keep(self, form: str, array: Tensor) -> str:
         """Keep an array that several layers may share. Returns its name: equal ones are kept once."""
@@ -441,6 +447,7 @@ def record(model: t.PreTrainedModel, tokenizer: Any, text: str | Mapping[str, An
     that grows with the square of the text. target: what a decoder has written; layers, heads: their numbers, None for all.
     text: or what the tokenizer has made of several texts, of which `row` is written, without its padding."""
     both, file, seen = bool(model.config.is_encoder_decoder), PassFile(), Counter()
+    latest: list[Any] = []  # the module, the queries and the keys of the call before
     names = {id(module): name.lower() for name, module in model.named_modules()}
     if not isinstance(text, str | Mapping):
         why = 'Give a text, or what tokenizer(texts, padding=True, return_tensors="pt") returns, and row= for one of them.'
@@ -479,7 +486,10 @@ def record(model: t.PreTrainedModel, tokenizer: Any, text: str | Mapping[str, An
         name, count, shared = names[id(module)], query.shape[1], query.shape[1] // key.shape[1]
         is_cross = any(word in name for word in ("encoder_attn", "encdecatt", "crossatt", "cross_att"))
         kind = "cross" if is_cross else "self" if not both else "decoder" if "decoder" in name else "encoder"
-        layer, seen[kind] = seen[kind], seen[kind] + 1
+        again = [one is other for one, other in zip(latest, (module, query, key), strict=False)] == [True] * 3
+        latest[:] = module, query, key
+        seen[kind] += not again
+        layer = seen[kind] - 1
         if layers is None or layer in layers:
             some = sorted(heads or range(count))
             of_keys = [head // shared for head in some] if heads else range(count // shared)
@@ -498,7 +508,10 @@ def record(model: t.PreTrainedModel, tokenizer: Any, text: str | Mapping[str, An
             of_pairs["bias"] = None if position_bias is None else of_queries.of_pairs(position_bias, keys)
             for of, one in of_pairs.items():
                 values[of] = one if one is None or len(one) == 1 or not heads else one[some]
-            file.add(kind, layer, arrays, **values)
+            if again:
+                file.widen(kind, arrays)
+            else:
+                file.add(kind, layer, arrays, **values)
         return output, None
 
     for way, mask_function in MASKS.items():

@@ -362,7 +362,8 @@ class _Opening:
         scale, causal = entry.number("scale"), entry.values["mask"] == "causal"
         shaping = Shaping(scale, mask, bias, softcap, **by_head)
         inputs, parts = (query[None], key[None], value[None]), self._parts(entry, queries, keys)
-        call = Call(nn.Module(), *inputs, shaping, output.transpose(0, 1)[None], causal, parts=parts, kind=kind)
+        of, layer = {"parts": parts, "kind": kind}, int(name.rpartition(".")[2])
+        call = Call(nn.Module(), *inputs, shaping, output.transpose(0, 1)[None], causal, **of, layer=layer)
         edits = {_below(one, "head", heads): self._edit(name, one, call) for one in entry.parts("edits", heads)}
         call = EditedCall(**vars(call), edits=edits) if edits else call
         largest = math.prod(float(array.abs().max()) for array in (query, key)) * d_k

@@ -65,19 +65,23 @@ class Branches:
         calls, returned = record(self._model, self._inputs, layers=layers)
         if not calls:
             raise not_captured(model)
-        self._begun = layers.begun(self._inputs, tuple(calls))
+        self._begun = layers.begun(self._inputs)
         self.calls = self._begun.calls
         self.answer = self._answer(returned)[0]
         self.tokens = max(ids.shape[1] for ids in self._inputs.values())
 
-    def layers(self, kind: Kind | None = None) -> tuple[int, ...]:
-        """The number of the call that is layer 0 of this kind of attention, layer 1, ...; None: the kind that a capture shows
-        first. Raises InputError where the model has no such attention."""
+    def layers(self, kind: Kind | None = None) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the calls that are layer 0 of this kind of attention, layer 1, ...: one call a layer, or one for each
+        of its parts. None: the kind that a capture shows first. Raises InputError where the model has no such attention."""
         kinds = [call.kind for call in self.calls]
         known = [kind for kind in get_args(Kind) if kind in kinds]
         if kind is not None and kind not in known:
             raise InputError(f"{self._model.name} has no {kind} attention, only {', '.join(known)}.", field="kind")
-        return tuple(number for number, own in enumerate(kinds) if own == (kind or known[0]))
+        layers: dict[int, tuple[int, ...]] = {}
+        for number, call in enumerate(self.calls):
+            if call.kind == (kind or known[0]):
+                layers[call.layer] = (*layers.get(call.layer, ()), number)
+        return tuple(layers.values())
 
     @property
     def nbytes(self) -> int:
@@ -90,11 +94,14 @@ class Branches:
         return max(1, BATCH_TOKENS // self.tokens)
 
     def replacing(
-        self, calls: Sequence[int], variants: Sequence[Sequence[LayerHead]], given: Callable[[int, int], Tensor | float]
+        self,
+        calls: Sequence[Sequence[int]],
+        variants: Sequence[Sequence[LayerHead]],
+        given: Callable[[int, int], Tensor | float],
     ) -> Tensor | None:
         """Continue the pass as several variants, in each of which some heads return another output.
 
-        calls     the number of the call of each layer
+        calls     the numbers of the calls of each layer
         variants  the heads of each variant, one or more
         given     (number of the call, head) -> the other output [queries, d_v], or one number for all of it
 
@@ -167,12 +174,15 @@ class Branches:
         return self._model.sentence.of(wide(hidden)).cpu()
 
 
-def heads_by_call(calls: Sequence[int], variants: Sequence[Sequence[LayerHead]]) -> dict[int, list[tuple[int, int]]]:
-    """By the number of a call: the (variant, head) that are replaced there. calls: the number of the call of each layer."""
+def heads_by_call(
+    calls: Sequence[Sequence[int]], variants: Sequence[Sequence[LayerHead]]
+) -> dict[int, list[tuple[int, int]]]:
+    """By the number of a call: the (variant, head) that are replaced there. calls: the numbers of the calls of each layer."""
     replaced: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for variant, heads in enumerate(variants):
         for layer, head in heads:
-            replaced[calls[layer]].append((variant, head))
+            for number in calls[layer]:
+                replaced[number].append((variant, head))
     return replaced
 
 

@@ -413,7 +413,7 @@ def read(
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
         edits=edits,
         sides=sides,
-        begun=None if layers is None else layers.begun(plain, tuple(calls)),
+        begun=None if layers is None else layers.begun(plain),
         components=None if component_pass is None else component_pass.components(returned),
         on_image=on_image,
         image=tiles.image if tiles is not None else None if image is None else small_image(image),

@@ -7,7 +7,7 @@ code. A twin shares all numbers with its network, which itself stays as it is: o
 
 import copy
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -49,6 +49,7 @@ class Layers:
     """The layers of one pass as they run: from the first on that makes a changed call they are computed.
 
     calls  number of attention calls so far; whoever hears a call counts it here
+    heard  these calls, where a further pass may continue from this one
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Layers:
         """begun: the pass that is continued; first: the number of the first call that changes; variants: how many passes run
         side by side, as a batch; keeps: whether a further pass is to continue from this one."""
         self.calls = 0
+        self.heard: Sequence[Call] = ()
         self._model = model
         self._begun, self._first, self._variants, self._keeps = begun, first, variants, keeps
         self._returned: list[tuple[Any, int]] = []
@@ -76,8 +78,9 @@ class Layers:
             return ()
         return self._begun.calls[: max((calls for _, calls in self._begun.returned if calls <= self._first), default=0)]
 
-    def begun(self, inputs: Mapping[str, Tensor], calls: tuple[Call, ...]) -> Begun:
+    def begun(self, inputs: Mapping[str, Tensor]) -> Begun:
         """What a further pass can continue from, after this one."""
+        calls = tuple(self.heard)
         is_as_returned = all(torch.equal(tensor.sum(), before) for tensor, before in self._sums)
         if not self._is_safe or not is_as_returned or self._nbytes > MAX_BYTES:
             return Begun(dict(inputs), calls)

@@ -129,7 +129,8 @@ def _window(call: Call) -> int | None:
 def layer_numbers(capture: WithLayers, kind: Kind | None = None) -> tuple[int, ...]:
     """The number of each captured layer of this kind among all the model's layers, from 0.
 
-    It is part of the name of its module; if layers share a module (ALBERT), every pass is a layer.
+    It is part of the name of its module. If layers share a module (ALBERT), every pass is a layer; if they hold several one
+    after another (LongCat), each of these counts, as in their configuration.
     """
     if isinstance(capture.model, RecordedModel):
         return tuple(number for number, _ in capture.model.labels[kind or capture.kinds[0]])
@@ -137,7 +138,8 @@ def layer_numbers(capture: WithLayers, kind: Kind | None = None) -> tuple[int, .
     names = {id(module): name for name, module in capture.model.network.named_modules()}
     if len({id(module) for module in modules}) < len(modules):
         return tuple(range(len(modules)))
-    return tuple(_stack_and_number(names[id(module)])[1] for module in modules)
+    numbers = tuple(_stack_and_number(names[id(module)])[1] for module in modules)
+    return numbers if len(set(numbers)) == len(numbers) else tuple(range(len(numbers)))
 
 
 def _stack_and_number(name: str) -> tuple[str, int]:

@@ -4,13 +4,13 @@ The recorded tensors are on the CPU, whatever the device of the network, and all
 memory of a GPU, and layers on several GPUs come together.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache
 
 from ..attention.shaping import BY_HEAD, BY_PAIR
 from ..errors import WeightsOnlyError
@@ -19,6 +19,7 @@ from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind
 from ..progress import OnProgress
+from .calls.edited_call import beside
 from .calls.rows import split_mask
 from .components.running import ComponentPass
 from .continuing import Layers
@@ -32,14 +33,17 @@ def record(
     edit: Callable[[Call], Call] | None = None,
     layers: Layers | None = None,
     component_pass: ComponentPass | None = None,
+    *,
+    cached: int = 0,
     **options: Any,
 ) -> tuple[list[Call], Any]:
-    """Run one pass: (its attention calls, the network's output).
+    """Run one pass: (its attention calls, one a layer, the network's output).
 
-    on_progress  called after every attention call with the number of calls so far; an error that it raises ends the pass
+    on_progress  called after every attention call with the number of layers so far; an error that it raises ends the pass
     edit         returns the call whose output the pass continues with
     layers       the layers of this pass; calls that they take from another pass are neither made nor edited again
     component_pass  notes the components of the pass, which is then a whole one; None: they are not kept
+    cached       number of tokens whose keys and values come from earlier passes
     options      for the network, as in core.models.inputs.run
 
     Raises WeightsOnlyError for a model that computes attention within separate parts of its input, unless these are the tiles
@@ -49,8 +53,9 @@ def record(
     calls = [] if layers is None else list(layers.taken)
     shared: dict[int, tuple[Tensor, Tensor]] = {}
     given = dict(options)
-    # From the keys of earlier passes, of which there are none in the first of them.
-    continues = any(part.get_seq_length() for part in given.values() if isinstance(part, Cache))
+    places = _Places(calls)
+    if layers is not None:
+        layers.heard = calls
 
     def keep(heard: Call) -> Call:
         call, parts = heard, heard.query.shape[0]
@@ -65,12 +70,14 @@ def record(
             )
         if component_pass is not None:
             call = component_pass.read(call)
-        call = replace(call, kind=model.kind_of(call.module))
-        if not continues:
+        kind = model.kind_of(call.module)
+        layer, part = places.next(heard, kind)
+        call = replace(call, kind=kind, layer=layer, part=part)
+        if not cached:
             _require_tokens(call, inputs)
         kept = _with_small_mask(_on_cpu(call, shared), shared)
         # Of a text that grows, the keys before were looked at when they were new.
-        new = slice(-kept.query.shape[2], None) if "past_key_values" in given else slice(None)
+        new = slice(-kept.query.shape[2], None) if cached else slice(None)
         is_finite = is_finite_call(kept, new)
         if is_finite and edit is not None and (edited := edit(kept)) is not kept:
             kept, call = edited, replace(call, output=edited.output.to(call.output.device))
@@ -81,7 +88,7 @@ def record(
         if layers is not None:
             layers.calls = len(calls)
         if on_progress is not None:
-            on_progress(len(calls))
+            on_progress(sum(one.part == 0 for one in calls))
         if component_pass is not None:
             return replace(call, output=component_pass.wrote(call))
         return call if parts == 1 else replace(heard, output=call.output.unflatten(1, (parts, -1))[0])
@@ -102,7 +109,38 @@ def record(
             raise NotFiniteError(model)
     except NotFiniteError as error:
         raise error.explained(inputs, told, changed=edit is not None, **given) from None
-    return calls, returned
+    return in_layers(calls), returned
+
+
+class _Places:
+    """Counts the layers of a pass: the place of each call among them."""
+
+    def __init__(self, before: Iterable[Call]) -> None:
+        """before: calls of this pass that are not made again"""
+        self._layers: Counter[Kind] = Counter(call.kind for call in before if call.part == 0)
+        self._latest: Call | None = None
+        self._part = 0
+
+    def next(self, heard: Call, kind: Kind) -> tuple[int, int]:
+        """The layer of the next call, and which part of it the call is."""
+        before, self._latest = self._latest, heard
+        is_further = before is not None and all(
+            getattr(heard, name) is getattr(before, name) for name in ("module", "query", "key")
+        )
+        self._part = self._part + 1 if is_further else 0
+        self._layers[kind] += not is_further
+        return self._layers[kind] - 1, self._part
+
+
+def in_layers(calls: Iterable[Call]) -> list[Call]:
+    """The calls, those of a layer's parts as one."""
+    layers: list[Call] = []
+    for call in calls:
+        if call.part:
+            layers[-1] = beside(layers[-1], call)
+        else:
+            layers.append(call)
+    return layers
 
 
 def _require_tokens(call: Call, inputs: Mapping[str, Tensor]) -> None:

@@ -29,6 +29,17 @@ OF_PRODUCTS, OF_SLOPES = 16, 8
 OF_OWN_CODE = {"float32": 8.0, "float64": 8.0, "float16": 3.0, "bfloat16": 3.0}
 
 
+# Two passes over the same text, of the largest number: kernels for other sizes add up in another order, and what one layer
+# rounds the next ones enlarge. In half precision far fewer of the far larger errors.
+OF_PASSES, OF_PASSES_IN_HALF = 2_000, 16
+
+
 def rounding_error(dtype: torch.dtype) -> float:
     """The relative rounding error of a model in this format. Many norms compute in float32 even if the model is in float64."""
     return max(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
+
+
+def between_passes(dtype: torch.dtype) -> float:
+    """How far the numbers of two passes over the same text may be apart, as a share of the largest."""
+    own = rounding_error(dtype)
+    return own * (OF_PASSES if own < 1e-5 else OF_PASSES_IN_HALF)

@@ -46,7 +46,7 @@ class Interventions:
         self._model = model
         self._pass = Branches(model, inputs)
         self._calls = self._pass.layers(kind)
-        self.heads = tuple(self._pass.calls[number].heads for number in self._calls)
+        self.heads = tuple(self._pass.calls[numbers[0]].heads for numbers in self._calls)
         self.layers = len(self.heads)
 
     def _heads_in_pieces(self, layers: int, size: int, measure: Measure) -> Iterator[Piece]:
@@ -136,7 +136,7 @@ class Effects(Interventions):
         """inputs: from `core.models.inputs.all_inputs`. The other arguments and the errors are those of `head_effects`."""
         super().__init__(model, inputs, kind)
         self._inputs = inputs
-        self._kind: Kind = self._pass.calls[self._calls[0]].kind
+        self._kind: Kind = self._pass.calls[self._calls[0][0]].kind
         self.token = int(self._pass.answer.argmax()) if token is None and self._pass.predicts else token
         if self.token is not None and not self._pass.predicts:
             raise InputError(
@@ -189,8 +189,9 @@ class Effects(Interventions):
         except RuntimeError:  # frozen weights, or an architecture with a step that has no gradient
             return []
         sizes: dict[LayerHead, float] = {}
-        for layer, number in enumerate(self._calls):
-            by_head = self._by_head(wide(self._pass.calls[number].output[0]), wide(gradients[number]))
+        for layer, numbers in enumerate(self._calls):
+            both = [(self._pass.calls[number].output[0], gradients[number]) for number in numbers]
+            by_head = self._by_head(*(wide(torch.cat(parts, dim=-1)) for parts in zip(*both, strict=True)))
             sizes.update({(layer, head): size for head, size in enumerate(by_head.tolist())})
         return sorted(sizes, key=lambda head: -sizes[head])[:count]
 
@@ -367,25 +368,26 @@ class Patching(Interventions):
         """The answers if one head alone receives what each sender changes."""
         last, head = self._calls[receiver[0]], receiver[1]
         patched = heads_by_call(self._calls, senders)
-        received: list[Tensor] = []
+        received: dict[int, Tensor] = {}
 
         def held(number: int, call: Call) -> Tensor:
             """All heads as unpatched but the sender, until the receiver has answered to what arrives."""
-            if number == last:
-                received.append(call.output[:, :, head].clone())
-                raise PassOver
+            if number in last:
+                received[number] = call.output[:, :, head].clone()
+                if number == last[-1]:
+                    raise PassOver
             plain = self._pass.calls[number].output.expand_as(call.output)
             return with_heads(plain, patched.get(number, ()), partial(self._source, number))
 
         def only_received(number: int, call: Call) -> Tensor:
-            if number != last:
+            if number not in last:
                 return call.output
             output = call.output.clone()
-            output[:, :, head] = received[0]
+            output[:, :, head] = received[number]
             return output
 
         self._pass.go_on(min(patched), len(senders), held)
-        return self._pass.go_on(last, len(senders), only_received)
+        return self._pass.go_on(last[0], len(senders), only_received)
 
     def _source(self, number: int, head: int) -> Tensor:
         """[queries, d_v]: what a head of a call gives in the pass over the source."""

@@ -47,7 +47,11 @@ class Call(Shaped):
     sliding_window  keys must be less than this many tokens away; `mask` contains this limit already
     parts   [queries] the number of the part that each token belongs to, if tokens attend only within their own part: a tile of
             an image, or a window; None: there is one part
-    kind    of attention; what records a pass fills it in. The layer of a call is its position among those of its kind
+    kind    of attention
+    layer   its number among those with this kind of attention
+    part    its number in the layer: 0, unless the network attends again there with the same queries and keys (DiffLlama)
+
+    What records a pass fills in the last three.
     """
 
     module: torch.nn.Module
@@ -60,6 +64,8 @@ class Call(Shaped):
     sliding_window: int | None = None
     parts: Tensor | None = None
     kind: Kind = "self"
+    layer: int = 0
+    part: int = 0
 
     @property
     def heads(self) -> int:

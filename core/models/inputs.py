@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BatchEncoding, Cache, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError, check_index, first_line, image_error, model_error, shortened, text_error
 from ..record_pass import start_token
@@ -281,22 +281,6 @@ def image_text_inputs(
     return {name: part.to(dtype) if part.is_floating_point() else part for name, part in inputs.items()}, tiles
 
 
-def position_shift(model: Model, inputs: Mapping[str, torch.Tensor]) -> int | None:
-    """How far the positions of tokens after these lie from their places, in a model whose image takes fewer positions than it
-    has tokens; None for any other model.
-
-    Such a model keeps this number of its latest pass, which may have been over other inputs.
-    """
-    base: Any = model.network.base_model
-    if not hasattr(base, "rope_deltas"):
-        return None
-    if "pixel_values" not in inputs:
-        return 0
-    accepted = inspect.signature(base.get_rope_index).parameters
-    _, shift = base.get_rope_index(**{name: part for name, part in inputs.items() if name in accepted})
-    return int(shift)
-
-
 def image_size(model: Model) -> tuple[int, int]:
     """(height, width) of the images that the model reads, in pixels. Raises InputError if its configuration does not say."""
     config = model.network.config
@@ -350,6 +334,14 @@ def run(model: Model, inputs: dict[str, torch.Tensor], *, gradients: bool = Fals
         if why is None:
             raise
         raise model_error(f"{model.name} {why}. Choose another model.") from error
+
+
+def cache_of(returned: Any) -> dict[str, Cache]:
+    """The keys and values that a pass has kept, under the name by which its network reads them; empty if it kept none.
+
+    The name is `past_key_values` up to transformers 5.23, and then `cache`.
+    """
+    return {name: part for name, part in returned.items() if isinstance(part, Cache)}
 
 
 def cannot_read(network: PreTrainedModel) -> str | None:

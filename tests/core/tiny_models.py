@@ -94,6 +94,22 @@ OTHER_KEYS = {
     ),
 }
 
+# A layer attends twice, with the same queries and keys and other values; and a layer has two attention modules.
+TWICE = {
+    "DiffLlama": _of("DiffLlama", "ForCausalLM", **GROUPED | {"num_hidden_layers": 3}),
+    "LongCat": _of(
+        "LongcatFlash", "ForCausalLM", **DECODER, num_layers=2, ffn_hidden_size=48, expert_ffn_hidden_size=16,
+        n_routed_experts=4, moe_topk=2, zero_expert_num=2, q_lora_rank=8, kv_lora_rank=8, qk_nope_head_dim=8,
+        qk_rope_head_dim=4, v_head_dim=8, head_dim=4,
+    ),
+}  # fmt: skip
+
+# Beyond 16 tokens its rotary positions are other ones, also for the tokens before.
+FIRST_LENGTH = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 16}
+FIRST_LENGTH |= {"short_factor": [1.0] * 4, "long_factor": [1.0, 2.0, 4.0, 8.0]}
+LONG_ROPE = {"original_max_position_embeddings": 16, "rope_parameters": FIRST_LENGTH}
+PHI3_BEYOND_ITS_FIRST_LENGTH = _of("Phi3", "ForCausalLM", **SHARED, **LONG_ROPE)
+
 TEXT_TOWER = SMALL | IDS | {"max_position_embeddings": 40, "projection_dim": 16}
 EFFICIENT_NET = {"image_size": 32, "width_coefficient": 0.1, "depth_coefficient": 0.1}
 SWIN = {"hidden_size": 32, "depths": [1, 1], "num_attention_heads": [2, 2], "window_size": 2}
@@ -221,7 +237,7 @@ WITHOUT_WEIGHTS = {
 
 
 EVERY = TINY | MORE_READERS_AND_WRITERS | SILENT_ON_CAUSALITY | HYBRIDS | WEIGHTS_ONLY | WITHOUT_WEIGHTS
-EVERY |= TWO_TOWERS | TOWERS_WITH_WEIGHTS | OTHER_KEYS | LEAVING_OUT
+EVERY |= TWO_TOWERS | TOWERS_WITH_WEIGHTS | OTHER_KEYS | LEAVING_OUT | TWICE
 
 
 def randomised(network: t.PreTrainedModel) -> t.PreTrainedModel:

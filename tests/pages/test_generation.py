@@ -2,11 +2,20 @@
 
 import numpy as np
 import pytest
+import transformers as t
 from streamlit.testing.v1 import AppTest
 
 from core import generate, load_model
 from core.capturing.sampling import Sampling
-from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
+from tests.core.tiny_models import (
+    CAUSAL_WEIGHTS,
+    LONG_ROPE,
+    PHI3_BEYOND_ITS_FIRST_LENGTH,
+    SHARED,
+    number_words,
+    randomised,
+    tiny,
+)
 from tests.pages.app import choose, go, new, opened, saved, words
 from tests.written_numbers import number
 from ui import state
@@ -55,6 +64,30 @@ def test_the_rows_are_those_of_one_full_pass():
     difference = said.partition("no weight of the 5 steps differs by more than ")[2].split()[0].rstrip(".")
     assert number(difference) < 2e-5
     assert "Agrees" in said
+
+
+def test_a_text_that_is_read_anew_in_the_middle(tmp_path):
+    """Phi-3 with 10 tokens before: step 8 reads the whole text, and the rows before it are those of their own steps."""
+    network = randomised(PHI3_BEYOND_ITS_FIRST_LENGTH())
+    network.generation_config.eos_token_id = None
+    text = {"model": saved(tmp_path, network), "text": "5 9 17 33 8 21 40 11 7 13", "new": "9"}
+    said = words(page(**text, rows="text", step="3"))
+    assert "In step 8 the whole text was read anew, without the cache." in said
+    difference = said.partition("no weight of the 9 steps differs by more than ")[2].split()[0].rstrip(".")
+    assert number(difference) < 2e-5
+    network.generation_config.use_cache = False
+    said = words(page(**text | {"model": saved(tmp_path / "without", network)}, rows="steps"))
+    assert "Every step read the whole text: nothing came from a cache." in said
+
+
+def test_a_model_whose_weights_depend_on_how_much_it_reads_at_once(tmp_path):
+    """Llama with Phi-3's positions does not leave its cache: its keys keep the positions that they were made with."""
+    network = randomised(t.LlamaForCausalLM(t.LlamaConfig(**SHARED, **LONG_ROPE)))
+    network.generation_config.eos_token_id = None
+    said = words(page(model=saved(tmp_path, network), text="5 9 17 33 8 21 40 11 7 13", new="9"))
+    difference = number(said.partition("a weight of the 9 steps differs by ")[2].split()[0].rstrip("."))
+    assert difference > 0.01
+    assert "In transformers this model computes something else while it writes." in said
 
 
 def test_more_tokens_go_on_from_those_that_are_there(dates):

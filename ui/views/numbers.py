@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from core import AttentionTrace
 from core.exporting.tables import Side, Table
 from core.heads.comparing import HeadPair
 from core.heads.views import ViewMatrix
@@ -36,11 +35,8 @@ def of_view(matrix: ViewMatrix) -> ShownNumbers:
     return _table(view.quantity, view.quantity, cells, lambda: matrix.exact(rows, columns), *sides, about)
 
 
-def of_weights(trace: AttentionTrace, rows: Side, columns: Side) -> ShownNumbers:
-    def values() -> Array:
-        return np.where(trace.mask, trace.weights, np.nan)
-
-    return _table("weights", "Weights", trace.weights.size, values, rows, columns, {"stage": "weights"})
+def of_weights(weights: Array, rows: Side, columns: Side) -> ShownNumbers:
+    return _table("weights", "Weights", weights.size, lambda: weights, rows, columns, {"stage": "weights"})
 
 
 def of_pair(pair: HeadPair, part: str, name: str, queries: Sequence[str], keys: Sequence[str]) -> ShownNumbers:

@@ -1,10 +1,11 @@
 """An attention call with edited heads: the changes of each head, before anything is computed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -142,6 +143,22 @@ class EditedCall(Call):
 
 
 UNEDITED = HeadEdit()
+
+
+def beside(one: Call, other: Call) -> Call:
+    """Two calls with the same queries and keys as one, with their values side by side, and so their outputs."""
+    value, output = (torch.cat([getattr(call, name) for call in (one, other)], dim=-1) for name in ("value", "output"))
+    together = replace(one, value=value, output=output)
+    if not isinstance(together, EditedCall):
+        return together
+    edits = {head: _beside(edit, edit_of(other, head)) for head, edit in together.edits.items()}
+    return replace(together, edits=edits)
+
+
+def _beside(one: HeadEdit, other: HeadEdit) -> HeadEdit:
+    if one.output is None or other.output is None:
+        return one
+    return replace(one, output=torch.cat([one.output, other.output], dim=-1))
 
 
 def edit_of(call: Call, head: int) -> HeadEdit:

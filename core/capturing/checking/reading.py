@@ -23,14 +23,14 @@ from transformers.pytorch_utils import Conv1D
 from ...errors import InputError
 from ...models.calls import Call
 from ...models.checkups import Finding
-from ...models.inputs import all_inputs, image_inputs, image_size, known_tokens, run
+from ...models.inputs import all_inputs, cache_of, image_inputs, image_size, known_tokens, run
 from ...models.model import Model
 from ...models.modules import Kind
 from ...models.own_copy import own_copy
 from ..capture import Capture, not_captured
 from ..continuing import twin_of
 from ..recorder import by_kind, record
-from ..rounding import rounding_error
+from ..rounding import between_passes
 
 # Some words occur twice, and it is longer than the small windows of networks for tests.
 TEXT = "The cat sat on the mat because the cat was tired, and the dog (7 years old) slept."
@@ -110,11 +110,14 @@ class Reading:
         if not kept:
             return returned_by(self.model, self.inputs | given)[0][sides[0] :][: len(self.returned)]
         begun, first = returned_by(self.model, {name: part[:, :-kept] for name, part in given.items()}, use_cache=True)
-        if (keys := first.past_key_values) is None:
+        if not (keys := cache_of(first)):
             raise InputError("The model keeps no keys and values.", field="model")
-        rest = {name: part if name == "attention_mask" else part[:, -kept:] for name, part in given.items()}
-        ended, _ = returned_by(self.model, rest, use_cache=True, past_key_values=keys)
-        return torch.cat([begun[padding:], ended])
+        # The network may leave its keys and values, and read everything anew: Phi-3 beyond its first length.
+        prepare: Any = self.model.network.prepare_inputs_for_generation
+        rest = prepare(next_sequence_length=kept, use_cache=True, **given, **keys)
+        read, more = ({name: rest[name] for name in names if rest.get(name) is not None} for names in (given, keys))
+        ended, _ = returned_by(self.model, read, use_cache=True, **more)
+        return torch.cat([begun[padding:], ended[-kept:]])
 
     def calls(self) -> list[tuple[str, Kind, int, Call]]:
         """(its name in sentences, kind, layer, attention call) of each chosen layer."""
@@ -210,10 +213,6 @@ def layer_of(name: str) -> str:
 
 # --- further passes
 
-# How far two passes over the same text may be apart, in rounding errors of the largest number: kernels for other sizes add up
-# in another order, and what one layer rounds the next ones enlarge.
-OF_PASSES = 2_000
-
 
 def later_tokens(reading: Reading) -> Finding:
     """Another last token changes no row before it in a decoder."""
@@ -275,5 +274,4 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 
 def _allowed(reading: Reading) -> float:
-    own = rounding_error(reading.model.network.dtype)
-    return OF_PASSES * own if own < 1e-5 else 16 * own
+    return between_passes(reading.model.network.dtype)

@@ -22,7 +22,7 @@ from ...attention.shaping import BY_HEAD, BY_PAIR
 from ...errors import InputError, model_error
 from ...models.calls import Call, heard_by, wide
 from ...models.model import Model
-from ...models.modules import Kind, asks_the_registry
+from ...models.modules import asks_the_registry
 from ..calls.head_places import Side
 from ..continuing import forward_of, is_stream
 from ..finite import NotFiniteError, are_finite
@@ -57,7 +57,6 @@ class ComponentPass:
         self._written: list[Written] = []
         self._reads: list[tuple[Tensor, Tensor]] = []
         self._held: list[Held] = []
-        self._calls: Counter[Kind] = Counter()  # so far, of each kind
         self._visits: Counter[str] = Counter()  # of layers so far, of each stack
         self._originals: dict[int, nn.Module] = {}  # by the id of the twin
         self._running = ""  # the stack whose layer runs
@@ -105,9 +104,8 @@ class ComponentPass:
 
     def wrote(self, call: Call) -> Tensor:
         """The output of the heads of this call with which the pass continues."""
-        self._calls[call.kind] += 1
         stack = "" if call.kind == "self" else call.kind
-        return self._constant(call.output, "head", stack, self._calls[call.kind] - 1)
+        return self._constant(call.output, "head", stack, call.layer)
 
     def reading(self, call: Call, side: Side) -> Reading:
         """What the running attention call reads as its queries, or as its keys and values. Raises InputError if that is
@@ -125,7 +123,8 @@ class ComponentPass:
         connected = {id(constant) for constant in _constants(stream)}
 
         def call_on(left: Tensor) -> Call:
-            return _call_of(call.module, tree_unflatten([left if leaf is given else leaf for leaf in leaves], spec))
+            anew = tree_unflatten([left if leaf is given else leaf for leaf in leaves], spec)
+            return _calls_of(call.module, anew)[call.part]
 
         return Reading(stream, norm, components, connected, call_on)
 
@@ -325,8 +324,8 @@ def _constants(x: Tensor, *, past_norms: bool = True) -> Iterator[Tensor]:
             yield constant
 
 
-def _call_of(module: nn.Module, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> Call:
-    """The attention call that a module makes of these arguments, apart from any pass."""
+def _calls_of(module: nn.Module, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> list[Call]:
+    """The attention calls that a module makes of these arguments, apart from any pass."""
     heard: list[Call] = []
 
     def hear(call: Call) -> Call:
@@ -336,7 +335,7 @@ def _call_of(module: nn.Module, arguments: tuple[tuple[Any, ...], dict[str, Any]
     inputs, options = arguments
     with torch.no_grad(), heard_by(hear):
         module(*inputs, **options)
-    return heard[0]
+    return heard
 
 
 def _is_norm(module: nn.Module) -> bool:

@@ -5,7 +5,6 @@ taken out of the residual stream that the norm before the attention reads, as it
 norm is computed anew.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -85,9 +84,8 @@ class Editor:
         return {head: edit for head, edit in each if edit.changes}
 
     def check(self, call: Call) -> tuple[Kind, int]:
-        """Count the next call, and return its kind and its layer. Raises InputError for positions that are not there."""
-        kind = call.kind
-        layer, _ = self._shapes.get(kind, (0, 0))
+        """The kind and the layer of the next call. Raises InputError for positions that are not there."""
+        kind, layer = call.kind, call.layer
         self._shapes[kind] = layer + 1, call.heads
         for place, query, key in self._farthest:
             if self._covers(place, kind, layer, place.head or 0) and (place.head or 0) < call.heads:
@@ -113,7 +111,9 @@ class Editor:
 
     def _of_head(self, call: Call, kind: Kind, layer: int, head: int) -> HeadEdit:
         """All changes of a head together."""
-        outputs = {keyword: output_of(kind, layer)[:, head] for keyword, output_of in self.others.items()}
+        size = call.value.shape[3]
+        own = slice(call.part * size, (call.part + 1) * size)  # among the outputs of all parts of the layer
+        outputs = {keyword: output_of(kind, layer)[:, head, own] for keyword, output_of in self.others.items()}
         in_pass = HeadInPass(call, UNEDITED, outputs)
         for place, edit in self._edits:
             if self._covers(place, kind, layer, head):
@@ -130,12 +130,10 @@ def unchanged(calls: Sequence[Call], before: Edits, after: Edits) -> int:
     if before.tokens != after.tokens:
         return 0
     places = [edit.place for edit in set(before.each) ^ set(after.each) if edit.place is not None]
-    layers: Counter[Kind] = Counter()
     first = first_of(call.kind for call in calls)
     for number, call in enumerate(calls):
-        if any(place.covers(call.kind, layers[call.kind], place.head or 0, first=first) for place in places):
+        if any(place.covers(call.kind, call.layer, place.head or 0, first=first) for place in places):
             return number
-        layers[call.kind] += 1
     return len(calls)
 
 
@@ -207,11 +205,10 @@ def _look_at_readings(
     model: Model, inputs: dict[str, Tensor], look: Callable[[Kind, int, Callable[[Side], Reading]], None]
 ) -> None:
     """Run a pass and look at what each of its attention calls reads. look: gets the kind, the layer and `Reading` by side"""
-    component_pass, layers = ComponentPass(model), Counter[Kind]()
+    component_pass = ComponentPass(model)
 
     def heard(call: Call) -> Call:
-        look(call.kind, layers[call.kind], partial(component_pass.reading, call))
-        layers[call.kind] += 1
+        look(call.kind, call.layer, partial(component_pass.reading, call))
         return call
 
     record(model, inputs, edit=heard, component_pass=component_pass)

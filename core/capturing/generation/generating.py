@@ -18,7 +18,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import pad
-from transformers.modeling_outputs import BaseModelOutput
 
 from ...attention.shaping import BY_PAIR
 from ...errors import InputError, check_index, image_error, model_error
@@ -31,7 +30,6 @@ from ...models.inputs import (
     chat_ids,
     image_text_inputs,
     image_token,
-    position_shift,
     replaced_tokens,
     token_limit,
 )
@@ -46,6 +44,7 @@ from ..edits.edits import Edits
 from ..on_image import Grids, grids_on_image
 from ..recorder import by_kind, record
 from ..sampling import Sampling, most_probable, next_probabilities
+from .preparing import Preparation
 
 Ended = Literal["end", "limit"]
 Calls = dict[Kind, tuple[Call, ...]]
@@ -142,6 +141,15 @@ class Generation:
         """As of a `Capture`, about the text that is continued."""
         return text_notes(self.model, self.input_ids, self.begun if self.model.is_encoder_decoder else ())
 
+    @cached_property
+    def runs(self) -> tuple[range, ...]:
+        """The steps, cut before each that reads the whole text: those after it in a run continue from its keys and values.
+
+        There are several with edits, without a cache, and where the model leaves its cache (Phi-3 beyond its first length).
+        """
+        starts = [number for number, step in enumerate(self.steps) if step.cached == 0]
+        return tuple(range(*both) for both in pairwise([*starts, len(self.steps)]))
+
     def candidates(self, step: int, k: int = 10) -> list[Candidate]:
         """The k most probable tokens of a step, and the chosen token if it is not among them."""
         chosen = self._step(step)
@@ -168,12 +176,26 @@ class Generation:
         image = None if self.tiles is None else self.tiles.image
         return Capture(self.model, *ids, calls, last.logits, edits=self.edits, on_image=self._on_image, image=image)
 
-    def full_pass(self, on_progress: OnProgress | None = None) -> Capture:
-        """One pass without a cache over the text of the last step, to compare with `capture_of(-1)`.
+    def step_weights(self, layer: int, head: int, kind: Kind | None = None) -> NDArray[np.floating]:
+        """What the query of each step looked at in its own pass: [steps, keys], NaN for keys that it could not attend to.
+
+        Raises InputError as `Capture.trace` does.
+        """
+        first, parts = len(self.begun) - 1, []
+        keys = self.capture_of(-1).shape(kind)[1]
+        for run in self.runs:
+            rows = range(first + run.start, first + run.stop)
+            trace = self.capture_of(run[-1]).trace(layer, head, kind, rows=rows)
+            seen, to_come = np.where(trace.mask, trace.weights, np.nan), keys - trace.shape[1]
+            parts.append(np.pad(seen, ((0, 0), (0, to_come)), constant_values=np.nan))
+        return np.concatenate(parts)
+
+    def full_pass(self, on_progress: OnProgress | None = None, *, step: int = -1) -> Capture:
+        """One pass without a cache over the text of a step, to compare with its `capture_of`.
 
         on_progress  as in `capture`
         """
-        last = self._step(-1)
+        last = self._step(step)
         inputs = _grown(self.inputs, self.model, (*self.begun, *self.token_ids)[: last.cached + last.computed])
         return read(self.model, inputs, self.edits, on_progress, tiles=self.tiles)
 
@@ -194,15 +216,15 @@ class Generation:
     @cached_property
     def _joined(self) -> list[Calls]:
         """For each step, the joined calls of all passes since the last pass over the whole text."""
-        starts = [number for number, step in enumerate(self.steps) if step.cached == 0]
         by_step: list[Calls] = []
-        for start, stop in pairwise([*starts, len(self.steps)]):
+        for run in self.runs:
             known: dict = {}
             calls: Calls = {}
-            for kind in self.steps[start].rows:
-                layers = zip(*(step.rows[kind] for step in self.steps[start:stop] if kind in step.rows), strict=True)
+            steps = [self.steps[number] for number in run]
+            for kind in steps[0].rows:
+                layers = zip(*(step.rows[kind] for step in steps if kind in step.rows), strict=True)
                 calls[kind] = tuple(joined(parts, known) for parts in layers)
-            by_step += [calls] * (stop - start)
+            by_step += [calls] * len(run)
         return by_step
 
     @cached_property
@@ -250,14 +272,12 @@ class Generating:
         self._inputs = replaced_tokens(model, inputs, edits.tokens)
         self._edits = edits.without_tokens()  # they have been replaced already
         self._limit = token_limit(model, max_tokens)
-        self._tiles, self._shift = tiles, position_shift(model, self._inputs)
-        self._grows = _growing(model)
-        self._begun = tuple(self._inputs[self._grows][0].tolist())
+        self._tiles = tiles
+        grows = _growing(model)
+        self._begun = tuple(self._inputs[grows][0].tolist())
         self._steps: list[Step] = []
         self._latest: Generation | None = None
-        self._caches = True
-        self._cache: Any = None
-        self._encoded: torch.Tensor | None = None
+        self._preparation = None if self._edits else Preparation(model, self._inputs, grows)
         self.ended: Ended | None = None
 
     @property
@@ -284,18 +304,12 @@ class Generating:
         if self.ended is not None:
             return False
         grown = (*self._begun, *(step.token_id for step in self._steps))
-        cached = 0 if self._cache is None else len(grown) - 1
-        try:
-            calls, returned = self._pass(grown, cached, on_progress)
-        except BaseException:
-            self._cache = None  # some layers may have cached the new token, others not: the next pass reads everything
-            raise
+        calls, returned, cached = self._pass(grown, on_progress)
         logits = wide(returned.logits[0, -1]).numpy(force=True)
         scores = self._scores(logits)
-        self._cache = None if self._edits or not self._caches else getattr(returned, "past_key_values", None)
-        self._encoded = getattr(returned, "encoder_last_hidden_state", None)
         token = self._sampling.draw(scores, self.done)
-        size, rows = _cache_bytes(self._cache), self._new_rows(calls, cached)
+        size = 0 if self._preparation is None else _cache_bytes(self._preparation.cache)
+        rows = self._new_rows(calls, cached)
         self._steps.append(Step(token, logits, scores, len(grown) - cached, cached, size, rows))
         if token in ends(self._model):
             self.ended = "end"
@@ -310,26 +324,29 @@ class Generating:
                 on_progress(self.done)
         return self.so_far(new_tokens)
 
-    def _pass(self, grown: Sequence[int], cached: int, on_progress: OnProgress | None) -> tuple[list[Call], Any]:
-        whole = _grown(self._inputs, self._model, grown)
-        if self._edits or not self._caches:
-            _, calls, returned = edited_pass(self._model, whole, self._edits, on_progress)
-            return calls, returned
-        if not cached:
-            try:
-                return record(self._model, whole, on_progress, use_cache=True)
-            except ValueError as error:  # the encoder of Switch Transformers refuses a cache, and so the whole model
-                if isinstance(error, InputError):
-                    raise
-                self._caches = False
-                return self._pass(grown, cached, on_progress)
-        unread = {self._grows: torch.tensor([grown[cached:]])}
-        if self._shift is not None:
-            unread["position_ids"] = torch.arange(cached, len(grown)).expand(3, 1, -1) + self._shift
-        options: dict[str, Any] = {"use_cache": True, "past_key_values": self._cache}
-        if self._encoded is not None:
-            options["encoder_outputs"] = BaseModelOutput(last_hidden_state=self._encoded)
-        return record(self._model, unread, on_progress, **options)
+    def _pass(self, grown: Sequence[int], on_progress: OnProgress | None) -> tuple[list[Call], Any, int]:
+        """Run the next pass: (its attention calls, the network's output, the number of tokens that came from the cache)."""
+        preparation = self._preparation
+        if preparation is None:
+            whole = _grown(self._inputs, self._model, grown)
+            return *edited_pass(self._model, whole, self._edits, on_progress)[1:], 0
+        prepared, cached = preparation.next(grown)
+        inputs = {name: part for name, part in prepared.items() if isinstance(part, Tensor)}
+        options = {name: part for name, part in prepared.items() if name not in inputs}
+        try:
+            calls, returned = record(preparation.model, inputs, on_progress, cached=cached, **options)
+        except BaseException as error:
+            refuses = isinstance(error, ValueError) and not isinstance(error, InputError)
+            refuses &= preparation.caches and not cached
+            # Some layers may have cached the new token, others not: the next pass reads everything.
+            preparation.forget(caches=preparation.caches and not refuses)
+            if not refuses:  # the encoder of Switch Transformers refuses a cache, and so the whole model
+                raise
+            return self._pass(grown, on_progress)
+        if not calls:
+            raise not_captured(self._model)
+        preparation.keep(returned)
+        return calls, returned, cached
 
     def _new_rows(self, calls: Sequence[Call], cached: int) -> dict[Kind, tuple[NewRows, ...]]:
         rows: dict[Kind, tuple[NewRows, ...]] = {}

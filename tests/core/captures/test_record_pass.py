@@ -47,10 +47,13 @@ def test_it_is_one_short_file_that_needs_nothing_of_headlight():
     source = text(ROOT / "core/record_pass.py")
     used = {name.partition(".")[0] for name in imports(source)}
     assert used - sys.stdlib_module_names == {"torch", "transformers", "tokenizers", "safetensors"}
-    assert len(source.splitlines()) <= 526
+    assert len(source.splitlines()) <= 539
 
 
-@pytest.mark.parametrize("name", ["BERT", "Llama", "T5", "Gemma 2", "gpt-oss", "Phi-3", "DeepSeek V3.2"])
+RECORDED = ["BERT", "Llama", "T5", "Gemma 2", "gpt-oss", "Phi-3", "DeepSeek V3.2", "DiffLlama"]
+
+
+@pytest.mark.parametrize("name", RECORDED)
 def test_what_it_records_is_what_a_capture_keeps(name, recorder, tmp_path):
     file = tmp_path / "pass.safetensors"
     network = tiny(name).to(torch.bfloat16 if name == "Llama" else torch.float32)

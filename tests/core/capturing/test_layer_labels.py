@@ -4,14 +4,15 @@ import copy
 
 import numpy as np
 import pytest
+import torch
 import transformers as t
 
 from core import capture, head_weights, load_model
 from core.capturing.layer_labels import LayerLabel, layer_labels, missing_layers
 from core.capturing.weights_only import NoAttentionError
 from core.errors import InputError
-from tests.core.passes import every_head, tiny_model, tiny_pass
-from tests.core.tiny_models import GROUPED, HYBRIDS, WEIGHTS_ONLY, WITHOUT_WEIGHTS, randomised, tiny
+from tests.core.passes import assert_eager_weights, every_head, tiny_model, tiny_pass
+from tests.core.tiny_models import GROUPED, HYBRIDS, TWICE, WEIGHTS_ONLY, WITHOUT_WEIGHTS, eager, randomised, tiny
 
 IDS = np.arange(3, 15)
 # Of hybrid models the layers that have attention, and what is said of the first one that has none.
@@ -135,6 +136,17 @@ def test_without_any_attention_every_layer_is_missing(name):
     assert missing_layers(model) == tuple(f"layer {number}: {expected[name]}" for number in range(2))
     with pytest.raises(NoAttentionError):
         capture(model, input_ids=IDS)
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_layer_with_two_attentions_is_called_as_in_transformers(name):
+    """DiffLlama attends twice in a layer with the same weights, which it returns once; LongCat has two modules, which count."""
+    taken = tiny_pass(name)
+    layers = taken.model.network.config.num_hidden_layers
+    assert [label.number for label in layer_labels(taken)] == list(range(layers)) == list(range(taken.layers()))
+    assert taken.model.attention_calls == layers
+    assert_eager_weights(taken, eager(taken.model.network, input_ids=torch.tensor([taken.input_ids])))
+    assert all(taken.certificate(*at).holds for at in every_head(taken))
 
 
 def test_nothing_is_missing_where_there_is_attention(minilm, smollm):

@@ -22,7 +22,7 @@ from core.heads.attribution import (
     score_attribution,
 )
 from core.heads.paths import follow
-from tests.core.passes import PICTURE, READ, every_head, taken_apart, tiny_taken_apart
+from tests.core.passes import PICTURE, READ, every_head, taken_apart, tiny_pass, tiny_taken_apart
 from tests.core.tiny_models import DECODER, MORE_READERS_AND_WRITERS, TINY, randomised, tiny
 from tests.refusals import refused
 
@@ -54,6 +54,16 @@ def test_logits_are_those_of_another_pass(name):
         close(logit_attribution(both.taken, token, other, position), float(row[token] - row[other]))
         close(logit_attribution(both.taken, token, "mean", position), float(row[token] - row.mean()))
         close(logit_attribution(both.taken, position=position), float(row.max()))
+
+
+def test_a_head_that_attends_twice_is_one_component():
+    """Of what it wrote in both calls, and the sum of all components is the logit."""
+    taken = tiny_pass("DiffLlama", components=True)
+    whole = logit_attribution(taken)
+    assert whole.holds
+    assert [name for name in whole.component if "." in name] == [f"{layer}.{head}" for layer, head in np.ndindex(3, 4)]
+    parts = {part.name: part for part in taken.components.each}
+    assert [len(parts[name].places) for name in ("0.0", "2.3")] == [2, 2]
 
 
 @pytest.mark.parametrize("name", sorted(set(TINY) - set(WRITERS)))

@@ -14,6 +14,7 @@ from core import Generation, InputError, Model, generate
 from core.attention.trace import Array
 from core.capturing.costs import image_bytes, kept_bytes
 from core.capturing.generation.generating import Generating
+from core.capturing.rounding import between_passes
 from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.exhibit import KeptHead
 from core.exporting.tables import Side
@@ -30,7 +31,7 @@ from core.models.modules import Kind
 from core.models.words import special_ids
 from core.notebook.figures import stage_figure
 from core.progress import held
-from core.units import small_number
+from core.units import listed, small_number
 from ui import presenting, shown, state
 from ui.cache import MEMORY, OnProgress, Store, cached
 from ui.calls import call, expression, result, result_of
@@ -61,6 +62,7 @@ ENDED = {
     "limit": " The model can read no more: the text is as long as it may be.",
 }
 CANDIDATES = 8
+MAX_NAMED = 5  # steps that read the whole text
 CURVES = 5  # candidates whose probability is drawn over the temperature
 TEMPERATURES = tuple(np.round(np.linspace(0.1, 3.0, 30), 2).tolist())
 
@@ -145,12 +147,16 @@ def written_after(request: WritingRequest) -> Writing:
 def full_pass_difference(
     _request: WritingRequest, _steps: int, *, generation: Generation, on_progress: OnProgress | None = None
 ) -> float:
-    """The largest difference of a weight, in any head, between the rows of all steps and one pass over the whole text.
+    """The largest difference of a weight, in any head, between the rows of all steps and a pass without a cache over the text
+    of the last of them; where the model has left its cache, over that of the last step before too.
 
     generation  the first steps of the request's text
     """
-    whole, steps = generation.full_pass(on_progress), generation.capture_of(-1)
-    return max(float(weight_differences(steps, whole, kind).max()) for kind in steps.kinds)
+    differences = [0.0]
+    for last in (steps[-1] for steps in generation.runs if len(steps) > 1):  # else nothing came from a cache
+        steps, whole = generation.capture_of(last), generation.full_pass(on_progress, step=last)
+        differences += [float(weight_differences(steps, whole, kind).max()) for kind in steps.kinds]
+    return max(differences)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,9 +286,21 @@ def _say_where_it_looks(step: ShownStep) -> None:
 def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> None:
     """Say how far the rows of all steps are from those of one pass over the whole text."""
     count, calls = len(generation.steps), models.load(request.text.model).attention_calls or 1
+    anew = [run.start for run in generation.runs[1:]]
+    if count > 1 and len(anew) == count - 1:
+        st.caption("Every step read the whole text: nothing came from a cache.")
+        return
+    if anew:
+        said = "the whole text was read anew, without the cache. Each row is shown as its own step has it."
+        st.caption(f"In step {listed([str(number + 1) for number in anew], MAX_NAMED)} {said}")
     task = full_pass_difference.task(request, count, generation=generation)
-    if (difference := run(task, "Comparing with one full pass", calls)) is not None:
-        compared = "Compared with one pass over the whole text without a cache"
+    if (difference := run(task, "Comparing with one full pass", calls)) is None:
+        return
+    compared = f"Compared with one pass over the {'same texts' if anew else 'whole text'} without a cache"
+    if difference > between_passes(models.load(request.text.model).network.dtype):
+        why = "In transformers this model computes something else while it writes. Shown is what it did then."
+        st.caption(f"{compared}, a weight of the {count} steps differs by {small_number(difference)}. {why}")
+    else:
         differs = f"no weight of the {count} steps differs by more than {small_number(difference)} in any head"
         st.caption(f"{compared}, {differs}.")
 
@@ -335,14 +353,11 @@ def show_text(step: ShownStep) -> None:
     if generation.tiles is not None:
         show_patches(step.head, step.weights[step.head.place], step.query)
     queries, keys = whole.tokens
-    read = len(queries)
     queries = (*queries, generation.tokens[-1])  # not read yet: it looks nowhere, and no token looks at it
     keys = keys if whole.kind == "cross" else queries
     rows = part_in_text(step.query, len(queries))
     columns = part_in_text(step.key, len(keys)) if whole.kind == "cross" else rows
-    trace = whole.capture.trace(*whole.place, whole.kind, rows=range(rows.start, min(rows.stop, read)))
-    weights = np.full((len(rows), len(keys)), np.nan)
-    weights[: trace.shape[0], : trace.shape[1]] = np.where(trace.mask, trace.weights, np.nan)
+    weights = _looks(step, rows, len(keys))
     begun, ids = len(generation.begun), (*generation.begun, *generation.token_ids)
     special = special_ids(whole.capture.model.tokenizer) - {image_token(whole.capture.model)}
     boxed = [position for position in rows if ids[position] in special]
@@ -356,17 +371,32 @@ def show_text(step: ShownStep) -> None:
     st.caption(f"Underlined: written by the model.{ended}{shortened} {click}")
 
 
+def _looks(step: ShownStep, rows: range, keys: int) -> NDArray[np.floating]:
+    """What these tokens look at, NaN where they don't: [rows, keys]. What is written, as in its own step; the rest as in the
+    chosen one."""
+    weights = np.full((len(rows), keys), np.nan)
+    first, of_steps = len(step.generation.begun) - 1, step.generation.step_weights(*step.whole.place, step.whole.kind)
+    if rows.start < first:
+        read = range(rows.start, min(rows.stop, first))
+        trace = step.head.capture.trace(*step.head.place, step.head.kind, rows=read)
+        weights[: len(read), : trace.shape[1]] = np.where(trace.mask, trace.weights, np.nan)
+    start = max(rows.start, first)
+    written = of_steps[start - first : rows.stop - first]
+    weights[start - rows.start :][: len(written), : written.shape[1]] = written
+    return weights
+
+
 def show_every_step(step: ShownStep) -> None:
     whole, tokens = step.whole, step.generation.tokens
     queries, keys = whole.tokens
     first = len(step.generation.begun) - 1
-    trace = whole.capture.trace(*whole.place, whole.kind, rows=range(first, len(queries)))
+    weights = step.generation.step_weights(*whole.place, whole.kind)
     notes = [f"<br>query {escaped(token)}" for token in queries[first:]]
     rows = Axis("step", tokens, step.query - first, notes, 1)
-    chart = _picture(trace.weights, rows, Axis("key", keys, step.key), ~trace.mask)
+    chart = _picture(np.nan_to_num(weights), rows, Axis("key", keys, step.key), np.isnan(weights))
     presenting.lit(chart)
     alt = f"The rows of head {whole}, one for each step by what it writes, by keys."
-    numbers = of_weights(trace, Side("step", tokens, start=1), Side("key", keys))
+    numbers = of_weights(weights, Side("step", tokens, start=1), Side("key", keys))
     show_chart(chart, "row", alt, title=f"Every step in head {whole}", numbers=numbers)
     st.caption("A row for each step, named after the token that it writes. Its query is the token before.")
 

@@ -77,7 +77,7 @@ def masked(make: Callable[[torch.Tensor], torch.Tensor]) -> Plant:
 
 
 def stale(own: Callable, *read: Any, **options: Any) -> Any:
-    kept = options.get("past_key_values")
+    kept = next((part for part in options.values() if isinstance(part, t.Cache)), None)
     if kept is not None and kept.get_seq_length():
         kept.layers[0].keys = kept.layers[0].keys.roll(1, dims=2)
     return own(*read, **options)

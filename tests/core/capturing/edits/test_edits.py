@@ -11,8 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BertConfig, BertModel
+from transformers.models.diffllama import modeling_diffllama
 
-from core import Edits, Place, capture, load_model
+from core import Edits, Place, capture, head_effects, load_model
 from core.attention import rowwise
 from core.attention.rowwise import pool
 from core.capturing.calls.rows import row_blocks
@@ -26,8 +27,8 @@ from core.models.calls import IMPLEMENTATIONS
 from core.models.inputs import all_inputs, image_inputs
 from tests.core.capturing.edits.test_lines import ANY_CHANGE
 from tests.core.naive_attention import NAME, Naive, naive_pass
-from tests.core.passes import assert_same_bits, every_head
-from tests.core.tiny_models import SMALL, number_words, randomised, tiny, twin_of
+from tests.core.passes import assert_same_bits, every_head, tiny_model, tiny_pass
+from tests.core.tiny_models import SMALL, eager, number_words, randomised, tiny, twin_of
 from tests.hostile import processor_time
 from tests.refusals import refused
 
@@ -312,6 +313,46 @@ def test_an_edit_is_made_in_one_of_the_layers_that_share_their_weights():
     muted, doubled = (lambda _, *at: at == (2, 1)), (lambda _kind, layer, _head: layer == 3)
     changes = together(when(muted, output=MUTED), when(doubled, factor=2.0))
     assert_same_pass(captured("ALBERT", edits), naive("ALBERT", changes=changes))
+
+
+def test_a_head_of_a_layer_that_attends_twice_is_one(monkeypatch):
+    """Head 1.2 of DiffLlama is head 2 in both calls of layer 1: as in transformers' own code with a hook in these."""
+    model, own = tiny_model("DiffLlama"), modeling_diffllama.eager_attention_forward
+    plain = tiny_pass("DiffLlama")
+
+    def hooked(heads) -> torch.Tensor:
+        def muted(module, *given, **options):
+            output, weights = own(module, *given, **options)
+            for layer, head in heads:
+                output[:, :, head] *= module.layer_idx != layer
+            return output, weights
+
+        monkeypatch.setattr(modeling_diffllama, "eager_attention_forward", muted)
+        return eager(model.network, input_ids=torch.tensor([plain.input_ids])).logits[0, -1]
+
+    for edits, heads in (
+        (Edits(mute_heads={(1, 2)}), [(1, 2)]),
+        (Edits(mute_heads={2}), [(2, one) for one in range(4)]),
+    ):
+        taken = tiny_pass("DiffLlama", edits=edits)
+        np.testing.assert_allclose(taken.logits, hooked(heads).numpy(), rtol=0, atol=1e-5)
+        assert np.abs(taken.logits - plain.logits).max() > 0.05
+        assert {at[:2] for at in every_head(taken) if not taken.trace(*at).output.any()} == set(heads)
+        assert all(taken.certificate(*at).holds for at in every_head(taken))
+        assert_same_bits(tiny_pass("DiffLlama", edits=edits, known=[plain]), taken)
+    effects = head_effects(model, input_ids=plain.input_ids)
+    before, after = (logits.log_softmax(-1)[plain.logits.argmax()] for logits in (hooked([]), hooked([(1, 2)])))
+    assert len(effects) == 12
+    assert effects.effect[6] == pytest.approx(float(after - before), abs=1e-5)
+
+
+def test_a_head_that_attends_twice_is_patched_whole():
+    """With every head of a layer patched, what follows is as in the other text: both parts have come from there."""
+    other = tiny_pass("DiffLlama", text=OTHER, input_ids=None)
+    patched = Edits(patch_heads={0, 1, 2}, patch_from=OTHER)
+    taken = tiny_pass("DiffLlama", text=TEXT, input_ids=None, edits=patched)
+    for layer, head, _ in every_head(taken):
+        np.testing.assert_array_equal(taken.model_output(layer, head), other.model_output(layer, head))
 
 
 def test_an_image_with_a_muted_head():

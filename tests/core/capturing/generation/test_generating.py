@@ -8,7 +8,7 @@ import torch
 import transformers as t
 from torch.utils.flop_counter import FlopCounterMode
 
-from core import Edits, capture, generate, load_model
+from core import Edits, Generation, capture, generate, load_model
 from core.attention.shaping import Shaping
 from core.capturing.calls.rows import permissions
 from core.capturing.costs import operations
@@ -17,9 +17,24 @@ from core.capturing.sampling import Sampling
 from core.errors import InputError
 from core.heads.likeness import weight_differences
 from core.models.calls import Call
-from core.models.inputs import all_inputs, image_text_inputs
-from tests.core.passes import assert_eager_weights, every_head
-from tests.core.tiny_models import T5, TINY, eager, number_words, randomised, tiny, twin_of
+from core.models.inputs import all_inputs, cache_of, image_text_inputs
+from tests.core.passes import assert_eager_weights, eager_layers, every_head
+from tests.core.tiny_models import (
+    GROUPED,
+    HYBRIDS,
+    LONG_ROPE,
+    PHI3_BEYOND_ITS_FIRST_LENGTH,
+    SEQ2SEQ,
+    SHARED,
+    T5,
+    TINY,
+    TWICE,
+    eager,
+    number_words,
+    randomised,
+    tiny,
+    twin_of,
+)
 from tests.core.tiny_seeing import PLACES, SEEING, seeing
 from tests.refusals import refused
 
@@ -27,7 +42,7 @@ FRANCE = "The capital of France is"
 NEW = 6
 READERS = {"BERT", "RoBERTa", "DistilBERT", "ELECTRA", "ALBERT", "ModernBERT", "ViT"}
 WRITERS = sorted(TINY.keys() - READERS)
-SEQ2SEQ = {"T5", "BART", "Marian"}
+BOTH = {"T5", "BART", "Marian"}
 
 
 def numbers(count: int, seed: int = 0) -> str:
@@ -53,7 +68,7 @@ def largest(one, other) -> float:
 @pytest.mark.parametrize("name", WRITERS)
 def test_rows_of_all_steps_are_those_of_one_pass_in_eager_code(name):
     model = endless(name)
-    target = numbers(3, seed=1) if name in SEQ2SEQ else None
+    target = numbers(3, seed=1) if name in BOTH else None
     for text in (numbers(9), "5"):  # longer than the windows of 4 tokens that some of them have, and a single token
         written = generate(model, text, 7, temperature=1.5, seed=3, target=target)
         last = written.capture_of(-1)
@@ -89,6 +104,107 @@ def test_each_step_is_the_pass_up_to_it(name):
         assert np.argmax(taken.logits) == step.token_id == written.token_ids[number]
 
 
+# Networks with rules of their own on what a step reads, beyond those of `tiny`: 16 tokens go beyond every length in them.
+CHUNKS = {"attention_chunk_size": 4, "layer_types": ["chunked_attention", "full_attention"]}
+NLLB = SEQ2SEQ | {"num_experts": 2, "encoder_sparse_step": 2, "decoder_sparse_step": 2}
+OWN_RULES = {
+    "Phi-3 beyond its first length": PHI3_BEYOND_ITS_FIRST_LENGTH,
+    "Llama 4": lambda: t.Llama4ForCausalLM(
+        t.Llama4TextConfig(**GROUPED, **CHUNKS, intermediate_size_mlp=48, num_local_experts=2)
+    ),
+    "NLLB-MoE": lambda: t.NllbMoeForConditionalGeneration(t.NllbMoeConfig(**NLLB)),
+    **{name: HYBRIDS[name] for name in ("Qwen3-Next", "LFM2", "Jamba", "Granite 4", "Bamba")},
+    **{name: TINY[name] for name in ("Llama", "Mistral", "Gemma 2", "Gemma 3", "Qwen2", "GPT-2", "OPT", "gpt-oss")},
+    **{name: TINY[name] for name in ("T5", "BART")},
+    **TWICE,
+}
+
+
+def assert_written_as_by_transformers(network, new_tokens=16) -> Generation:
+    """Its tokens, and what each step's query looks at in every head, are those of `generate` in transformers' eager code."""
+    network.generation_config.eos_token_id = None
+    ids = torch.tensor([[5, 9, 17, 33, 8, 21, 40, 11, 7, 13]])
+    theirs = twin_of(network).generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=new_tokens, do_sample=False, num_beams=1,
+        output_attentions=True, return_dict_in_generate=True,
+    )  # fmt: skip
+    written = generate(load_model(network), input_ids=ids[0].tolist(), new_tokens=new_tokens)
+    assert list(written.token_ids) == theirs.sequences[0, -new_tokens:].tolist()
+    for number in range(new_tokens):
+        taken = written.capture_of(number)
+        for layer, head, kind in every_head(taken):
+            if kind != "encoder":
+                own = [part for part in eager_layers(theirs, kind)[number] if part is not None]
+                expected = own[layer][0, head, -1].numpy()  # of a window, the last keys alone
+                weights = taken.trace(layer, head, kind).weights[-1]
+                np.testing.assert_allclose(weights[len(weights) - len(expected) :], expected, rtol=0, atol=2e-5)
+                assert not weights[: len(weights) - len(expected)].any()
+    return written
+
+
+@pytest.mark.parametrize("name", OWN_RULES)
+def test_every_step_reads_what_transformers_reads(name):
+    assert_written_as_by_transformers(randomised(OWN_RULES[name]()))
+
+
+def test_a_cache_whose_first_layer_has_no_keys():
+    """MiniMax returns more than attention weights, so that only its tokens are compared."""
+    network = randomised(HYBRIDS["MiniMax"]())
+    network.generation_config.eos_token_id = None
+    ids = torch.tensor([[5, 9, 17, 33, 8]])
+    theirs = twin_of(network).generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False)
+    written = generate(load_model(network), input_ids=ids[0].tolist(), new_tokens=8)
+    assert list(written.token_ids) == theirs[0, 5:].tolist()
+    assert [step.cached for step in written.steps] == [0, *range(5, 12)]
+
+
+def test_what_is_read_anew_in_the_middle_of_a_text():
+    """Phi-3 leaves its cache once; every other step is what one pass over the text so far is."""
+    written = assert_written_as_by_transformers(randomised(PHI3_BEYOND_ITS_FIRST_LENGTH()))
+    assert [step.cached for step in written.steps] == [0, *range(10, 16), 0, *range(17, 25)]
+    assert written.runs == (range(7), range(7, 16))
+    last, before = written.capture_of(15), written.capture_of(6)
+    assert largest(last, written.full_pass()) < 2e-5
+    assert largest(before, capture(written.model, input_ids=before.input_ids)) < 2e-5
+    apart = np.abs(last.trace(0, 0).weights[:16, :16] - before.trace(0, 0).weights).max()
+    for layer, head in np.ndindex(2, 4):
+        rows = [written.capture_of(step).trace(layer, head).weights[-1] for step in range(16)]
+        for row, of_step in zip(rows, written.step_weights(layer, head), strict=True):
+            np.testing.assert_allclose(of_step[: len(row)], row, rtol=0, atol=1e-6)
+            assert np.isnan(of_step[len(row) :]).all()
+    assert apart > 0.01, "with other rotary positions the rows of the first steps would be other ones"
+
+
+def test_a_network_that_forgets_its_text_is_refused():
+    """Phi-4 multimodal leaves its cache as Phi-3 does, but reads only the newest token anew (transformers 5.23)."""
+    small = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "nemo_conv_channels": 16}
+    parts = {"vision_config": small | {"num_hidden_layers": 2}, "audio_config": small | {"num_blocks": 1}}
+    network = randomised(t.Phi4MultimodalForCausalLM(t.Phi4MultimodalConfig(**SHARED, **LONG_ROPE, **parts)))
+    network.generation_config.eos_token_id = None
+    model = load_model(network)
+    assert len(generate(model, input_ids=range(3, 13), new_tokens=7).token_ids) == 7
+    with refused("model", "would read 1 of the 17 tokens"):
+        generate(model, input_ids=range(3, 13), new_tokens=8)
+
+
+@pytest.mark.parametrize("settings", [{"use_cache": False}, {"cache_implementation": "static"}])
+def test_settings_of_the_cache_change_no_number(settings):
+    network = tiny("Mistral")
+    network.generation_config.update(**settings)
+    written = assert_written_as_by_transformers(network)
+    assert {step.cached == 0 for step in written.steps[1:]} == {"use_cache" in settings}
+
+
+def test_a_cache_that_rounds_is_refused(gpt2):
+    settings = gpt2.network.generation_config
+    settings.cache_implementation = "quantized"
+    try:
+        with refused("model", "quantised cache"):
+            generate(gpt2, numbers(3))
+    finally:
+        settings.cache_implementation = None
+
+
 def test_as_transformers_generates(smollm):
     inputs = all_inputs(smollm, FRANCE)
     theirs = twin_of(smollm.network).generate(**inputs, do_sample=False, max_new_tokens=NEW, pad_token_id=0)
@@ -98,7 +214,7 @@ def test_as_transformers_generates(smollm):
     assert written.ended is None
 
 
-@pytest.mark.parametrize("name", sorted(SEQ2SEQ))
+@pytest.mark.parametrize("name", sorted(BOTH))
 def test_encoder_decoders_as_transformers_generates(name):
     model = endless(name)
     settings = model.network.generation_config
@@ -209,7 +325,7 @@ def test_the_cache_holds_keys_and_values_of_every_layer(smollm):
 @pytest.mark.parametrize("name", ["Llama", "BART", "T5"])
 def test_multiplications_are_half_the_operations_that_torch_counts_in_eager_code(name):
     model = endless(name)
-    target, tokens = ({"target": range(30, 36)}, {"target_tokens": 7}) if name in SEQ2SEQ else ({}, {})
+    target, tokens = ({"target": range(30, 36)}, {"target_tokens": 7}) if name in BOTH else ({}, {})
     inputs = all_inputs(model, input_ids=range(3, 23), **target)
     network = twin_of(model.network)
     grows = list(inputs)[-1]
@@ -217,7 +333,7 @@ def test_multiplications_are_half_the_operations_that_torch_counts_in_eager_code
         begun = network(**inputs | {grows: inputs[grows][:, :-1]}, use_cache=True)
         more = {"encoder_outputs": (begun.encoder_last_hidden_state,)} if model.is_encoder_decoder else {}
         with FlopCounterMode(display=False) as step:
-            network(**{grows: inputs[grows][:, -1:]}, past_key_values=begun.past_key_values, use_cache=True, **more)
+            network(**{grows: inputs[grows][:, -1:]}, **cache_of(begun), use_cache=True, **more)
     cached = inputs[grows].shape[1] - 1
     assert sum(operations(model, 20, **tokens, cached=cached)) == pytest.approx(step.get_total_flops(), rel=0.05)
 
