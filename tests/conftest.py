@@ -93,10 +93,13 @@ def eager_attentions(model, capture):
 LONG = ("test_running.py", "test_docs.py", "test_install.py", "test_notebooks.py", "test_conversion.py")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each process gets an equal part of the list. Two begin with the tests in the browser, half of them each by the sizes of
-    their files, and a third with the longest of the others: it needs neither the minute nor the memory that a browser and a
-    server take to get ready. All end with short ones, of which whoever is done first takes some over."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes many minutes runs only if its marker is asked for. Each process gets an equal part of the list. Two begin
+    with the tests in the browser, half of them each by the sizes of their files, and a third with the longest of the others: it
+    needs neither the minute nor the memory that a browser and a server take to get ready. All end with short ones, of which
+    whoever is done first takes some over."""
+    if "exhaustive" not in config.option.markexpr:
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     in_browser = [item for item in items if item.get_closest_marker("browser")]
     others = [item for item in items if not item.get_closest_marker("browser")]
