@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from streamlit import config
 
 from ui import given, settings
-from ui.serving import FetchEarly, answer_in_order, send_at_once
+from ui.serving import FetchEarly, answer_in_order, forget_callbacks, send_at_once
 from ui.sharing import served
 from ui.views.corpus.folders import delete_left
 
@@ -36,11 +36,14 @@ async def start(_: st.App) -> AsyncIterator[None]:
     """Prepare for the first visitor. transformers is imported here: two sessions that import it at once break it."""
     send_at_once()
     answer_in_order()
+    forget_callbacks()
     delete_left()
     given.announce()
     import_module("core.models.loading")
+    leaving = import_module("ui.leaving")
     gc.freeze()  # everything imported so far stays: scanning it for garbage sometimes cost a visitor a quarter of a second
-    yield
+    with leaving.forgetting():
+        yield
 
 
 app = st.App("ui/shell.py", lifespan=start, middleware=[Middleware(FetchEarly)], routes=served.ROUTES)

@@ -2,6 +2,7 @@
 
     python -m bench.load --sessions 25 --minutes 3    one visitor alone for a minute, then 25 of them
     python -m bench.load --long 4 --minutes 3         ten visitors alone for a minute, then beside four texts of 4,096 tokens
+    python -m bench.load --tour 10                    ten visitors at once, 700 tokens each, through eight pages: memory only
     python -m bench.load --copies 2                   two copies of the app behind Caddy, with deploy/Caddyfile
 
 Each visitor thinks for one to three seconds, and then types another text or chooses another layer or head; half of them on
@@ -10,16 +11,20 @@ runs from the change to the arrival of the new large picture, apart for light ch
 (another text). Every picture that arrived is compared with core afterwards.
 """
 
+from __future__ import annotations
+
 import argparse
 import asyncio
 import json
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
+from threading import Event, Thread
 
 import numpy as np
 import psutil
@@ -30,8 +35,9 @@ from bench.measuring import load_average, resident
 from bench.sessions import Answer, Left, Visitor
 from core import AttentionTrace, capture, load_model
 from core.models.catalogue import CATALOGUE
+from core.models.loading import load_outline
 from tests.browser.driver import Picture, Server, running
-from ui import state
+from ui import settings, state
 
 COMMON = (
     "the a cat dog animal street river bank tree house teacher student engine city winter letter music garden window "
@@ -40,10 +46,23 @@ COMMON = (
 )
 WORDS = COMMON.split()
 DECODER = "SmolLM2-135M-Instruct"
-LIGHT, LONG_TOKENS = 10, 4096  # visitors beside long texts, and how long those are
+LIGHT, LONG_TOKENS, TOUR_TOKENS = 10, 4096, 700  # visitors beside long texts, and how long those are
 EXACT = 16 * float(np.finfo(np.float32).eps)  # 1.9e-6: two passes that add in another order may differ by as much
 PATIENCE = 600.0  # seconds
 PAGES = {"step_by_step": "As it is", "heads": "head"}  # the large picture of each page
+MUTE = {"edit": "mute 23.4"}
+TOUR: dict[str, dict[str, str]] = {
+    "step_by_step": {},
+    "heads": {},
+    "head": {},
+    "why": {},
+    "what_if": MUTE,
+    "generation": {},
+    "corpus": {},
+    "claims": {},
+}
+PROGRAM = 1.3  # GB of Python, torch and both models, as docs/hosting.md says
+LOOK, HELD = 0.25, 60  # seconds between two looks at the memory, and until it is looked at when all have left
 
 
 @dataclass
@@ -158,12 +177,12 @@ async def warm(copies: list[Server]) -> None:
     await asyncio.gather(*(visitors(copy.address, 4, 0) for copy in copies))
 
 
-def long_text(number: int) -> str:
-    """A text of exactly 4,096 tokens, another one for each number."""
-    tokenizer = load_model(DECODER).tokenizer
-    chance = random.Random(f"long {number}")
-    words = [chance.choice(WORDS) for _ in range(LONG_TOKENS)]
-    while len(tokenizer(" ".join(words)).input_ids) > LONG_TOKENS:
+def a_text(seed: str, tokens: int) -> str:
+    """A text of exactly so many tokens. The weights stay unread: the server would share them with this process."""
+    tokenizer, chance = load_outline(DECODER).tokenizer, random.Random(seed)
+    assert tokenizer is not None
+    words = [chance.choice(WORDS) for _ in range(tokens)]
+    while len(tokenizer(" ".join(words)).input_ids) > tokens:
         words.pop()
     return " ".join(words)
 
@@ -223,6 +242,83 @@ def drawn_weights(trace: AttentionTrace) -> NDArray[np.floating]:
     return np.fmax.reduce(padded.reshape(cells, block, cells, block), axis=(1, 3))
 
 
+# --- memory while visitors go through all pages
+
+
+async def tour(address: str, number: int, text: str) -> list[str]:
+    """One visitor with a text, who opens one page after the other and says yes to what each asks. Return what went wrong."""
+    chance, pages = random.Random(f"tour {number}"), [*TOUR]
+    chance.shuffle(pages)
+    query = {state.SOURCE: "real", state.MODEL: DECODER, state.TEXT: text, state.LAYER: "23", state.HEAD: "4"}
+    trouble: list[str] = []
+    async with Visitor(address) as visitor:
+        for page in pages:
+            try:
+                await visitor.open(page, query | TOUR[page])
+                await visitor.finished(PATIENCE)
+                offered = [
+                    button for button in visitor.on_page("button") if button.label in ("Start again", "Continue")
+                ]
+                if offered:
+                    await visitor.press(offered[0])
+                    await visitor.finished(PATIENCE)
+                trouble += [f"{page}: {what}" for what in (*visitor.complaints(), *visitor.answer.exceptions)]
+            except (TimeoutError, Left) as error:
+                return [*trouble, f"{page}: {type(error).__name__} {error}"]
+            await asyncio.sleep(chance.uniform(1, 3))
+    return trouble
+
+
+class Peak:
+    """The memory of servers with the processes that they have started, looked at four times a second in a thread of its own."""
+
+    def __init__(self, processes: Iterable[int]) -> None:
+        self._processes, self._is_over, self.most = list(processes), Event(), 0.0
+        self._thread = Thread(target=self._look, daemon=True)
+
+    def now(self) -> float:
+        """GB now."""
+        return sum(map(pss, self._processes))
+
+    def _look(self) -> None:
+        while not self._is_over.wait(LOOK):
+            self.most = max(self.most, self.now())
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+
+def show_tour(count: int) -> None:
+    """Print the memory that so many visitors need, against what docs/hosting.md promises."""
+    texts = [a_text(f"tour {number}", TOUR_TOKENS) for number in range(count + 1)]
+    promised = PROGRAM + settings.current().memory / 1e9
+    with load_average(), running(1) as (site, copies), Peak(copy.process_id for copy in copies) as memory:
+
+        async def together(numbers: Iterable[int]) -> list[list[str]]:
+            return await asyncio.gather(*(tour(site.address, number, texts[number]) for number in numbers))
+
+        asyncio.run(together([count]))
+        time.sleep(HELD)
+        print(f"one visitor: {memory.most:.2f} GB at the peak, {memory.now():.2f} GB {HELD} s after", flush=True)
+        begun = time.perf_counter()
+        trouble = [one for of_one in asyncio.run(together(range(count))) for one in of_one]
+        took = time.perf_counter() - begun
+        print(f"{count} visitors at once, {TOUR_TOKENS} tokens, {len(TOUR)} pages each, in {took:.0f} s:")
+        print(f"    {memory.most:.2f} GB at the peak; promised are {promised:.2f} GB", flush=True)
+        for wait in (HELD // 2, HELD - HELD // 2):
+            time.sleep(wait)
+            print(f"    {memory.now():.2f} GB a while after they left", flush=True)
+        tracebacks = sum(copy.log().count("Traceback") for copy in copies)
+        print(f"    {len(trouble)} complaints, {tracebacks} tracebacks in the log")
+        for one in sorted(set(trouble))[:8]:
+            print(f"    {trouble.count(one)} × {one[:200]}")
+
+
 def report(title: str, sessions: list[list[Change]]) -> None:
     """What came of all changes, of light and of heavy ones; opening the page is not counted as one."""
     changes = [change for made in sessions for change in made[1:]]
@@ -243,8 +339,12 @@ def report(title: str, sessions: list[list[Change]]) -> None:
 
 
 def pss(process: int) -> float:
-    """GB that a process holds now; what several processes share is divided among them."""
-    return psutil.Process(process).memory_full_info().pss / 1e9
+    """GB that a process and those that it has started hold now; what several processes share is divided among them."""
+    total, server = 0, psutil.Process(process)
+    for one in (server, *server.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+            total += one.memory_full_info().pss
+    return total / 1e9
 
 
 def main() -> None:
@@ -253,8 +353,12 @@ def main() -> None:
     parser.add_argument("--long", type=int, default=0, help="how many long texts at once")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--copies", type=int, default=1, help="of the app; several are behind Caddy")
+    parser.add_argument("--tour", type=int, default=0, help="how many visitors go through all pages at once")
     given = parser.parse_args()
-    alone, texts = min(1.0, given.minutes / 3), [long_text(number) for number in range(given.long)]
+    if given.tour:
+        show_tour(given.tour)
+        return
+    alone, texts = min(1.0, given.minutes / 3), [a_text(f"long {number}", LONG_TOKENS) for number in range(given.long)]
     found: dict[str, list[list[Change]]] = {}
     with load_average(), running(given.copies) as (site, copies):
         asyncio.run(warm(copies))

@@ -10,10 +10,11 @@ bytes (`MEMORY`).
 Unlike Streamlit's own caches this one tells whether a result is known, so that work can show its progress (`ui.progress`).
 """
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import ctypes
+from collections.abc import Callable, Hashable, Iterator, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from inspect import signature
 from threading import Lock, local
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -21,6 +22,7 @@ from weakref import WeakValueDictionary
 
 import streamlit as st
 from cachetools import LRUCache
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import InputError
 from core.progress import held
@@ -42,7 +44,7 @@ class Store:
     """
 
     def __init__(self, most: float, *, waits: bool = False, size: Callable[[Any], float] = lambda _: 1) -> None:
-        self._results: LRUCache = LRUCache(most, size)
+        self._results: LRUCache = _Results(self, most, size)
         self._lock = Lock()
         self._waits = waits
         self._turns: WeakValueDictionary[Hashable, Lock] = WeakValueDictionary()
@@ -76,12 +78,30 @@ class Store:
     def _keep(self, key: Hashable, result: Any) -> None:
         self._results[key] = result
 
+    def forgotten(self, key: Hashable, result: Any) -> None:
+        """Called with each result that goes because there is no room for it."""
+
+
+class _Results(LRUCache):
+    """What a store keeps. It tells the store which result had to go."""
+
+    def __init__(self, store: Store, most: float, size: Callable[[Any], float]) -> None:
+        super().__init__(most, size)
+        self._store = store
+
+    def popitem(self) -> tuple[Hashable, Any]:
+        key, result = super().popitem()
+        self._store.forgotten(key, result)
+        return key, result
+
 
 class Memory(Store):
-    """One bound in bytes for kept results and running work. Work comes first: it makes the store forget results.
+    """One bound in bytes for kept results, those that a page still uses, and running work. Work comes first: it makes the store
+    forget results.
 
     A result (with `nbytes`) that is larger than the whole memory takes all of it: if it were not kept, every element of a page
-    would compute it again.
+    would compute it again. One that is forgotten while a page uses it takes its bytes until that page ends, and is kept again
+    if somebody asks for it.
 
     most      bytes
     reserved  bytes that running work has reserved and not yet used for a result
@@ -92,6 +112,47 @@ class Memory(Store):
         self.most = most
         self.reserved = 0.0
         self._mine = local()  # bytes that this thread has reserved and not yet used for a result
+        self._used: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()  # forgotten, while somebody has them
+        self._users: dict[Hashable, set[str]] = {}  # the sessions that have asked for a result
+
+    @property
+    def used(self) -> float:
+        """Bytes of results that are forgotten, but that a page still uses."""
+        alive = (reference() for reference in self._used.valuerefs())
+        return sum(self._results.getsizeof(result) for result in alive if result is not None)
+
+    def get(self, key: Hashable, work: Callable[[], Any]) -> Any:
+        result = super().get(key, lambda: work() if (used := self._used.get(key)) is None else used)
+        if (context := get_script_run_ctx(suppress_warning=True)) is not None:
+            with self._lock:
+                self._users.setdefault(key, set()).add(context.session_id)
+        return result
+
+    def __contains__(self, key: Hashable) -> bool:
+        return super().__contains__(key) or key in self._used
+
+    def forgotten(self, key: Hashable, result: Any) -> None:
+        self._users.pop(key, None)
+        with suppress(TypeError):  # of what has no weak references nobody knows who uses it
+            self._used[key] = result
+
+    def forget(self, choose: Callable[[Hashable], object]) -> None:
+        """Forget the results with a key that `choose` says yes to."""
+        with self._lock:
+            for key in [*filter(choose, self._results)]:
+                self.forgotten(key, self._results.pop(key))
+
+    def sessions(self) -> set[str]:
+        """The sessions that have asked for what is kept."""
+        with self._lock:
+            return set().union(*self._users.values())
+
+    def leave(self, sessions: Set[str]) -> bool:
+        """Forget what nobody but these sessions has asked for, and return whether there was any. What was asked for outside of
+        a session stays."""
+        gone = {key for key, users in [*self._users.items()] if users <= sessions}
+        self.forget(gone.__contains__)
+        return bool(gone)
 
     def check(self, needs: float) -> None:
         """Raise InputError (field "text") if so many bytes are more than the whole memory."""
@@ -101,13 +162,23 @@ class Memory(Store):
                 field="text",
             )
 
-    def reserve(self, needs: float) -> bool:
-        """Reserve bytes for work and return True, forgetting results where needed; False while other work needs the room."""
+    def has_room(self, needs: float) -> bool:
+        """Whether work may have so many bytes. One that needs none always may."""
+        return not needs or self.reserved + self.used + needs <= self.most
+
+    def reserve(self, needs: float, *, first: bool = False) -> bool:
+        """Reserve bytes for work and return True, forgetting results where needed; False while others need the room.
+
+        first  it does not wait for pages that use results, which may wait for it, unless other work runs
+        """
         with self._lock:
-            if self.reserved + needs > self.most:
+            may_begin = first and not self.reserved
+            if not may_begin and not self.has_room(needs):
+                return False
+            self._make_room(needs)
+            if not may_begin and not self.has_room(needs):  # pages use what was forgotten
                 return False
             self.reserved += needs
-            self._make_room(0)
             return True
 
     @contextmanager
@@ -125,6 +196,7 @@ class Memory(Store):
     def _keep(self, key: Hashable, result: Any) -> None:
         """Keep a result in the bytes that its work has reserved for it, and in others where these are too few."""
         self._results.pop(key, None)
+        self._used.pop(key, None)
         size = self._results.getsizeof(result)
         left = getattr(self._mine, "left", 0.0)
         self._mine.left = left - min(size, left)
@@ -133,8 +205,26 @@ class Memory(Store):
         super()._keep(key, result)
 
     def _make_room(self, size: float) -> None:
-        while self._results and self.kept + self.reserved + size > self.most:
+        while self._results and self.kept + self.used + self.reserved + size > self.most:
             self._results.popitem()
+
+
+def give_back() -> None:
+    """Give the system what the C library keeps of memory that was freed; nothing where it has no such function.
+
+    glibc keeps what was freed between two pieces that are still in use, for each thread apart. After a pass that notes what
+    each component wrote that is twice the size of the pass.
+    """
+    if (trim := _malloc_trim()) is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # musl and macOS; Windows has no names of its own process
+        return None
 
 
 MEMORY = Memory(settings.current().memory)  # one bound for what all sessions keep and what runs for them

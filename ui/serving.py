@@ -12,7 +12,7 @@ import gzip
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, local
@@ -33,6 +33,7 @@ from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
 from streamlit.runtime.scriptrunner_utils.script_requests import _has_active_trigger_value
 from streamlit.runtime.state.common import user_key_from_element_id
 from streamlit.runtime.state.safe_session_state import SafeSessionState
+from streamlit.runtime.state.session_state import SessionState
 
 from ui import settings, state
 from ui.lessons import PAGES
@@ -41,6 +42,7 @@ _mine = local()
 _begin = SafeSessionState.on_script_will_rerun
 _look = ScriptRunner._maybe_handle_execution_control_request
 _take = AppSession.request_rerun
+_forget_values = SessionState._remove_stale_widgets
 _WENT: WeakKeyDictionary[AppSession, ClientState] = WeakKeyDictionary()  # where each session last went
 SCRIPTS = Path(streamlit.__file__).parent / "static" / "static" / "js"
 _OWN = b"<script>" + Path(__file__).with_suffix(".js").read_bytes() + b"</script>"
@@ -152,6 +154,39 @@ def answer_in_order() -> None:
     AppSession.request_rerun = take
     SafeSessionState.on_script_will_rerun = undisturbed()(_begin)
     ScriptRunner._maybe_handle_execution_control_request = look
+
+
+def forget_callbacks() -> None:
+    """Let a session forget what fields would call that are no longer on its page. Call it before the first visitor.
+
+    Streamlit 1.67 forgets their values, but keeps their callbacks for as long as the session lives, and with them the passes
+    that they use: those of every page that a visitor has seen.
+    """
+
+    def forget(self: SessionState, active_widget_ids: frozenset[str]) -> None:
+        _forget_values(self, active_widget_ids)
+        context = get_script_run_ctx()
+        if context is not None and not context.fragment_ids_this_run:  # a fragment is only a part of the page
+            known = self._new_widget_state.widget_metadata
+            for widget in known.keys() - active_widget_ids:
+                del known[widget]
+
+    SessionState._remove_stale_widgets = forget
+
+
+def sessions() -> set[str]:
+    """The sessions that Streamlit knows, some minutes longer than their visitors are there."""
+    return {session.id for session in [*_WENT]}
+
+
+def forget_pages(left: Set[str]) -> bool:
+    """Forget what the fields of these sessions would call, whose visitors have left: who comes back in time draws them anew.
+    Return whether there were any."""
+    known = [session.session_state._new_widget_state.widget_metadata for session in [*_WENT] if session.id in left]
+    were_there = any(known)
+    for one in known:
+        one.clear()
+    return were_there
 
 
 def _is_of_a_page(widget: WidgetState) -> bool:

@@ -1,4 +1,6 @@
-"""Turns: heavy work runs one after another, in the order in which it was asked for; light work never waits.
+"""Turns: heavy work runs one after another, in the order in which it was asked for; light work waits only for room.
+
+What takes much memory is heavy from the beginning: half-way through, it would wait for its turn with all that it has read.
 
 A page says that its work waits, and gives up its place when the page's run ends: by Stop, another choice, or a closed tab.
 Nobody asks for a turn while holding a lock of a cache, so that no two can wait for each other.
@@ -6,16 +8,16 @@ Nobody asks for a turn while holding a lock of a cache, so that no two can wait 
 
 import gc
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition, get_ident, local
 
-from ui.cache import MEMORY, Memory
+from ui.cache import MEMORY, Memory, give_back
 
 Waiting = Callable[[int], None]
 
 HEAVY = 1.0  # seconds: longer work is heavy
+LARGE = 64e6  # bytes: work that takes more is heavy
 LOOK = 0.2  # seconds between two looks at the queue, and at whether the visitor is still there
 GIVES_WAY = 1.0  # seconds at most that a step of heavy work waits for pages that do light work
 
@@ -26,8 +28,9 @@ class Turns:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._changed = Condition()
-        self._queue: deque[object] = deque()
+        self._queue: dict[object, float] = {}  # tickets in their order, with the bytes that each needs
         self._holder: int | None = None  # the thread whose turn it is
+        self._lacks_room = False  # whether nobody in the queue can begin because others need the room
         self._pages: set[int] = set()  # threads that run a page and do nothing heavy
         self._stepped = 0.0
         self._mine = local()
@@ -43,14 +46,18 @@ class Turns:
 
     @contextmanager
     def room(self, needs: float, waiting: Waiting) -> Iterator[None]:
-        """Room for light work that needs so many bytes: at once if there is room, otherwise with a turn, as in `turn`."""
+        """Room for light work that needs so many bytes: at once if they are few and there is room, otherwise with a turn, as in
+        `turn`."""
         self._memory.check(needs)
-        with self._memory.held(needs) if self._memory.reserve(needs) else self.turn(needs, waiting):
+        is_small = needs <= LARGE and (not needs or not self._lacks_room)
+        with self._memory.held(needs) if is_small and self._memory.reserve(needs) else self.turn(needs, waiting):
             yield
 
     @contextmanager
     def turn(self, needs: float, waiting: Waiting) -> Iterator[None]:
         """A turn for heavy work: waits until it is next and there is room. Whoever has the turn already continues.
+
+        Those for whom there is room go before those for whom there is none: they may hold what the others wait for.
 
         waiting  called now and then with how many are before; any exception gives up the place
 
@@ -66,8 +73,10 @@ class Turns:
             try:
                 with self._waited():
                     gc.collect()  # what stopped work may have left: its tensors, in circles of references
+                    give_back()
                 with self._memory.held(needs):
                     yield
+                give_back()
             finally:
                 with self._changed:
                     self._holder = None
@@ -91,25 +100,34 @@ class Turns:
     def _wait(self, needs: float, waiting: Waiting) -> None:
         ticket = object()
         with self._changed:
-            self._queue.append(ticket)
+            self._queue[ticket] = needs
         try:
             with self._waited():
                 while True:
                     with self._changed:
-                        if self._changed.wait_for(lambda: self._begin(ticket, needs), LOOK):
+                        if self._changed.wait_for(lambda: self._begin(ticket), LOOK):
                             return
-                        before = max(1, self._queue.index(ticket) + (self._holder is not None))
+                        before = max(1, [*self._queue].index(ticket) + (self._holder is not None))
                     waiting(before)
         except BaseException:
             with self._changed:
-                self._queue.remove(ticket)
+                del self._queue[ticket]
+                self._lacks_room = False
                 self._changed.notify_all()
             raise
 
-    def _begin(self, ticket: object, needs: float) -> bool:
-        if self._holder is not None or self._queue[0] is not ticket or not self._memory.reserve(needs):
+    def _begin(self, ticket: object) -> bool:
+        """Whether this one is next."""
+        if self._holder is not None:
             return False
-        self._queue.popleft()
+        fitting = [other for other, needs in self._queue.items() if self._memory.has_room(needs)]
+        # Where there is room for nobody, pages hold it that have begun, and need little to come to their end.
+        first = next(iter(fitting or sorted(self._queue, key=self._queue.__getitem__)))
+        if first is not ticket or not self._memory.reserve(self._queue[ticket], first=not fitting):
+            self._lacks_room = not fitting
+            return False
+        del self._queue[ticket]
+        self._lacks_room = False
         self._holder, self._stepped = get_ident(), time.monotonic()
         return True
 

@@ -2,7 +2,10 @@
 
 A relative error ε in a score s shifts it by ε·|s|, which changes its weight by that factor. So one unit is
 (ε + ε' · max |s| of the row) · Σ weight · |value|, with the rounding error ε of the model's dtype and ε' of its scores. By this
-unit a head that attends to a single key, whose output hardly depends on its scores, is measured as strictly as any other.
+unit a head that attends to a single key, whose output hardly depends on its scores, is measured as strictly as any other. Where
+the products of a score cancel each other, their sum is small and its error is not: then √Σ(q·k)² is taken for |s|. And below
+the smallest normal number, which is 6·10⁻⁵ in float16, errors of weights no longer shrink with them: √Σ value² of them is
+added.
 """
 
 from collections.abc import Callable, Iterable
@@ -130,27 +133,32 @@ def certified_head(head: Head, output: Array, model: Model | Origin, mask: str) 
     return overview, _certificate(blocks, model, head.scale, mask)
 
 
-def _rounding(model: Model | Origin, shaping: Shaping) -> tuple[float, float]:
-    """The relative rounding errors of a model's attention: of its weights and output, and of its scores.
+def _rounding(model: Model | Origin, shaping: Shaping) -> tuple[float, float, float]:
+    """The rounding errors of a model's attention: of its weights and output and of its scores, which are relative, and that of
+    weights which are nearly 0, which is not.
 
     torch's fused attention keeps the scores of a float16 or bfloat16 model in float32. Architectures with soft caps or sinks
     compute attention in their own code, which also rounds the scores.
     """
-    own = torch.finfo(getattr(torch, model.dtype)).eps
-    return own, min(own, torch.finfo(torch.float32).eps) if shaping.is_plain else own
+    own = torch.finfo(getattr(torch, model.dtype))
+    of_scores = min(own.eps, torch.finfo(torch.float32).eps) if shaping.is_plain else own.eps
+    return own.eps, of_scores, own.eps * own.smallest_normal
 
 
-def _compare(trace: AttentionTrace, output: Array, rows: range, rounding: tuple[float, float]) -> tuple[float, ...]:
+def _compare(trace: AttentionTrace, output: Array, rows: range, rounding: tuple[float, ...]) -> tuple[float, ...]:
     """Compare the output of some rows of a head with the model's own [queries, d_v].
 
     Returns the first four numbers of a `Certificate`, then those of `_added`.
     """
     attending = ~trace.empty_rows
     difference = np.abs(trace.output - output[rows.start : rows.stop])[attending]
+    products = np.sqrt(np.square(trace.query) @ np.square(trace.key).T) * abs(trace.scale)
     # However low its score, a key without weight adds nothing.
-    largest_score = np.abs(np.where(trace.weights > 0, trace.masked, 0)).max(axis=1, keepdims=True)
-    of_result, of_scores = rounding
+    sizes = np.where(trace.weights > 0, np.maximum(np.abs(trace.masked), products), 0)
+    largest_score = sizes.max(axis=1, keepdims=True)
+    of_result, of_scores, of_least = rounding
     unit = (of_result + of_scores * largest_score) * (trace.weights @ np.abs(trace.value))
+    unit += of_least * np.sqrt(np.square(trace.value).sum(axis=0))
     units = difference / np.maximum(unit[attending], np.finfo(unit.dtype).smallest_normal)
     worst, worst_units = (float(part.max(initial=0)) for part in (difference, units))
     return difference.size, worst, worst_units, int(trace.empty_rows.sum()), *_added(trace, rows)

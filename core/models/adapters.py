@@ -31,6 +31,7 @@ from transformers import PreTrainedModel
 from ..errors import shown
 from .bounds import UnreadableError, check_files, checked_object
 from .fields import are_whole
+from .weight_files import stored_in
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 AND = " + adapter "  # in a revision: between that of a model and that of the adapter which is merged into it
@@ -291,6 +292,12 @@ def _matches(pattern: str, module: str, name: str, until: float) -> bool:
     except (regex.error, ValueError, RecursionError, OverflowError):
         pass
     raise UnreadableError(f"is an adapter with {shown(repr(pattern), 60)} in its {name}, {why}")
+
+
+def modules_of(file: Path, network: PreTrainedModel) -> set[str]:
+    """The modules of a network whose weights the adapter in this file changes, by its header."""
+    modules, own = {name for name, _ in network.named_modules(remove_duplicate=False)}, f"{network.base_model_prefix}."
+    return {_module(_placed(name, modules, own).removeprefix(_PREFIX)) for name in stored_in([file])}
 
 
 def _another(what: str, adapter: Adapter) -> UnreadableError:

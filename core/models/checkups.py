@@ -14,7 +14,7 @@ import platform
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -30,7 +30,8 @@ from .model import Model, RecordedModel
 FINITE = "finite numbers"  # the check without which there is nothing to check
 OWN_CODE = "own code"  # the check that decides where another does not know the network
 MAX_FILES, MAX_BYTES, MAX_ENTRIES = 64, 10**5, 1_000
-_PREFIX = "checkup-2-"  # 2: with the comparison with the own code
+OVER = "The {:g} seconds of the check-up were over."
+_PREFIX = "checkup-2-"  # 2: with the comparison with the own code, and with all weights of the files
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,12 @@ class Finding:
 
     holds   None if the check could not be made
     detail  what was compared and what came of it, or why it was not, in sentences
+    is_cut  whether the time was over before all was looked at
     """
 
     holds: bool | None
     detail: str
+    is_cut: bool = False
 
     @classmethod
     def of(cls, failures: Iterable[str], passed: str) -> "Finding":
@@ -142,7 +145,8 @@ def outcome(model: Model) -> str:
 
 def keep(model: Model, checkup: Checkup) -> None:
     """Keep it on this disk, if it is whole and holds, and if the folder can be written. The model must be as it was read."""
-    text = json.dumps({name: asdict(finding) for name, finding in checkup.findings.items()})
+    findings = {name: {"holds": one.holds, "detail": one.detail} for name, one in checkup.findings.items()}
+    text = json.dumps(findings)
     if (path := _path(model)) is None or len(text) > MAX_BYTES or not (checkup.is_whole and checkup.holds):
         return
     with suppress(OSError):

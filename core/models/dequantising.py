@@ -19,8 +19,8 @@ from ..errors import first_line, shown
 from .bounds import UnreadableError, checked_object
 from .weight_files import REAL, Settings, Stored, check_method, check_quantised
 
-_KINDS = {"I32": torch.int32, "I64": torch.int64, "I8": torch.int8, "U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn}
-_KINDS |= {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32}
+KINDS = {"I32": torch.int32, "I64": torch.int64, "I8": torch.int8, "U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn}
+KINDS |= {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64, "BOOL": torch.bool}
 _STATES = ("weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4")
 _FOUR = ("weight", "weight.absmax", "weight.quant_map", "weight.nested_absmax", "weight.nested_quant_map", *_STATES)
 # Modules that are Conv1D in these architectures and keep their weights as [inputs, outputs]; as quantised they are linear maps.
@@ -305,7 +305,7 @@ def undone(folder: Path, stored: Mapping[str, Stored]) -> dict[str, Stored]:
         check_quantised(settings, stem)
         turned = config.get("model_type") in _CONV1D and stem.endswith(_OF_CONV1D)
         weight = Undone(next(iter(parts.values())).file, "F32", (), stem, formula, parts, settings, turned)
-        headers = {end: torch.empty(of.shape, dtype=_KINDS.get(of.dtype), device="meta") for end, of in parts.items()}
+        headers = {end: torch.empty(of.shape, dtype=KINDS.get(of.dtype), device="meta") for end, of in parts.items()}
         plain[f"{stem}weight"] = replace(weight, shape=tuple(weight.made_of(headers).shape))
     if left := [name for name, tensor in plain.items() if name.endswith("weight") and tensor.dtype not in REAL]:
         raise UnreadableError(f"holds {shown(left[0])} in {stored[left[0]].dtype}, and no scale of it")

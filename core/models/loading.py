@@ -25,6 +25,7 @@ from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError
 from tokenizers import normalizers
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
+from transformers.core_model_loading import PrefixChange
 
 from ..errors import InputError, first_line, model_error, shown
 from ..installed import how_to_install_models
@@ -132,7 +133,8 @@ def load_model(
         size=size,
         notes=(*model.notes, *notes, *unread_files(source.folder, files), *sentence.notes(source.name)),
         sentence=sentence,
-        folder=source.folder if source.adapter is None else None,
+        folder=source.folder,
+        adapter=None if source.adapter is None else source.adapter.file,
     )
 
 
@@ -622,8 +624,11 @@ def _in_memory(
     whole: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, processor: ProcessorMixin | None = None
 ) -> Model:
     tower = text_tower(whole)
-    network = tower or whole
+    network: Any = tower or whole
     network.eval()
+    if tower is not None:  # so that its weights can be found in the files of the whole
+        of_whole = getattr(whole, "_weight_conversions", ())
+        network._weight_conversions = [*of_whole, PrefixChange(prefix_to_remove="text_model")]
     asking = list(filter(asks_the_registry, network.modules()))
     # Of a model that reads a text, the part that reads it has to ask: in GIT only the tower that reads images does.
     reading = attention_modules(network) if read_by(type(network)) == "texts" else asking

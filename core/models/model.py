@@ -41,7 +41,8 @@ class Model:
                 the network leaves out; empty for most models. Whoever loads a model adds to them with `dataclasses.replace`;
                 pages show them as plain text beside the choice of the model
     sentence    how it makes one vector of a text
-    folder      where the files are that its weights are read from; None for a model in memory, and with an adapter merged in
+    folder      where the files are that its weights are read from; None for a model in memory
+    adapter     the file of the adapter that is merged into these weights; None: none is
     """
 
     name: str
@@ -55,6 +56,7 @@ class Model:
     notes: tuple[str, ...] = ()
     sentence: SentenceVector = field(default_factory=SentenceVector)
     folder: Path | None = None
+    adapter: Path | None = None
 
     def __repr__(self) -> str:
         return f"<Model {self.name}: {type(self.network).__name__}, {self.dtype}>"

@@ -3,6 +3,7 @@
 from copy import deepcopy
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
@@ -21,6 +22,8 @@ def own_copy(network: PreTrainedModel, attention: str | None = None) -> PreTrain
     """
     config = deepcopy(network.config)
     config._attn_implementation = attention
+    tables = [part for part in network.modules() if isinstance(part, nn.Embedding) and part.padding_idx is not None]
+    rows = [part.weight.detach()[part.padding_idx].clone() for part in tables]
     places = getattr(network, "hf_device_map", None) or {"": network.device}
     shown = logging.is_progress_bar_enabled()
     with BUILDING:
@@ -37,6 +40,10 @@ def own_copy(network: PreTrainedModel, attention: str | None = None) -> PreTrain
         finally:
             if shown:
                 logging.enable_progress_bar()
+            for part, row in zip(
+                tables, rows, strict=True
+            ):  # Chinese-CLIP sets them to zero, also where they are shared
+                part.weight.data[part.padding_idx] = row
     if getattr(network, "generation_config", None) is not None:
         copy.generation_config = deepcopy(network.generation_config)
     _take_rounded_buffers(copy, network)

@@ -400,10 +400,32 @@ def notes_of(
     return tuple(notes)
 
 
-def read_as_they_are(network: PreTrainedModel, stored: Mapping[str, Stored]) -> dict[str, str]:
-    """The names of the tensors that a network takes as they stand in its files, by the name of the network's part."""
-    places = _Reading(network, stored).places
-    return {place.targets[0]: name for name, place in places.items() if place.converter is None}
+@dataclass(frozen=True)
+class Filling:
+    """What fills parts of a network: tensors of its files, each with the pattern by which the converter fits it.
+
+    converter  None: one tensor fills one part as it stands there
+    """
+
+    targets: tuple[str, ...]
+    converter: WeightConverter | None
+    patterns: Mapping[str, str]
+
+
+def fillings(network: PreTrainedModel, stored: Mapping[str, Stored]) -> list[Filling]:
+    """How the tensors of some files fill a network, but for those for which it has no place."""
+    reading = _Reading(network, stored)
+    patterns: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
+    alone = []
+    for name, place in reading.places.items():
+        if place.targets[0] not in reading.parts:
+            continue
+        if place.converter is None:
+            alone.append(Filling(place.targets, None, {name: ""}))
+        else:
+            patterns[place.targets][name] = place.pattern
+    converters = {place.targets: place.converter for place in reading.places.values()}
+    return alone + [Filling(targets, converters[targets], names) for targets, names in patterns.items()]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """What is kept, within which bounds, and what is not computed twice."""
 
+import gc
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -10,13 +13,14 @@ import pytest
 
 from core import Edits
 from tests.conftest import PATIENCE
+from tests.core.tiny_models import number_words, tiny
 from tests.refusals import refused
-from ui import requests, settings
+from ui import cache, leaving, requests, settings
 from ui.cache import MEMORY, Cached, Memory, Store, cached
 from ui.requests import ModelChoice, TextRequest
 from ui.views.generation import page as writing
 from ui.views.heads import all_heads
-from ui.views.sources import passes
+from ui.views.sources import models, passes
 from ui.views.what_if import results
 
 
@@ -129,6 +133,81 @@ def test_work_within_work_gives_back_what_is_its_own():
             assert (memory.reserved, memory.kept) == (3, 5)
         assert memory.reserved == 3
     assert (memory.reserved, memory.kept) == (0, 5)
+
+
+class Large:
+    """A result that a page may use."""
+
+    def __init__(self, nbytes):
+        self.nbytes = nbytes
+
+
+def test_what_is_forgotten_while_a_page_uses_it_takes_its_room_until_that_page_ends():
+    memory = Memory(10)
+    page = memory.get("pass", lambda: Large(6))
+    assert memory.reserve(4)
+    assert not memory.reserve(3)
+    with memory.held(4):
+        memory.get("another", lambda: Large(4))
+    memory.get("a third", lambda: Large(4))
+    assert (memory.kept, memory.used) == (4, 6)
+    assert memory.get("pass", lambda: pytest.fail("it is computed again")) is page
+    assert (memory.kept, memory.used) == (10, 0)
+    memory.forget(lambda _: True)
+    assert not memory.reserve(5)
+    del page
+    assert memory.reserve(5)
+    assert "pass" not in memory
+
+
+def test_who_is_first_does_not_wait_for_pages_that_wait_for_it():
+    memory = Memory(10)
+    page = memory.get("pass", lambda: Large(6))
+    memory.forget(lambda _: True)
+    assert not memory.reserve(5)
+    assert memory.reserve(5, first=True)
+    assert not memory.reserve(5, first=True)  # but for other work
+    assert memory.used == page.nbytes
+
+
+def test_what_only_those_have_asked_for_who_left_is_forgotten(monkeypatch):
+    memory, visitor = Memory(10), SimpleNamespace(session_id="one")
+    monkeypatch.setattr(cache, "get_script_run_ctx", lambda **_: visitor)
+    memory.get("alone", lambda: Large(1))
+    memory.get("together", lambda: Large(1))
+    visitor.session_id = "two"
+    memory.get("together", lambda: Large(1))
+    visitor = None
+    memory.get("nobody's", lambda: Large(1))
+    there = {"two"}
+    missed = leaving.forget(memory, set(), there.__contains__)
+    assert (missed, memory.kept) == ({"one"}, 3)  # it may be a page that is loaded again
+    leaving.forget(memory, missed, there.__contains__)
+    assert ("alone" in memory, "together" in memory, "nobody's" in memory) == (False, True, True)
+    leaving.forget(memory, {"one", "two"}, set().__contains__)
+    assert ("together" in memory, memory.kept) == (False, 1)
+
+
+def mapped(folder):
+    """How often a file in this folder is part of this process's memory."""
+    return Path("/proc/self/maps").read_text().count(f"{folder}/")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says what a process has mapped")
+def test_with_a_model_that_is_forgotten_go_its_passes_and_its_file(monkeypatch, tmp_path):
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        tiny("Llama").save_pretrained(folder)
+        number_words().save_pretrained(folder)
+    one, two = (ModelChoice(str(folder)) for folder in folders)
+    monkeypatch.setattr(models.loaded, "store", type(models.loaded.store)(1))
+    passes.captured(TextRequest(one, "3 4 5"))
+    assert mapped(folders[0])
+    passes.captured(TextRequest(two, "3 4 5"))
+    gc.collect()
+    assert (mapped(folders[0]), passes.captured.is_known(TextRequest(one, "3 4 5"))) == (0, False)
+    assert mapped(folders[1])
+    assert passes.captured.is_known(TextRequest(two, "3 4 5"))
 
 
 def test_what_can_never_fit_is_refused_with_both_figures():

@@ -1,16 +1,19 @@
 """What is fetched early are files that Streamlit has, messages go at once and in order, and a host has room for two."""
 
+import gc
 import re
 import socket
+import weakref
 
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
+from streamlit.runtime.state.session_state import SessionState
 from streamlit.testing.v1 import AppTest
 
 from tests.pages.app import go, new
 from tests.source_files import ROOT
 from ui import links, serving, settings, state
-from ui.serving import IDLE, SCRIPTS, Visitors, answer_in_order, early_scripts, send_at_once
+from ui.serving import IDLE, SCRIPTS, Visitors, answer_in_order, early_scripts, forget_callbacks, send_at_once
 
 
 def test_the_scripts_are_there_with_all_that_they_import():
@@ -100,3 +103,47 @@ def test_a_visitor_who_finds_no_place_is_told_so_and_runs_nothing(monkeypatch):
     full._is_there = lambda _: False
     app.button[0].click().run()
     assert not app.title or app.title[0].value != "Headlight is full"
+
+
+def two_pages(seen):
+    import streamlit as st
+
+    if st.toggle("other page", key="other"):
+        return
+
+    passed = seen.passed()
+
+    def clicked():
+        seen.clicks += 1
+        assert passed
+
+    st.button("click", on_click=clicked)
+
+
+def test_what_the_fields_of_an_earlier_page_would_use_goes_with_them(monkeypatch):
+    """A click on a head calls what holds its whole pass."""
+
+    class Passed:
+        pass
+
+    class Seen:
+        clicks = 0
+
+        def passed(self):
+            passed = Passed()
+            self.last = weakref.ref(passed)
+            return passed
+
+    monkeypatch.setattr(SessionState, "_remove_stale_widgets", SessionState._remove_stale_widgets)
+    forget_callbacks()
+    seen = Seen()
+    app = AppTest.from_function(two_pages, args=(seen,)).run()
+    app.button[0].click().run()
+    assert seen.clicks == 1
+    assert seen.last() is not None  # the next click needs it
+    app.toggle[0].set_value(True).run()
+    gc.collect()
+    assert seen.last() is None
+    app.toggle[0].set_value(False).run()
+    app.button[0].click().run()
+    assert seen.clicks == 2

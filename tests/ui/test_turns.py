@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from streamlit.runtime.scriptrunner import RerunException, StopException
 
 from core import InputError
 from tests.conftest import PATIENCE
-from ui import turns
+from ui import cache, turns
 from ui.cache import Memory
 from ui.turns import Turns
 
@@ -136,6 +137,85 @@ def test_light_work_does_not_wait_unless_there_is_no_room():
     heavy.result(PATIENCE)
     waits.result(PATIENCE)
     assert sessions.had == ["heavy", "light"]
+
+
+def test_large_work_has_its_turn_before_it_begins(monkeypatch):
+    """Half-way through it would wait with all that it has read."""
+    monkeypatch.setattr(turns, "LARGE", 20)
+    sessions, over, begun = Sessions(memory=100), Event(), []
+
+    def read(name, needs):
+        with sessions.turns.room(needs, lambda _: sessions.told.setdefault(name, True)):
+            begun.append(name)
+            over.wait(PATIENCE)
+
+    one = sessions._threads.submit(read, "one", 30)
+    while not begun:
+        time.sleep(0.001)
+    others = [sessions._threads.submit(read, *other) for other in (("two", 30), ("small", 20))]
+    while len(sessions.told) + len(begun) < 3:
+        time.sleep(0.001)
+    assert (begun, [*sessions.told], sessions.memory.reserved) == (["one", "small"], ["two"], 50)
+    over.set()
+    for reading in (one, *others):
+        reading.result(PATIENCE)
+    assert sessions.memory.reserved == 0
+
+
+def test_those_who_hold_what_the_first_waits_for_go_before_it():
+    sessions, begun, over = Sessions(memory=100), Event(), Event()
+
+    def grows():
+        with sessions.turns.room(60, lambda _: None):
+            begun.set()
+            over.wait(PATIENCE)
+            with sessions.turns.turn(0, lambda _: None):  # it has turned out to be heavy
+                sessions.had.append("it")
+
+    holds = sessions._threads.submit(grows)
+    begun.wait(PATIENCE)
+    first = sessions.want("first", needs=50)
+    late = sessions._threads.submit(lambda: sessions.turns.room(30, lambda _: None).__enter__())
+    while not late.done() and len(sessions.turns._queue) < 2:
+        time.sleep(0.001)
+    over.set()
+    holds.result(PATIENCE)
+    first.result(PATIENCE)
+    assert sessions.had == ["it", "first"]
+
+
+def test_where_pages_hold_all_room_those_that_need_least_go_first():
+    """They have read their text and come to their end; who still has to read would take more."""
+
+    class Pass:
+        nbytes = 100
+
+    sessions, over = Sessions(memory=100), Event()
+    wanted = [sessions.want("runs", lambda: over.wait(PATIENCE))]
+    page = sessions.memory.get("pass", Pass)
+    sessions.memory.forget(lambda _: True)
+    wanted += [sessions.want(name, needs=needs) for name, needs in (("reads", 60), ("draws", 10), ("draws too", 10))]
+    over.set()
+    for one in wanted:
+        one.result(PATIENCE)
+    assert sessions.had == ["runs", "draws", "draws too", "reads"]
+    assert sessions.memory.used == page.nbytes
+
+
+@pytest.mark.skipif(cache._malloc_trim() is None, reason="the C library keeps nothing, or does not say how to get it")
+def test_what_is_freed_in_a_turn_is_given_back_to_the_system():
+    def resident():
+        return psutil.Process().memory_info().rss
+
+    sessions = Sessions()
+    before = resident()
+    with sessions.turns.turn(0, lambda _: None):
+        blocks = [bytes(50_000) for _ in range(4_000)]
+        after = blocks[-1]  # what lies beyond all that is freed
+        assert resident() - before > 1.5e8
+        del blocks
+    assert resident() - before < 0.5e8
+    assert after
 
 
 def test_waiting_does_not_count(monkeypatch):

@@ -7,9 +7,10 @@ runs the network beside the same network as transformers runs it alone, which de
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from ...errors import first_line
-from ...models.checkups import FINITE, MADE, OWN_CODE, Checkup, Finding
+from ...models.checkups import FINITE, MADE, OVER, OWN_CODE, Checkup, Finding
 from ...models.model import Model, require_model
 from ...progress import OnProgress, step_counter
 from ...threads import processor_time
@@ -20,6 +21,8 @@ from .from_weights import absolute_positions, matrix_products, other_modules, pr
 from .heads import attention_of_heads, masks, scales, soft_caps, windows
 from .own_code import alone, compare_with_own_code
 from .reading import Reading, cache_of_keys, later_tokens, padding, read_fixed
+
+WEIGHTS = "weights"
 
 # Those that cost least and find most come first: the time may not suffice for all.
 CHECKS: dict[str, Callable[[Reading], Finding]] = {
@@ -38,7 +41,7 @@ CHECKS: dict[str, Callable[[Reading], Finding]] = {
     "beginning and end": beginning_of_text,
     "tokens": tokens_of_the_file,
     "leftovers": leftovers,
-    "weights": weights_of_the_file,
+    WEIGHTS: weights_of_the_file,
     "later tokens": later_tokens,
     "padding": padding,
     "cache": cache_of_keys,
@@ -55,7 +58,7 @@ DEFINITE = (
     "beginning and end",
     "tokens",
     "leftovers",
-    "weights",
+    WEIGHTS,
 )
 BY_FURTHER_PASSES = ("later tokens", "padding", "cache")
 
@@ -65,7 +68,7 @@ def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress |
 
     seconds      of this thread's processor time, which is less than that on the clock on a busy machine: no check is begun
                  after it, and those that are left say so. The comparison with the network's own code is always made, and not
-                 counted
+                 counted; that of the weights with the files has as much for itself, and says how far it came
     on_progress  called with the number of checks that are done; an error that it raises ends the check-up
 
     Raises InputError (field "model") for a model that only a file describes, and for one whose queries, keys and values cannot
@@ -76,7 +79,6 @@ def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress |
         raise not_captured(model)
     begun = processor_time()
     findings: dict[str, Finding] = {}
-    skipped: list[str] = []
     try:
         reading = read_fixed(model)
     except Exception as error:
@@ -87,15 +89,17 @@ def check_model(model: Model, *, seconds: float = 2.0, on_progress: OnProgress |
         now = processor_time()
         if reading is None:
             findings.setdefault(name, Finding(None, "The pass gives no numbers to check."))
+        elif name == WEIGHTS:
+            findings[name] = _made(partial(weights_of_the_file, seconds=seconds), reading)
         elif name != OWN_CODE and now - begun > seconds:
-            findings[name] = Finding(None, f"The {seconds:g} seconds of the check-up were over.")
-            skipped.append(name)
+            findings[name] = Finding(None, OVER.format(seconds), is_cut=True)
         else:
             findings[name] = _decided(name, _made(check, reading), reading, findings.get(OWN_CODE))
-        if name == OWN_CODE:
+        if name in (OWN_CODE, WEIGHTS):
             begun += processor_time() - now
         step()
-    MADE[model.network] = checkup = Checkup.of(model, findings, tuple(skipped))
+    skipped = tuple(name for name, finding in findings.items() if finding.is_cut)
+    MADE[model.network] = checkup = Checkup.of(model, findings, skipped)
     return checkup
 
 

@@ -1,18 +1,26 @@
 """Checks against the files of a model: its tokens, its weights, and what the network leaves out of them."""
 
-import torch
-from safetensors import safe_open
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
+from ...errors import first_line
+from ...models.adapters import modules_of
 from ...models.added_tokens import text_notes
 from ...models.bounds import UnreadableError
-from ...models.checkups import Finding
-from ...models.dequantising import Undone, undone
-from ...models.weight_files import lost, notes_of, read_as_they_are, stored_in, weight_files
-from .reading import LINEAR, TEXT, Reading
+from ...models.checkups import OVER, Finding
+from ...models.dequantising import undone
+from ...models.read_again import TimeIsOverError, parts_of, read_again
+from ...models.weight_files import lost, notes_of, stored_in, weight_files
+from ...threads import processor_time
+from .reading import TEXT, Reading
 
-ROWS = 64  # of each matrix that are read again
 IN_MEMORY = "The model was not read from files, or was changed afterwards."
+NOT_HELD = "Not looked at, as no file holds it as it is: "
 
 
 def beginning_of_text(reading: Reading) -> Finding:
@@ -26,15 +34,15 @@ def beginning_of_text(reading: Reading) -> Finding:
 
 def tokens_of_the_file(reading: Reading) -> Finding:
     """The tokens of the fixed text are those of tokenizer.json, read without transformers."""
-    model = reading.model
-    file = None if model.folder is None else model.folder / "tokenizer.json"
-    if model.tokenizer is None or file is None or not file.is_file():
+    tokenizer: Any = reading.model.tokenizer
+    folder = getattr(tokenizer, "name_or_path", "")  # of an adapter, which may have its own
+    if not folder or not (file := Path(folder) / "tokenizer.json").is_file():
         return Finding(None, "There is no tokenizer.json to compare with.")
     own = Tokenizer.from_file(str(file))
     # Some files ask for a fixed length.
     own.no_padding()
     own.no_truncation()
-    expected, found = own.encode(TEXT).ids, model.tokenizer(TEXT)["input_ids"]
+    expected, found = own.encode(TEXT).ids, tokenizer(TEXT)["input_ids"]
     length = min(len(expected), len(found))
     different = [at for at in range(length) if expected[at] != found[at]] or [length] * (len(expected) != len(found))
     return Finding.of(
@@ -47,31 +55,47 @@ def leftovers(reading: Reading) -> Finding:
     """The network reads all weights of its files, but for those that are known to change no number."""
     if (folder := reading.model.folder) is None:
         return Finding(None, IN_MEMORY)
+    if reading.model.tower_of is not None:
+        return Finding(None, "The network is one tower of the two in the files.")
     try:
         stored = undone(folder, stored_in(weight_files(folder)))
         notes = notes_of(reading.model.network, stored, lost(folder), ())
     except UnreadableError as error:
         return Finding(False, f"The folder {error}.")
+    except SafetensorError as error:
+        return Finding(False, f"The folder has damaged or incomplete weights: {first_line(error)}.")
     return Finding(True, " ".join(notes) or f"The network reads all {len(stored):,} tensors of its files.")
 
 
-def weights_of_the_file(reading: Reading) -> Finding:
-    """The weights of the chosen layers are those of the files, bit for bit after the conversion of their dtype."""
+def weights_of_the_file(reading: Reading, seconds: float = math.inf) -> Finding:
+    """All weights are those of the files, bit for bit after the conversion of their dtype.
+
+    seconds  of this thread's processor time: what is left then is not looked at
+    """
     if (folder := reading.model.folder) is None:
         return Finding(None, IN_MEMORY)
+    network, begun, adapter = reading.model.network, processor_time(), reading.model.adapter
     stored = undone(folder, stored_in(weight_files(folder)))
-    names, failures, compared = read_as_they_are(reading.model.network, stored), [], 0
-    parts = dict(reading.model.network.named_parameters())
-    linear = [name for name, visit in reading.visits.items() if isinstance(visit.module, LINEAR)]
-    for part in (f"{name}.{of}" for name in linear for of in ("weight", "bias")):
-        if part not in parts or (name := names.get(part)) is None or isinstance(stored[name], Undone):
-            continue
-        with safe_open(stored[name].file, framework="pt") as file:
-            given = file.get_slice(name)[:ROWS]
-        own = parts[part].detach()[:ROWS].cpu()
-        compared += 1
-        if not torch.equal(given.to(own.dtype), own):
-            failures.append(f"{part} has other numbers than {name} in {stored[name].file.name}.")
-    if not compared:
-        return Finding(None, "The files hold the weights in another form, which is undone when they are read.")
-    return Finding.of(failures, f"{compared} matrices and biases of the chosen layers are those of the files.")
+    merged = set() if adapter is None else modules_of(adapter, network)
+    every = parts_of(network)
+    parts = {name: part for name, part in every.items() if name.rpartition(".")[0] not in merged}
+    seen, failures, is_over = set(), [], False
+    try:
+        for part, name, is_same in read_again(network, parts, stored, lambda: processor_time() - begun <= seconds):
+            seen.add(id(parts[part]))
+            if not is_same:
+                failures.append(f"{part} has other numbers than {name} in {stored[name].file.name}.")
+    except TimeIsOverError:
+        is_over = True
+    left = [*{id(part): name for name, part in every.items() if id(part) not in seen}.values()]
+    why = OVER.format(seconds) if is_over else NOT_HELD + _counted(left)
+    if not seen:
+        return Finding(None, why, is_over)
+    said = f"{len(seen):,} of {len(seen) + len(left):,} tensors of the network are those of the files. {why}"
+    said = said if left else f"All {len(seen):,} tensors of the network are those of the files."
+    return replace(Finding.of(failures, said), is_cut=is_over)
+
+
+def _counted(names: list[str]) -> str:
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return f"{names[0]}{more}." if names else ""

@@ -73,12 +73,15 @@ def projections(reading: Reading) -> Finding:
     for name, kind, layer, call in reading.calls():
         if not _is_read_by_output(reading, call):
             between = " Something comes between the heads and W_O in some layers."
+        if hasattr(call.module, "v_norm"):
+            between += " A norm comes after the values in some layers."
+            continue
         for head in _some(call.heads):
             if (of_head := _of_head(reading, kind, layer, head, call)) is None:
                 left_out = " The input of some layers could not be identified."
                 continue
             heads += 1
-            is_between = _has_norms(call) or _rope(reading, call) is not None
+            is_between = _has_norms(call) or _rope(reading, call) is not None or _was_given_angles(reading, call)
             for what in ("values",) if is_between else of_head:
                 expected, unit, found = of_head[what]
                 if (why := _Difference.of(expected, unit, found).failure()) is not None:
@@ -89,7 +92,8 @@ def projections(reading: Reading) -> Finding:
 
 
 def rotary_positions(reading: Reading) -> Finding:
-    """Queries are those of the weights, rotated by angles of the configuration's base, from position 0 on (Su et al. 2021)."""
+    """Queries and keys are those of the weights, rotated by angles of the configuration's base, from position 0 on (Su et al.
+    2021)."""
     failures, bases = [], set()
     for name, kind, layer, call in reading.calls():
         if kind not in ("self", "decoder") or (rope := _frequencies(reading, call, layer)) is None:
@@ -97,36 +101,38 @@ def rotary_positions(reading: Reading) -> Finding:
         frequencies, factor, base = rope
         if (of_head := _of_head(reading, kind, layer, 0, call)) is None:
             continue
-        expected, unit, found = of_head["queries"]
-        if (normed := _normed(reading, call)) is not None:
-            expected, unit = normed, normed.abs() + unit.mean()
-        elif _has_norms(call):
-            return Finding(None, "A norm comes before the rotation, and its result could not be identified.")
         if rotates := _rotates(reading, call, layer):
             bases.add(f"{base:,.7g}")
-        fits = (
-            start
-            for start in POSITIONS
-            for between in (True, False)
-            for turned in (_rotated(expected, frequencies * rotates, start, between) * (factor if rotates else 1),)
-            if _Difference.of(turned, unit, found).failure(OF_ANGLES) is None
-        )
-        if (start := next(fits, None)) is None:
-            how = f"rotated with the base {base:,.7g}" if rotates else "without a rotation"
-            failures.append(f"In {name} the queries are not those of the weights {how}, as the configuration says.")
-        elif start != 0:
-            failures.append(f"In {name} positions begin at {start} instead of 0.")
+        how = f"rotated with the base {base:,.7g}" if rotates else "without a rotation"
+        for what in ("queries", "keys"):
+            expected, unit, found = of_head[what]
+            if (normed := _normed(reading, call, what)) is not None:
+                expected, unit = normed, normed.abs() + unit.mean()
+            elif _has_norms(call):
+                return Finding(None, "A norm comes before the rotation, and its result could not be identified.")
+            fits = (
+                start
+                for start in POSITIONS
+                for between in (True, False)
+                for turned in (_rotated(expected, frequencies * rotates, start, between) * (factor if rotates else 1),)
+                if _Difference.of(turned, unit, found).failure(OF_ANGLES) is None
+            )
+            if (start := next(fits, None)) is None:
+                failures.append(f"In {name} the {what} are not those of the weights {how}, as the configuration says.")
+            elif start != 0:
+                failures.append(f"In {name} positions begin at {start} instead of 0.")
     if not (bases or failures):
         return Finding(None, "The configuration names no rotary base.")
-    return Finding.of(failures, f"Queries are rotated with the base {' or '.join(sorted(bases))}, from position 0 on.")
+    base = " or ".join(sorted(bases))
+    return Finding.of(failures, f"Queries and keys are rotated with the base {base}, from position 0 on.")
 
 
 def absolute_positions(reading: Reading) -> Finding:
     """The embeddings of positions are the first ones of their table, in their order."""
     failures, tables = [], 0
     for name, visit in reading.visits.items():
-        last = name.rpartition(".")[2]
-        if not isinstance(visit.module, nn.Embedding) or not ("position" in last or last == "wpe"):
+        last = name.rpartition(".")[2]  # others are of places on a page: x_position_embeddings
+        if not isinstance(visit.module, nn.Embedding) or not last.startswith(("position", "embed_position", "wpe")):
             continue
         rows = visit.returned.reshape(-1, visit.returned.shape[-1])
         tables, first = tables + 1, _first_position(visit.module)
@@ -284,13 +290,14 @@ def _has_norms(call: Call) -> bool:
     return any("norm" in name for name, _ in call.module.named_children())
 
 
-def _normed(reading: Reading, call: Call) -> Tensor | None:
-    """What the norm of the queries returned for head 0, [tokens, d_k] in float64; None without such a norm."""
-    norm, (_, heads, tokens, size) = getattr(call.module, "q_norm", None), call.query.shape
+def _normed(reading: Reading, call: Call, what: str) -> Tensor | None:
+    """What the norm of the queries or keys returned for head 0, [tokens, d_k] in float64; None without such a norm."""
+    norm = getattr(call.module, "q_norm" if what == "queries" else "k_norm", None)
+    given = call.query if what == "queries" else call.key
     visit = next((visit for visit in reading.visits.values() if visit.module is norm), None)
-    if norm is None or visit is None or visit.returned.numel() != call.query.numel():
+    if norm is None or visit is None or visit.returned.numel() != given.numel():
         return None
-    returned = _exact(visit.returned)
+    (_, heads, tokens, size), returned = given.shape, _exact(visit.returned)
     by_head = returned.shape[1:] == (heads, tokens, size) and heads != tokens
     return returned[0, 0] if by_head else returned.reshape(tokens, heads, size)[:, 0]
 
@@ -302,6 +309,12 @@ def _rope(reading: Reading, call: Call) -> dict[str, Any] | None:
     """The rotary settings of a call's configuration."""
     own: Any = config_of(reading, call)
     return getattr(own, "rope_parameters", None) or None
+
+
+def _was_given_angles(reading: Reading, call: Call) -> bool | None:
+    """Whether a module was given cosines and sines by which it rotates; None if it takes none by that name."""
+    given = (visit.options for visit in reading.visits.values() if visit.module is call.module)
+    return next((of["position_embeddings"] is not None for of in given if "position_embeddings" in of), None)
 
 
 def _frequencies(reading: Reading, call: Call, layer: int) -> tuple[Tensor, float, float] | None:
@@ -338,6 +351,8 @@ def _rotated(x: Tensor, frequencies: Tensor, start: int, between: bool) -> Tenso
 def _rotates(reading: Reading, call: Call, layer: int) -> bool:
     """Whether this layer rotates its queries and keys, by its configuration."""
     own, number = config_of(reading, call), number_of(call, layer)
+    if _was_given_angles(reading, call) is False:  # Granite 4 without positions
+        return False
     if (rotates := getattr(own, "no_rope_layers", None)) is not None:  # SmolLM3 and Llama 4: 1 in layers that do
         return bool(rotates[number])
     return not own.model_type.startswith(ROTATED_IN_WINDOWS) or window_of(reading, call, layer) is not None

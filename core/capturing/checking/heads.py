@@ -41,7 +41,7 @@ def masks(reading: Reading) -> Finding:
         if (added := bias[bias <= AS_MASK]).size:
             failures.append(f"In {name} the mask adds {added.min():,.5g} to scores instead of forbidding them.")
         is_decoder = kind == "decoder" or (kind == "self" and reading.model.has_language_model_head)
-        if is_decoder and (allowed & ~before).any():
+        if is_decoder and reading.is_causal(call) and (allowed & ~before).any():
             failures.append(f"In {name} queries may attend to later tokens.")
         elif not allowed.any(axis=1).all():
             failures.append(f"In {name} the token {int(np.argmin(allowed.any(axis=1)))} may attend to nothing.")
@@ -84,11 +84,11 @@ def soft_caps(reading: Reading) -> Finding:
 
 
 def scales(reading: Reading) -> Finding:
-    """The scale of the scores is the configuration's."""
+    """The scale of the scores is that which the network's class makes of the configuration."""
     failures, seen = [], set()
-    for name, _, layer, call in reading.calls():
+    for name, _, _, call in reading.calls():
         # A factor of the queries is compared by the check of projections.
-        wanted, scale = scale_of(config_of(reading, call), call, layer), call.scale * factor_of_queries(call)
+        wanted, scale = scale_of(reading.own(call.module), call), call.scale * factor_of_queries(call)
         seen.add(f"{scale:.4g}")
         if not np.isclose(scale, wanted, rtol=1e-5):
             failures.append(f"In {name} scores are multiplied by {scale:.5g}, and the configuration says {wanted:.5g}.")
@@ -101,15 +101,10 @@ def factor_of_queries(call: Call) -> float:
     return float(module.scaling) if call.scale == 1 and hasattr(module, "scaling") else 1.0
 
 
-def scale_of(own: Any, call: Call, layer: int) -> float:
-    """The scale that the configuration gives: 1/√d_k (Vaswani et al. 2017) but for what some architectures name."""
-    if (multiplier := getattr(own, "attention_multiplier", None)) is not None:  # Granite
-        return float(multiplier)
-    if getattr(own, "relative_attention_num_buckets", None) is not None and hasattr(own, "d_kv"):  # T5: in its weights
-        return 1.0
-    size = getattr(own, "query_pre_attn_scalar", None) or call.query.shape[-1]  # Gemma
-    scale = 1.0 if getattr(own, "scale_attn_weights", True) is False else size**-0.5  # GPT-2
-    return scale / (layer + 1) if getattr(own, "scale_attn_by_inverse_layer_idx", False) else scale
+def scale_of(own: Any, call: Call) -> float:
+    """The scale of an attention module; 1/√d_k where it names none (Vaswani et al. 2017)."""
+    named = (getattr(own, name, None) for name in ("scaling", "scale"))
+    return next((scale for scale in named if isinstance(scale, float | int)), call.query.shape[-1] ** -0.5)
 
 
 def window_of(reading: Reading, call: Call, layer: int) -> int | None:

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from ...errors import InputError
@@ -25,6 +26,7 @@ from ...models.checkups import Finding
 from ...models.inputs import all_inputs, cache_of, image_inputs, image_size, known_tokens, run
 from ...models.model import Model
 from ...models.modules import Kind
+from ...models.own_copy import own_copy
 from ..capture import Capture, not_captured
 from ..continuing import twin_of
 from ..recorder import by_kind, record
@@ -63,10 +65,26 @@ class Reading:
     visits: dict[str, Visit]
     returned: Tensor
 
-    @property
+    @cached_property
     def writes(self) -> bool:
         """Whether the model continues the text, so that no token may see a later one."""
-        return self.model.has_language_model_head and not self.model.is_encoder_decoder
+        writes = self.model.has_language_model_head and not self.model.is_encoder_decoder
+        return writes and all(self.is_causal(call) for _, kind, _, call in self.calls() if kind == "self")
+
+    def is_causal(self, call: Call) -> bool:
+        """Whether an attention module of a decoder forbids later tokens, by its class and its configuration."""
+        own: Any = self.own(call.module)
+        return all(getattr(of, "is_causal", True) for of in (own, getattr(own, "config", None)))
+
+    def own(self, module: nn.Module) -> nn.Module:
+        """The same attention module as its class makes it from the configuration, whatever was changed in this one."""
+        of_capture = self.capture.model.network
+        name = next(name for name in self.model.kinds if of_capture.get_submodule(name) is module)
+        return self._own_copy.get_submodule(name)
+
+    @cached_property
+    def _own_copy(self) -> PreTrainedModel:
+        return own_copy(self.model.network)
 
     @cached_property
     def in_parts(self) -> Tensor | None:

@@ -7,8 +7,10 @@ import pytest
 import torch
 import transformers as t
 
-from core import capture, load_model
+from core import attend, capture, load_model
+from core.attention.head import Head
 from core.capturing.capture import Capture
+from core.capturing.certifying import Certificate, Origin, certify
 from core.units import small_number
 from tests.conftest import TEXTS
 from tests.core.passes import every_head, given_to
@@ -55,6 +57,25 @@ def test_every_architecture_is_certified_in_half_precision(dtype: str, names: li
         taken = capture(model, **given_to(model))
         for at in every_head(taken):
             assert taken.certificate(*at).holds, (name, at)
+
+
+def certified(dtype: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> Certificate:
+    """Of a head [tokens, size] whose model computes its output with torch's own functions, step by step in its dtype."""
+    weights = (query @ key.T).softmax(dim=-1)
+    head = Head.of(attend(*(part.float().numpy() for part in (query, key, value)), scale=1.0))
+    return certify(head, (weights @ value).float().numpy(), Origin("a model", "", dtype, "self", 0, 0), "none")
+
+
+def test_a_score_whose_products_cancel_each_other_is_as_inexact_as_they_are() -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(64, 256) * size for size in (3, 3, 1))
+    nearly = torch.cat([key, key + 3e-3 * torch.randn(64, 256)], dim=1)
+    assert certified("float32", torch.cat([-query, query], dim=1), nearly, value).holds
+
+
+def test_a_weight_that_is_nearly_zero_is_as_inexact_as_the_least_number() -> None:
+    query, key, value = ([[1.0]], [[12.5], [0.0]], [[1e-4], [10.0]])
+    assert certified("float16", *(torch.tensor(numbers).half() for numbers in (query, key, value))).holds
 
 
 def test_stages_are_those_that_torch_computes_in_bfloat16(in_half: dict[str, Capture]) -> None:

@@ -285,7 +285,7 @@ def _say_where_it_looks(step: ShownStep) -> None:
 
 def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> None:
     """Say how far the rows of all steps are from those of one pass over the whole text."""
-    count, calls = len(generation.steps), models.load(request.text.model).attention_calls or 1
+    model, count, read = generation.model, len(generation.steps), len(generation.input_ids)
     anew = [run.start for run in generation.runs[1:]]
     if count > 1 and len(anew) == count - 1:
         st.caption("Every step read the whole text: nothing came from a cache.")
@@ -293,11 +293,14 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
     if anew:
         said = "the whole text was read anew, without the cache. Each row is shown as its own step has it."
         st.caption(f"In step {listed([str(number + 1) for number in anew], MAX_NAMED)} {said}")
+    written = len(generation.begun) + count
+    tokens = {"tokens": read, "target_tokens": written} if model.is_encoder_decoder else {"tokens": written}
     task = full_pass_difference.task(request, count, generation=generation)
-    if (difference := run(task, "Comparing with one full pass", calls)) is None:
+    needs = 2 * kept_bytes(model, **tokens)  # of the whole, and of all steps in one
+    if (difference := run(task, "Comparing with one full pass", model.attention_calls or 1, needs=needs)) is None:
         return
     compared = f"Compared with one pass over the {'same texts' if anew else 'whole text'} without a cache"
-    if difference > between_passes(models.load(request.text.model).network.dtype):
+    if difference > between_passes(model.network.dtype):
         why = "In transformers this model computes something else while it writes. Shown is what it did then."
         st.caption(f"{compared}, a weight of the {count} steps differs by {small_number(difference)}. {why}")
     else:

@@ -1,10 +1,11 @@
 """The models that are loaded, how long their texts may be, how much memory reading takes, and what a view needs of a model."""
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from core import Capture, Checkup, Model, check_model, load_model, open_capture, rounded_copy
 from core.capturing.costs import component_bytes, kept_bytes, passing_bytes
@@ -23,10 +24,26 @@ from ui.requests import ModelChoice
 
 # One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
 MAX_TOKENS = 4_096
+NOTING = 3  # times the bytes of a pass: what one takes that notes what each component writes
 _CHARACTERS = 64  # a token at most: a text with more is not worth the time to count its tokens
 
 
-@cached(Store(2, waits=True))
+class Models(Store):
+    """Models that are loaded. With one that is forgotten go its passes and all other large results: they hold its network."""
+
+    def forgotten(self, key: Hashable, result: Any) -> None:  # noqa: ARG002 - as in `Store`
+        MEMORY.forget(lambda other: _asks_for(other, key[-1]))  # type: ignore[index]
+
+
+def _asks_for(key: Any, choice: ModelChoice) -> bool:
+    """Whether the key of a result, made of requests, names a model."""
+    if isinstance(key, tuple):
+        return any(_asks_for(part, choice) for part in key)
+    parts = [getattr(key, part.name) for part in fields(key)] if is_dataclass(key) else []
+    return key == choice or any(_asks_for(part, choice) for part in parts)
+
+
+@cached(Models(2, waits=True))
 def loaded(choice: ModelChoice, *, report: Report | None = None) -> Model:
     """The model. Use `load`, which also checks that this host allows a model that is loaded already."""
     if choice.rounded is not None:
@@ -127,7 +144,8 @@ def needed_bytes(choice: ModelChoice, tokens: int, target_tokens: int = 1, *, co
     """Bytes that reading so many tokens takes while it runs, with the result that is kept. components: with those kept too"""
     network = load(choice)
     kept = (passing_bytes, kept_bytes, *([component_bytes] if components else []))
-    return sum(of(network, tokens, target_tokens=target_tokens) for of in kept)
+    needed = sum(of(network, tokens, target_tokens=target_tokens) for of in kept)
+    return NOTING * needed if components else needed
 
 
 # --- what a view needs: checked by whoever offers it. Every view of a pass needs queries and keys: `choose_text` checks that,

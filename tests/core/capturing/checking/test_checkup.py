@@ -17,6 +17,7 @@ from core import check_model, load_model
 from core.capturing.checking.checkup import CHECKS
 from core.capturing.checking.reading import TEXT
 from core.models.model import Model
+from tests.core.models.test_adapters import adapted, base
 from tests.core.tiny_models import GROUPED, LOCAL, TINY, WEIGHTS_ONLY, randomised, tiny
 from tests.refusals import refused
 
@@ -169,6 +170,12 @@ def on_disk(tmp_path: Path) -> Model:
     return load_model(tmp_path)
 
 
+def cut(model: Model) -> None:
+    file = model.folder / "model.safetensors"  # type: ignore[operator]
+    (part := file.with_suffix(".part")).write_bytes(file.read_bytes()[:-4])
+    part.replace(file)
+
+
 def begin_twice(model: Model) -> None:
     twice = TemplateProcessing(single="<s> <s> $A", special_tokens=[("<s>", 0)])
     model.tokenizer.backend_tokenizer.post_processor = twice
@@ -178,7 +185,10 @@ def begin_twice(model: Model) -> None:
     ("check", "plant"),
     [
         ("leftovers", lambda model: setattr(model.network.get_submodule(f"{FIRST}.q_proj"), "bias", None)),
+        ("leftovers", cut),
         ("weights", lambda model: model.network.get_parameter(f"{FIRST}.q_proj.weight").data.mul_(1.01)),
+        ("weights", lambda model: model.network.get_parameter("model.layers.1.input_layernorm.bias").data.add_(1)),
+        ("weights", lambda model: model.network.get_parameter("model.embed_tokens.weight").data[-1].mul_(1.01)),
         ("tokens", lambda model: model.tokenizer.add_tokens(["The cat"])),
         ("beginning and end", begin_twice),
     ],
@@ -187,6 +197,38 @@ def test_faults_between_a_model_and_its_files_are_found(on_disk: Model, check: s
     assert not failed(on_disk)
     plant(on_disk)
     assert check in failed(on_disk)
+
+
+def test_layers_between_those_that_are_looked_at_have_the_weights_of_their_files(tmp_path: Path) -> None:
+    randomised(t.LlamaForCausalLM(t.LlamaConfig(**GROUPED | {"num_hidden_layers": 6}))).save_pretrained(tmp_path)
+    model = load_model(tmp_path)
+    assert check_model(model, seconds=600).findings["weights"].detail == (
+        "All 57 tensors of the network are those of the files."
+    )
+    model.network.get_parameter("model.layers.2.self_attn.q_proj.weight").data.mul_(1.01)
+    assert "weights" in failed(model)
+
+
+def test_an_adapter_leaves_the_other_weights_as_they_are_in_the_files(tmp_path: Path) -> None:
+    folder, _ = adapted(base(tmp_path, "Llama"), t.LlamaForCausalLM, target_modules=["q_proj"])
+    model = load_model(folder)
+    detail = check_model(model, seconds=600).findings["weights"].detail
+    assert detail.startswith("19 of 21 tensors of the network are those of the files. Not looked at")
+    assert "model.layers.0.self_attn.q_proj.weight and 1 more" in detail
+    model.network.get_parameter(f"{FIRST}.k_proj.weight").data.mul_(1.01)
+    assert "weights" in failed(model)
+
+
+def test_the_weights_have_a_time_of_their_own(on_disk: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(range(1000))  # a second whenever somebody looks
+    monkeypatch.setattr("core.capturing.checking.from_files.processor_time", lambda: float(next(times)))
+    checkup = check_model(on_disk, seconds=8)
+    finding = checkup.findings["weights"]
+    assert finding.holds
+    assert finding.detail.startswith("8 of 33 tensors of the network are those of the files. The 8 seconds")
+    assert checkup.skipped == ("weights",)
+    assert not checkup.is_whole
+    assert checkup.summary.startswith("Partly checked")
 
 
 def test_it_ends_when_its_time_is_over() -> None:

@@ -27,6 +27,14 @@ def test_a_copy_shares_the_weights_and_has_its_own_code(name: str) -> None:
     assert network.config._attn_implementation in IMPLEMENTATIONS.values()
 
 
+def test_a_copy_leaves_the_weights_as_they_are() -> None:
+    network = tiny("Chinese-CLIP").text_model  # whose class sets the row of the padding token to zero
+    load_model(network)
+    before = {name: part.clone() for name, part in network.state_dict().items()}
+    own_copy(network)
+    assert all(torch.equal(part, before[name]) for name, part in network.state_dict().items())
+
+
 @pytest.mark.parametrize(
     ("name", "compared"),
     [
