@@ -135,11 +135,12 @@ def compare_with_own_code(model: Model, inputs: dict[str, Tensor] | None = None)
         return OwnCode((), (f"transformers cannot run {kind} alone: {first_line(error)}.",))
     of_logits, why_not = max(one.allowed for one in each), []
     for what, compared in (
-        ("weights", lambda: _weights(model, own, inputs, calls)),
+        ("weights", lambda: _weights(model, own, inputs, calls, there)),
         ("written tokens", lambda: _written(model, own, inputs, of_logits)),
     ):
         try:
-            each = (*each, *compared())
+            for one in compared():
+                each = (*each, one)
         except _NotComparedError as error:
             why_not.append(f"The {what} were not compared: {error}.")
     return OwnCode(each, tuple(why_not))
@@ -220,26 +221,34 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 
 def _weights(
-    model: Model, own: PreTrainedModel, inputs: dict[str, Tensor], calls: Sequence[Call]
+    model: Model, own: PreTrainedModel, inputs: dict[str, Tensor], calls: Sequence[Call], plain: Any
 ) -> Iterator[Difference]:
-    """The weights of each layer beside those that the class returns, for which it has to use its eager code."""
+    """The weights of each layer beside those that the class returns, for which it has to use its eager code.
+
+    plain  what the class returns by default. Where its eager code gives something else (PaliGemma, for a text alone), that is
+           another network, and its weights say nothing
+    """
     try:
         eager = own if own.config._attn_implementation == "eager" else own_copy(model.network, "eager")
         there, moved = _run_twice(model, eager, inputs, output_attentions=True)
     except Exception as error:  # as above
         raise _NotComparedError(f"the class does not return them ({first_line(error)})") from error
-    compared = False
+    if not all(one.holds for one in _vectors(plain, there, moved)):
+        raise _NotComparedError("the class computes something else where it returns them")
+    left_out = []
     for kind, layers in by_kind(calls).items():
         returned, with_errors = (_layers(of, kind) for of in (there, moved))
         if len(returned) != len(layers):  # or it is the tower for images, whose weights are not returned
+            left_out.append(kind)
             continue
         for number, (call, weights, other) in enumerate(zip(layers, returned, with_errors, strict=True)):
             if weights.ndim != 4 or weights.shape[:3] != (1, call.heads, call.query.shape[2]):
-                continue  # weights of another form, such as those of blocks
-            compared = True
+                left_out.append(kind)  # weights of another form, such as those of blocks
+                continue
             yield _difference_of_weights(f"weights of {kind} layer {number}".replace("self ", ""), call, weights, other)
-    if not compared:
-        raise _NotComparedError("the class returns none of the same form")
+    if left_out:
+        kinds = ", ".join(dict.fromkeys(left_out))
+        raise _NotComparedError(f"of some layers ({kinds} attention) the class returns none of the same form")
 
 
 def _layers(returned: Any, kind: Kind) -> list[Tensor]:

@@ -10,6 +10,7 @@ import transformers as t
 from core import load_model, record_pass
 from core.capturing.checking.own_code import compare_with_own_code
 from core.models.calls import IMPLEMENTATIONS
+from core.models.inputs import all_inputs
 from core.models.own_copy import own_copy
 from tests.core.tiny_models import GROUPED, TINY, randomised, tiny
 from tests.core.tiny_seeing import seeing
@@ -114,3 +115,18 @@ def test_a_class_that_cannot_be_built_again_gives_no_verdict() -> None:
     found = compare_with_own_code(load_model(network))
     assert found.holds is None
     assert found.detail.startswith("Not looked at. transformers cannot run Stubborn alone: ")
+
+
+def test_weights_of_eager_code_that_computes_something_else_say_nothing() -> None:
+    """For a text alone, PaliGemma looks at later tokens by default and not in its eager code."""
+    model = seeing("PaliGemma")
+    found = compare_with_own_code(model, all_inputs(model, input_ids=[5, 9, 17, 8, 21]))
+    assert found.holds
+    assert "The weights were not compared: the class computes something else where it returns them." in found.detail
+
+
+def test_layers_whose_weights_are_not_compared_are_named() -> None:
+    found = compare_with_own_code(seeing("LLaVA"))
+    assert found.holds
+    assert "of some layers (vision attention) the class returns none of the same form" in found.detail
+    assert "weights of layer 1" in {*found.differences.what}
