@@ -169,7 +169,9 @@ def forget_callbacks() -> None:
         if context is not None and not context.fragment_ids_this_run:  # a fragment is only a part of the page
             known = self._new_widget_state.widget_metadata
             for widget in known.keys() - active_widget_ids:
-                del known[widget]
+                # What a component triggers has an id of its own, with the component's in it.
+                if not any(active in widget for active in active_widget_ids):
+                    del known[widget]
 
     SessionState._remove_stale_widgets = forget
 
