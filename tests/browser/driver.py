@@ -610,12 +610,19 @@ class App:
         self.eventually(lambda: {name: self.said.get(name) for name in wanted}, wanted)
         return self
 
-    def shades(self, weights: NDArray[np.floating], among: Locator | None = None) -> Self:
-        """The background of every token is as strong as its weight is, in units of the strongest."""
+    def shades(
+        self, weights: NDArray[np.floating], among: Locator | None = None, *, pointed: Locator | None = None
+    ) -> Self:
+        """The background of every token is as strong as its weight is, in units of the strongest.
+
+        pointed  the token that the pointer is on. What is drawn anew under a pointer that rests does not notice it
+        """
         tokens = self.page.locator(".token") if among is None else among
         colours = "tokens => tokens.map(token => getComputedStyle(token).backgroundColor)"
 
         def seen() -> NDArray:
+            if pointed is not None:
+                pointed.hover()
             shown = np.array([opacity(colour) for colour in tokens.evaluate_all(colours)])
             return shown / shown.max()
 

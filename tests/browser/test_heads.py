@@ -107,8 +107,7 @@ def test_the_text_itself(go, taken):
     expect(tokens).to_have_count(16)
     app.idle().sent.clear()
     for place in (10, 0, 8):
-        tokens.nth(place).hover()
-        app.shades(weights[place])
+        app.shades(weights[place], pointed=tokens.nth(place))
     assert app.idle().sent == []
     for pins in (["8"], ["8", "5"]):
         app.idle()
