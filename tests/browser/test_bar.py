@@ -57,8 +57,9 @@ def app(visit) -> App:
 
 def has_room(app: App, widths: Iterable[int]) -> None:
     app.page.mouse.move(5, 300)  # help that somebody points at may lie on anything
-    for size in product(widths, HEIGHTS):
-        app.page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+    for width, height in product(widths, HEIGHTS):
+        app.page.set_viewport_size({"width": width, "height": height})
+        size = f"{width} x {height}"
         app.eventually(lambda size=size: (size, app.page.evaluate(_TROUBLES)), (size, []))
 
 

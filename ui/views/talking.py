@@ -275,7 +275,7 @@ def _lead_back() -> None:
     if 0 < left <= len(views) and not presenting.is_on():
         words = f"Back to the talk, {left} of {len(views)}"
         back = {"on_click": links.go_to, "args": (views[left - 1].presented(left - 1),)}
-        look = {"icon": ":material/keyboard_return:", "help": "Presents the view that you left."}
+        look: dict[str, Any] = {"icon": ":material/keyboard_return:", "help": "Presents the view that you left."}
         st.button(words, key=state.BACK_TO_TALK, type="tertiary", **look, **back)
 
 
@@ -302,5 +302,5 @@ def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pict
             switch("Tables", state.TABLES, help="Shows a table of the strongest values below each picture.")
             adding = {"key": state.ADD_TO_TALK, "on_click": add_to_talk, "help": "Adds this view to the talk."}
             st.button("Add to talk", icon=":material/playlist_add:", type="tertiary", **adding)
-        look = {"key": state.SHARE, "icon": ":material/ios_share:", "help": "Saves what the page shows as files."}
-        return st.button("Share", type="tertiary", **look)
+        look: dict[str, Any] = {"icon": ":material/ios_share:", "help": "Saves what the page shows as files."}
+        return st.button("Share", key=state.SHARE, type="tertiary", **look)
