@@ -120,6 +120,8 @@ def image_bytes(model: Model, inputs: Mapping[str, torch.Tensor]) -> tuple[int, 
     width, inner = config.hidden_size, getattr(config, "intermediate_size", 4 * config.hidden_size)
     if pixels.ndim == 2:  # the processor has cut it into patches
         patches, is_fused = len(pixels), any("visual" in name and ".qkv." in name for name in names)
+    elif pixels.ndim == 3:  # and has filled them up to a fixed number, so that there is a mask
+        patches, is_fused = pixels.shape[1], False
     else:
         height, side = pixels.shape[-2:], np.broadcast_to(config.patch_size, 2)
         has_class = any(name.endswith(("class_embedding", "cls_token")) for name in names)
@@ -128,7 +130,7 @@ def image_bytes(model: Model, inputs: Mapping[str, torch.Tensor]) -> tuple[int, 
     layers = list(model.kinds.values()).count("vision")
     size = model.network.dtype.itemsize
     kept = layers * patches * width * (6 if is_fused else 4) * size
-    mask = tokens**2 if "token_type_ids" in inputs else 0
+    mask = (tokens**2 if "token_type_ids" in inputs else 0) + (patches**2 if pixels.ndim == 3 else 0)
     passing = 2 * patches * (width + inner) * size + 3 * pixels.nbytes
     return kept + mask + _call_bytes(model, tokens, 1), max(passing, passing_bytes(model, tokens))
 

@@ -157,10 +157,14 @@ def ramps(height: int, width: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]
 
 
 def as_tiles(pixels: torch.Tensor, inputs: Mapping[str, torch.Tensor], merge: int) -> torch.Tensor:
-    """Numbers of the shape of `pixel_values` as tiles: [tiles, 3, height, width]."""
+    """Numbers of the shape of `pixel_values` as tiles: [tiles, 3, height, width]; no tile for patches of another layout."""
     if "image_grid_thw" in inputs and pixels.ndim == 2:
         _, rows, columns = inputs["image_grid_thw"][0].tolist()
         pixels = _unpatched(pixels, rows, columns, merge)
+    if "image_position_ids" in inputs and pixels.ndim == 3:
+        pixels = _put_in_place(pixels[0], inputs["image_position_ids"][0])
+    if pixels.ndim < 3 or pixels.shape[-3] != 3:
+        return pixels.new_empty(0, 3, 1, 1)
     return pixels.reshape(-1, *pixels.shape[-3:])
 
 
@@ -170,6 +174,15 @@ def _unpatched(patches: torch.Tensor, rows: int, columns: int, merge: int) -> to
     side = next(side for side in range(isqrt(frames_and_side), 0, -1) if frames_and_side % side**2 == 0)
     blocks = patches.view(rows // merge, columns // merge, merge, merge, 3, -1, side, side)[:, :, :, :, :, 0]
     return blocks.permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * side, columns * side)
+
+
+def _put_in_place(patches: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """The image [3, height, width] of the patches [patches, side × side × 3] at these (column, row); of padding they are -1."""
+    is_read, side = (places >= 0).all(dim=1), isqrt(patches.shape[1] // 3)
+    columns, rows = places[is_read].T
+    image = patches.new_zeros(int(rows.max()) + 1, int(columns.max()) + 1, side, side, 3)
+    image[rows, columns] = patches[is_read].view(-1, side, side, 3)
+    return image.permute(4, 0, 2, 1, 3).reshape(3, image.shape[0] * side, image.shape[1] * side)
 
 
 def _area(tile: NDArray[np.floating]) -> Area:
@@ -310,14 +323,14 @@ _UNCHANGED = {"do_normalize": False, "do_rescale": False}  # colours as they are
 
 
 @cache
-def without_videos(kind: type[ProcessorMixin]) -> type[ProcessorMixin]:
-    """The class of a processor that needs no processor for videos, which would need torchvision."""
-    if "video_processor" not in kind.get_attributes():
+def of_images_alone(kind: type[ProcessorMixin]) -> type[ProcessorMixin]:
+    """The class of a processor that needs none for videos, which would need torchvision, and none for sounds."""
+    left_out = {*kind.get_attributes()} - {"image_processor", "tokenizer"}
+    if not left_out:
         return kind
 
     def check(self: ProcessorMixin, name: str, part: object) -> object:
-        is_left_out = name == "video_processor" and part is None
-        return None if is_left_out else kind.check_argument_for_proper_class(self, name, part)
+        return None if part is None and name in left_out else kind.check_argument_for_proper_class(self, name, part)
 
     return type(kind.__name__, (kind,), {"check_argument_for_proper_class": check})
 
@@ -332,7 +345,7 @@ def processor_in(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedTo
     parts = {"image_processor": image_processor, "tokenizer": tokenizer}
     settings, _ = kind.get_processor_dict(folder, **local)
     arguments = [parts.get(name) for name in kind.get_attributes()]
-    made: Any = without_videos(kind).from_args_and_dict(arguments, settings)
+    made: Any = of_images_alone(kind).from_args_and_dict(arguments, settings)
     return made
 
 

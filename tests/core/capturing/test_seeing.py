@@ -98,7 +98,7 @@ def test_edits_of_a_part_leave_the_other_alone():
         edited(Edits(replace_tokens={2: "5"}))
 
 
-@pytest.mark.parametrize("name", ["Qwen2.5-VL", "Idefics 3", "SmolVLM"])
+@pytest.mark.parametrize("name", ["Qwen2.5-VL", "Idefics 3", "SmolVLM", "Gemma 4"])
 def test_a_folder_with_its_processor(name, tmp_path):
     model = seeing(name)
     save_seeing(name, tmp_path)
