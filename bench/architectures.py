@@ -109,9 +109,9 @@ class Found:
         return max(self.differences.values(), default=0.0)
 
 
-def examine(name: str, mappings: Collection[str] = ()) -> Found:
+def examine(name: str) -> Found:
     """Build a class and compare all that Headlight shows of it."""
-    found = Found(name, list(mappings))
+    found = Found(name, every_class().get(name, []))
     try:
         network = never_ending(small_network(name))
     except Exception as error:
@@ -392,23 +392,22 @@ def said(error: BaseException) -> str:
 
 def each(names: Collection[str], processes: int = 1) -> Iterator[Found]:
     """`examine` for each class, in a process of its own, so many at once."""
-    mappings = every_class()
     examine("LlamaForCausalLM")  # what transformers prepares once, it prepares for all processes here
     waiting, running = list(names)[::-1], {}
     while waiting or running:
         while waiting and len(running) < processes:
             name = waiting.pop()
-            process, pipe = begun(name, mappings.get(name, []))
+            process, pipe = begun(name)
             running[pipe] = process, name
         for pipe in select.select([*running], [], [])[0]:
             process, name = running.pop(pipe)
             with pipe:
                 said = pipe.read()
             _, status = os.waitpid(process, 0)
-            yield Found(**json.loads(said)) if said else ended(name, mappings.get(name, []), status)
+            yield Found(**json.loads(said)) if said else ended(name, status)
 
 
-def begun(name: str, mappings: Collection[str]) -> tuple[int, IO[str]]:
+def begun(name: str) -> tuple[int, IO[str]]:
     """A process that examines a class, and what it will write."""
     reading, writing = os.pipe()
     if process := os.fork():
@@ -419,17 +418,17 @@ def begun(name: str, mappings: Collection[str]) -> tuple[int, IO[str]]:
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     with os.fdopen(writing, "w") as pipe:
-        json.dump(asdict(examine(name, mappings)), pipe)
+        json.dump(asdict(examine(name)), pipe)
     os._exit(0)
 
 
-def ended(name: str, mappings: Collection[str], status: int) -> Found:
+def ended(name: str, status: int) -> Found:
     """What is known of a class whose process has written nothing."""
     is_slow = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
     why = (
         f"not done within {SECONDS} seconds of the processor" if is_slow else f"the process ended with status {status}"
     )
-    return Found(name, list(mappings), "traceback", why)
+    return Found(name, every_class().get(name, []), "traceback", why)
 
 
 def main() -> None:

@@ -158,9 +158,9 @@ def ramps(height: int, width: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]
 
 def as_tiles(pixels: torch.Tensor, inputs: Mapping[str, torch.Tensor], merge: int) -> torch.Tensor:
     """Numbers of the shape of `pixel_values` as tiles: [tiles, 3, height, width]; no tile for patches of another layout."""
-    if "image_grid_thw" in inputs and pixels.ndim == 2:
+    if "image_grid_thw" in inputs:
         _, rows, columns = inputs["image_grid_thw"][0].tolist()
-        pixels = _unpatched(pixels, rows, columns, merge)
+        pixels = _unpatched(pixels.flatten(1), rows, columns, merge)
     if "image_position_ids" in inputs and pixels.ndim == 3:
         pixels = _put_in_place(pixels[0], inputs["image_position_ids"][0])
     if pixels.ndim < 3 or pixels.shape[-3] != 3:
@@ -191,6 +191,23 @@ def _area(tile: NDArray[np.floating]) -> Area:
     left, right = _ends(tile[0], shows)
     top, bottom = _ends(tile[1].T, shows.T)
     return left, top, right, bottom
+
+
+def _areas(tiles: NDArray[np.floating], shape: tuple[int, int]) -> tuple[Area, ...]:
+    """The area of each tile, of an image of (height, width). () unless each shows its area pixel by pixel, as patches do not that
+    were put together in a wrong order."""
+    areas = tuple(map(_area, tiles))
+    return areas if all(_shows(tile, area, shape) for tile, area in zip(tiles, areas, strict=True)) else ()
+
+
+def _shows(tile: NDArray[np.floating], area: Area, shape: tuple[int, int]) -> bool:
+    _, height, width = tile.shape
+    shows = tile[2] > 0.9 * tile[2].max()
+    left, top, right, bottom = area
+    across = left + (right - left) * (np.arange(width) + 0.5) / width
+    down = top + (bottom - top) * (np.arange(height) + 0.5) / height
+    of_each = ((tile[0] + 255) / 510 - across, shape[1]), ((tile[1] + 255) / 510 - down[:, None], shape[0])
+    return not shows.any() or all(np.median(np.abs(apart[shows])) < 0.005 + 1 / size for apart, size in of_each)
 
 
 def _ends(colours: NDArray[np.floating], shows: NDArray[np.bool_]) -> tuple[float, float]:
@@ -370,9 +387,11 @@ def processed(name: str, processor: Any, image: NDArray[np.uint8], text: str) ->
         once["text"] = [written]
         read = _read(name, processor, image, **once)
         positive, negative = (_read(name, processor, ramp, **_UNCHANGED, **once) for ramp in ramps(*image.shape[:2]))
-    merge = getattr(processor.image_processor, "merge_size", 1)
     differences = positive["pixel_values"].double() - negative["pixel_values"].double()
-    areas = tuple(map(_area, as_tiles(differences, positive, merge).numpy()))
+    # Patches that become one token stand together in most networks, and in rows in others (PaddleOCR-VL).
+    for merge in (getattr(processor.image_processor, "merge_size", 1), 1):
+        if areas := _areas(as_tiles(differences, positive, merge).numpy(), image.shape[:2]):
+            break
     return read, Tiles(areas, merge, small_image(image))
 
 

@@ -94,11 +94,11 @@ def test_attention_that_does_not_say_whether_it_is_causal_is_what_it_is_in_eager
 
 
 # For each way in which classes differ one: groups of heads, chunks, sinks, layers without attention, windows to both sides, two
-# stacks, images, pictures with texts, weights alone, and two refusals.
+# stacks, images, pictures with texts (without and with a resampler), weights alone, and two refusals.
 SAMPLE = (
     *("LlamaForCausalLM", "Llama4ForCausalLM", "GptOssForCausalLM", "Qwen3NextForCausalLM", "ModernBertForMaskedLM"),
     *("T5ForConditionalGeneration", "Dinov2Model", "CLIPForImageClassification", "LlavaForConditionalGeneration"),
-    *("BloomForCausalLM", "MambaForCausalLM", "ViTMAEModel"),
+    *("Idefics2ForConditionalGeneration", "BloomForCausalLM", "MambaForCausalLM", "ViTMAEModel"),
 )
 
 
