@@ -194,8 +194,8 @@ def _area(tile: NDArray[np.floating]) -> Area:
 
 
 def _areas(tiles: NDArray[np.floating], shape: tuple[int, int]) -> tuple[Area, ...]:
-    """The area of each tile, of an image of (height, width). () unless each shows its area pixel by pixel, as patches do not that
-    were put together in a wrong order."""
+    """The area of each tile, of an image of (height, width); () unless each shows its area pixel by pixel. That tells whether
+    patches were put together rightly."""
     areas = tuple(map(_area, tiles))
     return areas if all(_shows(tile, area, shape) for tile, area in zip(tiles, areas, strict=True)) else ()
 
