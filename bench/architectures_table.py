@@ -46,7 +46,9 @@ def tables(found: Sequence[Found]) -> str:
 
 def _table(result: str, found: Sequence[Found]) -> str:
     if result == "exact":
-        return rows_of(("class", "layers × heads", "difference", "attribution", "not compared"), map(exact_row, found))
+        return rows_of(
+            ("class", "read", "layers × heads", "difference", "attribution", "not compared"), map(exact_row, found)
+        )
     if result == "weights only":
         return rows_of(("class", "layers × heads"), ([one["name"], one["heads"]] for one in found))
     by_reason: dict[str, list[str]] = {}
@@ -60,8 +62,10 @@ def exact_row(one: Found) -> list[str]:
     """The cells of a class whose numbers are those of its own code."""
     notes = dict(one["notes"])
     attribution = notes.pop("attribution", "exact").partition("components: ")
+    why_alone = notes.pop("picture", "").removesuffix(" Choose another model.")
     return [
         one["name"],
+        _cell(f"{one['reads']}: {why_alone}" if why_alone else one["reads"]),
         one["heads"],
         bound(one),
         _cell(attribution[2] or attribution[0]),

@@ -28,6 +28,7 @@ MOST_PARAMETERS = 110_000_000
 LAYERS = 4  # so that a pattern of layers shows
 HIDDEN, HEADS, HEAD_DIM, WIDER = 64, 4, 16, 96
 VOCABULARY, SPECIAL = 128, 64  # tokens from SPECIAL on stand for images and the like
+SIDE, IMAGE = 64, 111  # of a picture in pixels, and the token for a part of it where a configuration names none
 WINDOW, FIRST_LENGTH = 8, 16  # of sliding windows and chunks; before rotary positions are stretched
 
 
@@ -95,7 +96,7 @@ _SIZES = (
         "embedding_dim lru_width cross_attention_hidden_size projection_dim output_dim vision_output_dim "
         "input_embedding_size output_embedding_size hidden_size_global backbone_hidden_size entity_emb_size "
         "prediction_head_size downsample_hidden_size router_hidden_size d_latents pooler_output_size "
-        "pooler_hidden_size audio_hidden_size adapter_out_dim adapter_in_dim adapter_input_size",
+        "pooler_hidden_size audio_hidden_size adapter_out_dim adapter_in_dim adapter_input_size projection_hidden_size",
     ),
     (
         WIDER,
@@ -173,7 +174,13 @@ RULES |= {
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
-    "image_size": 64,
+    "image_size": lambda size: [SIDE, SIDE] if isinstance(size, list | tuple) else SIDE,
+    "mm_tokens_per_image": 4,
+    "pooling_kernel_size": 2,
+    "image_grid_pinpoints": [[SIDE, 2 * SIDE], [2 * SIDE, SIDE]],
+    "vision_feature_layer": lambda layer: layer if isinstance(layer, int) else [-2, -1],
+    "downsample_channels": [32, HIDDEN],
+    "intermediate_layers_indices": [1, 3],
 }
 
 # Fields that transformers leaves empty, and that some classes need.
@@ -186,6 +193,7 @@ EMPTY = {
     "num_experts_per_tok": 2,
     "moe_intermediate_size": WIDER,
     "n_shared_experts": 1,
+    "image_token_id": IMAGE,
 }
 
 # What no rule says, by the name of a configuration. "default": what it needs to be made at all.
@@ -193,11 +201,14 @@ TWO_LAYERS_OF_EACH = ["full_attention", "sliding_attention"] * 2
 PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10_000.0}
 YARN = PLAIN_ROPE | {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": FIRST_LENGTH}
 GLM_ROPE = {"rope_parameters": PLAIN_ROPE | {"mrope_section": [1, 1, 2], "partial_rotary_factor": 0.5}}
+CODES = range(4)  # of parts of pictures that are tokens of the vocabulary
 RESNET = {"model_type": "resnet", "embedding_size": 16, "hidden_sizes": [16, 32, 48, 64], "depths": [1] * 4}
 WITHOUT_TIMM = {"use_timm_backbone": False, "backbone": None, "backbone_config": RESNET | {"out_features": ["stage4"]}}
 SPECIAL_ROWS: dict[str, dict[str, Any]] = {
+    "AriaConfig": {"projector_patch_to_query_dict": {4: 2}},
     "BambaConfig": {"attn_layer_indices": [1, 3]},
-    "ChameleonConfig": {"vocabulary_map": {"<image>": 60, "a": 61}},
+    "ChameleonConfig": {"vocabulary_map": {"<image>": IMAGE} | {f"IMGIMG{'ABCD'[code]}Z": 60 + code for code in CODES}},
+    "ChameleonVQVAEConfig": {"num_embeddings": len(CODES)},
     "CohereCompassTextConfig": {
         "layer_types": TWO_LAYERS_OF_EACH,
         "rope_parameters": dict.fromkeys(TWO_LAYERS_OF_EACH, PLAIN_ROPE),
@@ -209,8 +220,11 @@ SPECIAL_ROWS: dict[str, dict[str, Any]] = {
     "DbrxAttentionConfig": {"rope_theta": 10_000.0, "clip_qkv": 8},
     "DeepseekOcr2TextConfig": {"mlp_layer_types": ["dense", "sparse"] * 2},
     "DiffusionGemmaTextConfig": {"top_k_experts": 2},
-    "Emu3Config": {"vocabulary_map": {"<image>": 60, "a": 61}},
-    "Emu3VQVAEConfig": {"base_channels": 32},
+    "Emu3Config": {
+        "vocabulary_map": {"<image>": IMAGE, "<|extra_200|>": 59}
+        | {f"<|visual token {code:06}|>": 60 + code for code in CODES}
+    },
+    "Emu3VQVAEConfig": {"base_channels": 32, "hidden_size": 128, "codebook_size": len(CODES)},
     "Ernie4_5_VLMoeTextConfig": {"rope_parameters": PLAIN_ROPE | {"mrope_section": [3, 3, 2]}},
     "EsmConfig": {"mask_token_id": 3, "pad_token_id": 0},
     "EsmcConfig": {"num_key_value_heads": HEADS},
@@ -232,10 +246,13 @@ SPECIAL_ROWS: dict[str, dict[str, Any]] = {
         "intermediate_size": 4 * HIDDEN,
         "projector_input_dim": WIDER,
         "projector_output_dim": WIDER,
+        "vision_output_dim": WIDER,
     },
     "Mamba2Config": {"num_heads": 8, "head_dim": 16},
     "Mistral4Config": {"rope_parameters": YARN | {"partial_rotary_factor": 1 / 3, "llama_4_scaling_beta": 0.1}},
-    "Molmo2AdapterConfig": {"vision_feature_layer": [3, 1]},
+    "MllamaVisionConfig": {"vision_output_dim": 3 * HIDDEN},
+    "MuseGlimmerConfig": {"out_hidden_size": 4 * HIDDEN},
+    "MuseSparkConfig": {"out_hidden_size": 4 * HIDDEN},
     "NemotronH_Omni_Reasoning_V3_Config": {"vision_config": {"video_temporal_patch_size": 2}},
     "PaddleOCRTextConfig": {"rope_parameters": PLAIN_ROPE | {"mrope_section": [2, 3, 3]}},
     "Qwen4ExpTextConfig": {
@@ -267,7 +284,10 @@ def every_class() -> dict[str, list[str]]:
 def small_config(kind: type[PreTrainedConfig], **more: Any) -> PreTrainedConfig:
     """The default configuration of this kind, made small. more: further fields"""
     special = SPECIAL_ROWS.get(kind.__name__, {})
-    return kind(**_small_fields(kind(**special.get("default", {}))) | more)
+    default = special.get("default", {})
+    if getattr(kind(**default), "vision_config", more) is None:  # Gemma 4 has a tower only if it is told so
+        default |= {"vision_config": {}}
+    return kind(**_small_fields(kind(**default)) | more)
 
 
 def _small_fields(config: PreTrainedConfig) -> dict[str, Any]:
@@ -295,7 +315,7 @@ def _small(name: str, value: Any, config: PreTrainedConfig) -> Any:
         return rule(value, config) if rule.__code__.co_argcount == 2 else rule(value)
     if rule is not None:
         return None if isinstance(value, list | tuple) and isinstance(rule, int) else rule
-    if name.endswith(("_token_id", "_token_index")) and isinstance(value, int) and value >= VOCABULARY:
+    if name.endswith(("_token_id", "_token_index", "_patch_id")) and isinstance(value, int) and value >= VOCABULARY:
         return SPECIAL + sum(map(ord, name)) % (VOCABULARY - SPECIAL)
     return None
 

@@ -37,7 +37,7 @@ WITHOUT_EFFECT = {
     *("cache", "cache_position", "layer_idx", "past_key_values", "position_embeddings", "position_ids", "use_cache"),
     *("cu_seq_lens_k", "cu_seq_lens_q", "max_length_k", "max_length_q", "num_items_in_batch", "window_size", "dropout"),
     *("seq_idx", "logits_to_keep", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict"),
-    *("deterministic", "head_mask"),
+    *("deterministic", "grid_thw", "head_mask", "vision_feature_layer"),
 }
 # Of torch's attention: True and False, or none where a causal module needs none. Of an architecture's own: numbers to add.
 MASKS = {"sdpa": sdpa_mask, "eager": eager_mask}

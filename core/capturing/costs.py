@@ -5,6 +5,7 @@ target_tokens is everywhere the number of tokens of an encoder-decoder model's d
 
 import inspect
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,7 +51,8 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int
     # torch's fused kernel skips the blocks of keys that no query of a block may attend to.
     layers = _layers(model, tokens, target_tokens, cached)
     pairs = sum(queries * keys - (queries * (queries - 1) // 2 if causal else 0) for queries, keys, causal in layers)
-    return 2 * sum(applied.values()), 4 * model.text_config.num_attention_heads * _head_size(model) * pairs
+    heads = _largest(model.text_config, "num_attention_heads")
+    return 2 * sum(applied.values()), 4 * heads * _head_size(model) * pairs
 
 
 def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
@@ -60,8 +62,8 @@ def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
 
 def _call_bytes(model: Model, tokens: int, target_tokens: int) -> int:
     config = model.text_config
-    heads = config.num_attention_heads
-    key_heads = getattr(config, "num_key_value_heads", None) or heads
+    heads = _largest(config, "num_attention_heads")
+    key_heads = _largest(config, "num_key_value_heads") or heads
     rows = sum(queries * heads + keys * key_heads for queries, keys, _ in _layers(model, tokens, target_tokens))
     fused = any(name.rpartition(".")[2] in _FUSED for name, _ in model.network.named_modules())
     numbers = (3 if fused else 2) * rows * _head_size(model) + _bias_numbers(model, tokens, target_tokens)
@@ -116,19 +118,23 @@ def image_bytes(model: Model, inputs: Mapping[str, torch.Tensor]) -> tuple[int, 
     mask of models whose image tokens see each other; what layers returned is not kept.
     """
     tokens, pixels = inputs["input_ids"].shape[1], inputs["pixel_values"]
-    config, names = model.network.config.vision_config, [name for name, _ in model.network.named_parameters()]
-    width, inner = config.hidden_size, getattr(config, "intermediate_size", 4 * config.hidden_size)
+    config, names = model.network.config, [name for name, _ in model.network.named_parameters()]
+    config = getattr(config, "vision_config", config)
+    width = getattr(config, "hidden_size", model.text_config.hidden_size)  # a tower of several parts does not say it
+    inner = getattr(config, "intermediate_size", 4 * width)
     if pixels.ndim == 2:  # the processor has cut it into patches
         patches, is_fused = len(pixels), any("visual" in name and ".qkv." in name for name in names)
+    elif pixels.ndim == 3:  # and has filled them up to a fixed number, so that there is a mask
+        patches, is_fused = pixels.shape[1], False
     else:
-        height, side = pixels.shape[-2:], np.broadcast_to(config.patch_size, 2)
+        height, side = pixels.shape[-2:], np.broadcast_to(getattr(config, "patch_size", 16), 2)
         has_class = any(name.endswith(("class_embedding", "cls_token")) for name in names)
         patches = pixels[..., 0, 0].numel() // 3 * (int(np.prod(np.array(height) // side)) + has_class)
         is_fused = False
     layers = list(model.kinds.values()).count("vision")
     size = model.network.dtype.itemsize
     kept = layers * patches * width * (6 if is_fused else 4) * size
-    mask = tokens**2 if "token_type_ids" in inputs else 0
+    mask = (tokens**2 if "token_type_ids" in inputs else 0) + (patches**2 if pixels.ndim == 3 else 0)
     passing = 2 * patches * (width + inner) * size + 3 * pixels.nbytes
     return kept + mask + _call_bytes(model, tokens, 1), max(passing, passing_bytes(model, tokens))
 
@@ -197,7 +203,15 @@ def _bias_numbers(model: Model, tokens: int, target_tokens: int) -> int:
 
 def _head_size(model: Model) -> int:
     config = model.text_config
-    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return _largest(config, "head_dim") or config.hidden_size // _largest(config, "num_attention_heads")
+
+
+def _largest(config: Any, name: str) -> Any:
+    """A field of a configuration, the largest where each layer has its own (Gemma 4); None if there is no such field."""
+    try:
+        return getattr(config, name, None)
+    except RuntimeError:  # transformers' word for a field of layers that is asked of the whole
+        return max(getattr(layer, name) for layer in config.per_layer_config)
 
 
 def _rows(model: Model, parameter: str, tokens: int, target_tokens: int, cached: int) -> int:

@@ -45,8 +45,8 @@ def grids_on_image(model: Model, inputs: Mapping[str, Tensor], tiles: Tiles | No
     known = _KNOWN.setdefault(model.network, {})
     key = tiles and tiles.areas, *(_what_counts(model, name, part) for name, part in sorted(inputs.items()))
     if (grids := known.get(key)) is None:
-        drawn = _drawn(model)
-        grids = _measured(model, inputs, tiles or Tiles(((0.0, 0.0, 1.0, 1.0),)))
+        drawn, tiles = _drawn(model), tiles or Tiles(((0.0, 0.0, 1.0, 1.0),))
+        grids = _measured(model, inputs, tiles) if tiles.areas else {}
         if not torch.equal(drawn, _drawn(model)):
             return {}
         while len(known) >= KEPT:

@@ -57,10 +57,15 @@ def record(
     if layers is not None:
         layers.heard = calls
 
+    def is_of_tower(heard: Call) -> bool:
+        return component_pass is None and model.kind_of(heard.module) == "vision"
+
     def keep(heard: Call) -> Call:
         call, parts = heard, heard.query.shape[0]
+        if heard.query.shape[2] != heard.key.shape[2] and is_of_tower(heard):
+            return heard  # a resampler (Idefics 2), whose queries stand for no part of the image
         sees_all = not heard.causal and (heard.mask is None or _allows_all(heard.mask))
-        if parts != 1 and model.kind_of(heard.module) == "vision" and sees_all:
+        if parts != 1 and is_of_tower(heard) and sees_all:
             call = _in_a_row(heard)
         elif parts != 1:  # Swin's windows, for example
             raise WeightsOnlyError(

@@ -157,10 +157,14 @@ def ramps(height: int, width: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]
 
 
 def as_tiles(pixels: torch.Tensor, inputs: Mapping[str, torch.Tensor], merge: int) -> torch.Tensor:
-    """Numbers of the shape of `pixel_values` as tiles: [tiles, 3, height, width]."""
-    if "image_grid_thw" in inputs and pixels.ndim == 2:
+    """Numbers of the shape of `pixel_values` as tiles: [tiles, 3, height, width]; no tile for patches of another layout."""
+    if "image_grid_thw" in inputs:
         _, rows, columns = inputs["image_grid_thw"][0].tolist()
-        pixels = _unpatched(pixels, rows, columns, merge)
+        pixels = _unpatched(pixels.flatten(1), rows, columns, merge)
+    if "image_position_ids" in inputs and pixels.ndim == 3:
+        pixels = _put_in_place(pixels[0], inputs["image_position_ids"][0])
+    if pixels.ndim < 3 or pixels.shape[-3] != 3:
+        return pixels.new_empty(0, 3, 1, 1)
     return pixels.reshape(-1, *pixels.shape[-3:])
 
 
@@ -172,12 +176,38 @@ def _unpatched(patches: torch.Tensor, rows: int, columns: int, merge: int) -> to
     return blocks.permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * side, columns * side)
 
 
+def _put_in_place(patches: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """The image [3, height, width] of the patches [patches, side × side × 3] at these (column, row); of padding they are -1."""
+    is_read, side = (places >= 0).all(dim=1), isqrt(patches.shape[1] // 3)
+    columns, rows = places[is_read].T
+    image = patches.new_zeros(int(rows.max()) + 1, int(columns.max()) + 1, side, side, 3)
+    image[rows, columns] = patches[is_read].view(-1, side, side, 3)
+    return image.permute(4, 0, 2, 1, 3).reshape(3, image.shape[0] * side, image.shape[1] * side)
+
+
 def _area(tile: NDArray[np.floating]) -> Area:
     """The area that a tile [3, height, width] shows, from the difference of the two `ramps` in it."""
     shows = tile[2] > 0.9 * tile[2].max()
     left, right = _ends(tile[0], shows)
     top, bottom = _ends(tile[1].T, shows.T)
     return left, top, right, bottom
+
+
+def _areas(tiles: NDArray[np.floating], shape: tuple[int, int]) -> tuple[Area, ...]:
+    """The area of each tile, of an image of (height, width); () unless each shows its area pixel by pixel. That tells whether
+    patches were put together rightly."""
+    areas = tuple(map(_area, tiles))
+    return areas if all(_shows(tile, area, shape) for tile, area in zip(tiles, areas, strict=True)) else ()
+
+
+def _shows(tile: NDArray[np.floating], area: Area, shape: tuple[int, int]) -> bool:
+    _, height, width = tile.shape
+    shows = tile[2] > 0.9 * tile[2].max()
+    left, top, right, bottom = area
+    across = left + (right - left) * (np.arange(width) + 0.5) / width
+    down = top + (bottom - top) * (np.arange(height) + 0.5) / height
+    of_each = ((tile[0] + 255) / 510 - across, shape[1]), ((tile[1] + 255) / 510 - down[:, None], shape[0])
+    return not shows.any() or all(np.median(np.abs(apart[shows])) < 0.005 + 1 / size for apart, size in of_each)
 
 
 def _ends(colours: NDArray[np.floating], shows: NDArray[np.bool_]) -> tuple[float, float]:
@@ -310,14 +340,14 @@ _UNCHANGED = {"do_normalize": False, "do_rescale": False}  # colours as they are
 
 
 @cache
-def without_videos(kind: type[ProcessorMixin]) -> type[ProcessorMixin]:
-    """The class of a processor that needs no processor for videos, which would need torchvision."""
-    if "video_processor" not in kind.get_attributes():
+def of_images_alone(kind: type[ProcessorMixin]) -> type[ProcessorMixin]:
+    """The class of a processor that needs none for videos, which would need torchvision, and none for sounds."""
+    left_out = {*kind.get_attributes()} - {"image_processor", "tokenizer"}
+    if not left_out:
         return kind
 
     def check(self: ProcessorMixin, name: str, part: object) -> object:
-        is_left_out = name == "video_processor" and part is None
-        return None if is_left_out else kind.check_argument_for_proper_class(self, name, part)
+        return None if part is None and name in left_out else kind.check_argument_for_proper_class(self, name, part)
 
     return type(kind.__name__, (kind,), {"check_argument_for_proper_class": check})
 
@@ -332,7 +362,7 @@ def processor_in(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedTo
     parts = {"image_processor": image_processor, "tokenizer": tokenizer}
     settings, _ = kind.get_processor_dict(folder, **local)
     arguments = [parts.get(name) for name in kind.get_attributes()]
-    made: Any = without_videos(kind).from_args_and_dict(arguments, settings)
+    made: Any = of_images_alone(kind).from_args_and_dict(arguments, settings)
     return made
 
 
@@ -357,9 +387,11 @@ def processed(name: str, processor: Any, image: NDArray[np.uint8], text: str) ->
         once["text"] = [written]
         read = _read(name, processor, image, **once)
         positive, negative = (_read(name, processor, ramp, **_UNCHANGED, **once) for ramp in ramps(*image.shape[:2]))
-    merge = getattr(processor.image_processor, "merge_size", 1)
     differences = positive["pixel_values"].double() - negative["pixel_values"].double()
-    areas = tuple(map(_area, as_tiles(differences, positive, merge).numpy()))
+    # Patches that become one token stand together in most networks, and in rows in others (PaddleOCR-VL).
+    for merge in (getattr(processor.image_processor, "merge_size", 1), 1):
+        if areas := _areas(as_tiles(differences, positive, merge).numpy(), image.shape[:2]):
+            break
     return read, Tiles(areas, merge, small_image(image))
 
 

@@ -291,6 +291,8 @@ def image_text_inputs(
             f"shorter text."
         )
     _check_known(model, model.network, inputs["input_ids"][0].tolist())
+    if "mm_token_type_ids" in inspect.signature(model.network.forward).parameters:  # that of Cosmos 3 leaves them out
+        inputs.setdefault("mm_token_type_ids", (inputs["input_ids"] == image_token(model)).long())
     dtype = model.network.dtype
     return {name: part.to(dtype) if part.is_floating_point() else part for name, part in inputs.items()}, tiles
 

@@ -12,7 +12,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from core import Model, load_model
-from core.models.images import without_videos
+from core.models.images import of_images_alone
 from tests.core.tiny_models import IDS, LOCAL, SMALL, randomised
 
 WORDS = 32  # tokens "0" to "31"; special tokens follow
@@ -52,7 +52,7 @@ def _qwen(family: str, vision: dict, rope: dict) -> tuple[t.PreTrainedModel, t.P
     numbers = dict(zip(names, range(WORDS, WORDS + 4), strict=True))
     text = TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0} | rope}
     images = t.Qwen2VLImageProcessorPil(patch_size=4, min_pixels=64, max_pixels=1200, **PLAIN)
-    kind = without_videos(getattr(t, f"{family}Processor"))
+    kind = of_images_alone(getattr(t, f"{family}Processor"))
     processor = kind(image_processor=images, tokenizer=words(QWEN), chat_template=QWEN_TEMPLATE)
     return _network(family, text, tower | {"out_hidden_size": 32}, **numbers), processor
 
@@ -79,7 +79,7 @@ def _onevision(side: int) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
     network = _network("LlavaOnevision", t.Qwen2Config(**UNSIZED), vision, **numbers, **tiles)
     images = t.LlavaOnevisionImageProcessorPil(size={"height": side, "width": side}, **tiles, **PLAIN)
     options = {"num_image_tokens": (side // 4) ** 2, "vision_feature_select_strategy": "full"}
-    kind = without_videos(t.LlavaOnevisionProcessor)
+    kind = of_images_alone(t.LlavaOnevisionProcessor)
     processor = kind(image_processor=images, tokenizer=words(("<image>", "<video>")), **options)
     return network, processor
 
@@ -89,7 +89,7 @@ def _idefics(family: str) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
     images = getattr(t, f"{family}ImageProcessorPil")(
         size={"longest_edge": 48}, max_image_size={"longest_edge": 16}, **PLAIN
     )
-    kind = without_videos(getattr(t, f"{family}Processor"))
+    kind = of_images_alone(getattr(t, f"{family}Processor"))
     videos = {"video_processor": None} if "video_processor" in kind.get_attributes() else {}
     processor = kind(image_processor=images, tokenizer=words(IDEFICS), image_seq_len=4, **videos)
     return _network(family, t.LlamaConfig(**TEXT), vision, image_token_id=32, scale_factor=2), processor
@@ -103,6 +103,23 @@ def _gemma(side: int = 24) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
     images = t.Gemma3ImageProcessorPil(size={"height": side, "width": side}, **PLAIN)
     tokenizer = words(tuple(named.values()), **named)
     return network, t.Gemma3Processor(images, tokenizer, image_seq_length=9)
+
+
+def _gemma_4() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+    """Its processor gives padded patches with their places, and would read sounds too."""
+    text = (
+        TEXT
+        | LOCAL
+        | {"global_head_dim": 8, "vocab_size_per_layer_input": VOCABULARY, "hidden_size_per_layer_input": 8}
+    )
+    vision = TOWER | {"num_key_value_heads": 2, "head_dim": 8, "pooling_kernel_size": 2, "position_embedding_size": 64}
+    network = _network("Gemma4", text | {"use_bidirectional_attention": "vision"}, vision, image_token_id=32)
+    named = {f"{part}_token": f"<{part}>" for part in ("image", "boi", "eoi", "audio", "boa", "eoa")}
+    tokenizer = words(tuple(named.values()), **named)
+    tokenizer.pad_token = "0"
+    images = t.Gemma4ImageProcessorPil(patch_size=4, pooling_kernel_size=2, max_soft_tokens=70, resample=0)
+    kind = of_images_alone(t.Gemma4Processor)
+    return network, kind(feature_extractor=None, image_processor=images, tokenizer=tokenizer, video_processor=None)
 
 
 def _paligemma() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
@@ -120,7 +137,7 @@ def _internvl() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
     named = {"context_image_token": "<IMG_CONTEXT>", "start_image_token": "<img>", "end_image_token": "</img>"}
     tokenizer = words((*named.values(), "<video>"), **named, video_token="<video>")
     images = t.GotOcr2ImageProcessorPil(size={"height": 16, "width": 16}, max_patches=6, **PLAIN)
-    return network, without_videos(t.InternVLProcessor)(images, tokenizer, image_seq_length=4)
+    return network, of_images_alone(t.InternVLProcessor)(images, tokenizer, image_seq_length=4)
 
 
 SEEING: dict[str, Callable[[], tuple[t.PreTrainedModel, t.ProcessorMixin]]] = {
@@ -134,16 +151,18 @@ SEEING: dict[str, Callable[[], tuple[t.PreTrainedModel, t.ProcessorMixin]]] = {
     "Idefics 3": lambda: _idefics("Idefics3"),
     "SmolVLM": lambda: _idefics("SmolVLM"),
     "Gemma 3": _gemma,
+    "Gemma 4": _gemma_4,
     "PaliGemma": _paligemma,
     "InternVL": _internvl,
 }
 
 
 # Towers whose patches of 4 pixels leave 2 of 26 unread, also in each tile, and LLaVA-NeXT, which begins with the whole image,
-# ends each row of patches with a token, and leaves out those of padding.
+# ends each row of patches with a token, and leaves out those of padding. And Gemma 4, which pads with patches.
 WITH_REST = {
     "LLaVA": lambda: _llava(26),
     "Gemma 3": lambda: _gemma(26),
+    "Gemma 4": _gemma_4,
     "LLaVA-NeXT": lambda: _llava(26, "LlavaNext", image_grid_pinpoints=[[26, 52], [52, 26]]),
     "LLaVA-OneVision": lambda: _onevision(26),
 }
@@ -152,7 +171,7 @@ WITH_REST = {
 # Texts in which the processor's own token stands where the image belongs.
 PLACES = {
     **dict.fromkeys(("Qwen2.5-VL", "Qwen3-VL"), "<|vision_start|><|image_pad|><|vision_end|> 5 6"),
-    **dict.fromkeys(("LLaVA", "Idefics 3", "SmolVLM", "PaliGemma"), "<image> 5 6"),
+    **dict.fromkeys(("LLaVA", "Idefics 3", "SmolVLM", "PaliGemma", "Gemma 4"), "<image> 5 6"),
     "Gemma 3": "<start_of_image> 5 6",
     "InternVL": "<IMG_CONTEXT> 5 6",
 }

@@ -10,6 +10,8 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from bench.small_networks import small_network
+from bench.small_pictures import picture_and_text
 from core import capture, load_model
 from core.capturing.costs import component_bytes, image_bytes, kept_bytes, operations, passing_bytes
 from core.models.inputs import all_inputs, image_text_inputs, run
@@ -62,6 +64,19 @@ def test_an_image_keeps_what_was_counted(name):
     taken = capture(model, PLACES[name], image=image)
     assert kept == really_kept(taken)
     assert 0.5 < allocated(lambda: capture(model, PLACES[name], image=image)).max() / (kept + passing) < 1.5
+
+
+def test_layers_with_sizes_of_their_own_keep_no_more_than_was_counted():
+    model = load_model(small_network("Gemma4ForCausalLM"))
+    kept = really_kept(capture(model, input_ids=some_ids(model, 20)))
+    assert kept <= kept_bytes(model, 20) < 3 * kept
+    assert min(operations(model, 20)) > 0
+
+
+def test_a_picture_is_counted_where_no_configuration_tells_of_its_tower():
+    network = small_network("ChameleonForConditionalGeneration")
+    inputs = picture_and_text(network)
+    assert min(image_bytes(load_model(network), inputs)) >= inputs["pixel_values"].nbytes
 
 
 def test_half_precision_keeps_half_and_heads_may_be_wider_than_their_share_of_the_model():

@@ -5,11 +5,13 @@ import pytest
 import torch
 import transformers as t
 
+from bench.small_networks import small_network
 from core import Model, capture, head_metrics, load_model, open_capture
 from core.heads.quantities import text_of
+from core.models.images import of_images_alone
 from core.models.words import special_ids
 from tests.core.tiny_models import VIT, randomised
-from tests.core.tiny_seeing import PLACES, WITH_REST, seeing
+from tests.core.tiny_seeing import PLACES, PLAIN, QWEN, WITH_REST, seeing, words
 from tests.refusals import refused
 
 REGISTERS = {"Dinov2WithRegisters": {"num_register_tokens": 3}, "DINOv3ViT": {"num_register_tokens": 2}}
@@ -28,7 +30,7 @@ def alone(network, processor):
     with torch.no_grad():
         for module in (name for name, kind in model.kinds.items() if kind == "vision"):
             parts = dict(network.get_submodule(module).named_children())
-            last = next(parts[name] for name in ("proj", "out_proj", "projection_layer") if name in parts)
+            last = next(parts[name] for name in ("proj", "out_proj", "o_proj", "projection_layer") if name in parts)
             for parameter in last.parameters():
                 parameter.zero_()
     return model
@@ -96,8 +98,25 @@ def test_patches_that_are_others_in_every_pass_are_refused(left_out):
 @pytest.mark.parametrize("name", WITH_REST)
 def test_a_picture_with_a_text(name, kind):
     model = alone(*WITH_REST[name]())
-    shape = (26, 52) if name in ("LLaVA-NeXT", "LLaVA-OneVision") else (26, 26)
-    assert_boxes_are_right(model, shape, kind, PLACES.get(name, "<image> 5 6"))
+    shape = {"LLaVA-NeXT": (26, 52), "LLaVA-OneVision": (26, 52), "Gemma 4": (56, 80)}
+    assert_boxes_are_right(model, shape.get(name, (26, 26)), kind, PLACES.get(name, "<image> 5 6"))
+
+
+@pytest.mark.parametrize("family", ["PaddleOCRVL", "Cosmos3Edge"])
+def test_patches_in_another_order(family):
+    """Those of PaddleOCR-VL stand in rows. In those of Cosmos 3 the colours come last: where they lie is not known."""
+    network = small_network(f"{family}ForConditionalGeneration")
+    network.config.image_token_id = 32
+    kind, side = of_images_alone(getattr(t, f"{family}Processor")), network.config.vision_config.patch_size
+    images = getattr(t, f"{family}ImageProcessorPil")(patch_size=side, min_pixels=1000, max_pixels=16000, **PLAIN)
+    parts = dict.fromkeys(kind.get_attributes())
+    processor = kind(**parts | {"image_processor": images, "tokenizer": words(QWEN, image_token=QWEN[0])})
+    taken = capture(
+        load_model(network, processor=processor), PLACES["Qwen2.5-VL"], image=np.zeros((64, 96, 3), np.uint8)
+    )
+    grids = [(grid.tokens.tolist(), grid.area) for grid in taken.image_grids("self")]
+    assert grids == ([([[1, 2, 3], [4, 5, 6]], (0, 0, 1, 1))] if family == "PaddleOCRVL" else [])
+    assert taken.certificate(0, 0, "vision").holds
 
 
 def test_tokens_of_padding_are_left_out_of_a_text():

@@ -1,52 +1,20 @@
 """Models that read an image with a text: every head of both parts against transformers' eager code, and where tokens lie."""
 
 import copy
-import sys
 
 import numpy as np
 import pytest
-import torch
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import eager_mask
 
+from bench.eager_weights import eager_weights
 from core import Edits, capture, head_weights, load_model
 from core.capturing.calls.head_places import Place
 from core.errors import InputError
 from core.heads.views import HeadView, ViewMatrix, image_sinks
-from tests.core.tiny_models import eager, tiny, twin_of
+from tests.core.tiny_models import eager, tiny
 from tests.core.tiny_seeing import PLACES, SEEING, save_seeing, seeing
 from tests.refusals import refused
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
-
-WATCHED: list[tuple[torch.nn.Module, torch.Tensor]] = []
-
-
-def watching(module, *inputs, **options):
-    output, weights = sys.modules[type(module).__module__].eager_attention_forward(module, *inputs, **options)
-    WATCHED.append((module, weights))
-    return output, weights
-
-
-AttentionInterface.register("watching", watching)
-AttentionMaskInterface.register("watching", eager_mask)
-
-
-def eager_weights(network, inputs) -> dict[str, np.ndarray]:
-    """The weights that transformers' eager code computes, by the name of the module: [heads, queries, keys]. Those of windows
-    and tiles lie one after another on the diagonal."""
-    twin = twin_of(network, "watching")
-    names = {id(module): name for name, module in twin.named_modules()}
-    WATCHED.clear()
-    with torch.inference_mode():
-        twin(**inputs)
-    found: dict[str, list[torch.Tensor]] = {}
-    for module, weights in WATCHED:
-        found.setdefault(names[id(module)], []).extend(weights)
-    return {
-        name: np.stack([torch.block_diag(*(part[head] for part in parts)).numpy() for head in range(len(parts[0]))])
-        for name, parts in found.items()
-    }
 
 
 @pytest.mark.parametrize("name", SEEING)
@@ -98,7 +66,7 @@ def test_edits_of_a_part_leave_the_other_alone():
         edited(Edits(replace_tokens={2: "5"}))
 
 
-@pytest.mark.parametrize("name", ["Qwen2.5-VL", "Idefics 3", "SmolVLM"])
+@pytest.mark.parametrize("name", ["Qwen2.5-VL", "Idefics 3", "SmolVLM", "Gemma 4"])
 def test_a_folder_with_its_processor(name, tmp_path):
     model = seeing(name)
     save_seeing(name, tmp_path)
