@@ -202,6 +202,57 @@ def test_where_pages_hold_all_room_those_that_need_least_go_first():
     assert sessions.memory.used == page.nbytes
 
 
+def test_pages_that_wait_let_go_of_what_they_hold():
+    """Each has read its text, and all together they hold more than there is: they go on one by one, within the memory."""
+
+    class Pass:
+        nbytes = 40
+
+    sessions, over, most = Sessions(memory=100), Event(), []
+
+    def page(name):
+        with sessions.turns.page():
+            sessions.memory.get(name, Pass)
+            with sessions.turns.turn(60, lambda _: sessions.told.setdefault(name, True)):
+                most.append(sessions.memory.reserved + sessions.memory.used + sessions.memory.kept)
+                sessions.memory.get(name, Pass)
+
+    runs = sessions.want("runs", lambda: over.wait(PATIENCE))
+    pages = [sessions._threads.submit(page, name) for name in "abc"]
+    while len(sessions.told) < len(pages):
+        time.sleep(0.001)
+    over.set()
+    for one in (runs, *pages):
+        one.result(PATIENCE)
+    assert max(most) <= 100
+    assert (sessions.memory.used, sessions.memory.reserved) == (0, 0)
+
+
+def test_work_beyond_the_memory_waits_for_pages_that_draw():
+    class Pass:
+        nbytes = 100
+
+    sessions, drawn = Sessions(memory=100), Event()
+
+    def page():
+        with sessions.turns.page():
+            sessions.memory.get("pass", Pass)
+            sessions.told["page"] = True
+            drawn.wait(PATIENCE)
+            sessions.had.append("page")
+
+    drawing = sessions._threads.submit(page)
+    while not sessions.told:
+        time.sleep(0.001)
+    work = sessions.want("work", needs=10)
+    while not sessions.turns._queue:
+        time.sleep(0.001)
+    drawn.set()
+    for one in (drawing, work):
+        one.result(PATIENCE)
+    assert sessions.had == ["page", "work"]
+
+
 @pytest.mark.skipif(cache._malloc_trim() is None, reason="the C library keeps nothing, or does not say how to get it")
 def test_what_is_freed_in_a_turn_is_given_back_to_the_system():
     def resident():
