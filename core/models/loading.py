@@ -656,7 +656,8 @@ def _in_memory(
 def _stopping(model: Model, texts: Iterable[str]) -> Model:
     """Have a model stop at these texts too, as far as each is one token; of the others a note says that it does not."""
     tokenizer, settings = model.tokenizer, model.network.generation_config
-    assert tokenizer is not None and settings is not None  # those of a converted GGUF file
+    assert tokenizer is not None
+    assert settings is not None  # those of a converted GGUF file
     tokens = {text: tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts}
     settings.eos_token_id = sorted({*settings.eos_token_id}.union(*(ids for ids in tokens.values() if len(ids) == 1)))
     others = ", ".join(f"“{shown(text, 60)}”" for text, ids in tokens.items() if len(ids) != 1)

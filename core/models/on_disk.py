@@ -148,7 +148,10 @@ def _ollama_folders() -> list[Path]:
 
 
 def _blobs(folder: Path, manifest: Path, media: Media = "model") -> tuple[Path, ...]:
-    """The files that a manifest names, which lie in the folder of all files under their hashes; none if one is missing. Raises UnreadableError for a file that is not a manifest."""
+    """The files that a manifest names, which lie in the folder of all files under their hashes; none if one is missing.
+
+    Raises UnreadableError for a file that is not a manifest.
+    """
     layers = checked_object(manifest, _MAX_SMALL).get("layers")
     every = [layer for layer in layers if isinstance(layer, dict)] if isinstance(layers, list) else []
     digests = [str(layer.get("digest")) for layer in every if layer.get("mediaType") == _MEDIA + media]
