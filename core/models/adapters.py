@@ -203,9 +203,12 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
     config: Any = LoraConfig.from_pretrained(str(adapter.folder))
     config.inference_mode, config.task_type = True, None  # a task would want its head
     # peft too goes by the ends of names.
-    saved = (name for name in config.modules_to_save or () if any(f".{one}".endswith(f".{name}") for one in modules))
-    config.modules_to_save = [*saved] or None
+    named = config.modules_to_save or ()
+    saved = [name for name in named if any(f".{one}".endswith(f".{name}") for one in modules)]
+    config.modules_to_save = saved or None
     unused = _settle(config, modules, tensors)
+    if adapter.task not in _TASKS:  # peft names heads of all kinds of tasks
+        unused += [f"modules_to_save of {name}" for name in named if name not in saved]
     whole = PeftModel(network, config)
     try:
         loaded = set_peft_model_state_dict(whole, tensors, ignore_mismatched_sizes=True)
