@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
 from ...errors import first_line
-from ...models.adapters import modules_of
+from ...models.adapters import added_by, changed_by
 from ...models.added_tokens import text_notes
 from ...models.bounds import UnreadableError
 from ...models.checkups import OVER, Finding
@@ -68,7 +68,8 @@ def leftovers(reading: Reading) -> Finding:
 
 
 def weights_of_the_file(reading: Reading, seconds: float = math.inf) -> Finding:
-    """All weights are those of the files, bit for bit after the conversion of their dtype.
+    """All weights are those of the files, bit for bit after the conversion of their dtype; those to which an adapter has added
+    are the sum, but for rounding.
 
     seconds  of this thread's processor time: what is left then is not looked at
     """
@@ -76,12 +77,14 @@ def weights_of_the_file(reading: Reading, seconds: float = math.inf) -> Finding:
         return Finding(None, IN_MEMORY)
     network, begun, adapter = reading.model.network, processor_time(), reading.model.adapter
     stored = undone(folder, stored_in(weight_files(folder)))
-    merged = set() if adapter is None else modules_of(adapter, network)
+    changed = set() if adapter is None else changed_by(adapter, network)
+    added = {} if adapter is None else added_by(adapter, network)
     every = parts_of(network)
-    parts = {name: part for name, part in every.items() if name.rpartition(".")[0] not in merged}
+    parts = {name: part for name, part in every.items() if name in added or name not in changed}
     seen, failures, is_over = set(), [], False
     try:
-        for part, name, is_same in read_again(network, parts, stored, lambda: processor_time() - begun <= seconds):
+        is_in_time = lambda: processor_time() - begun <= seconds  # noqa: E731
+        for part, name, is_same in read_again(network, parts, stored, is_in_time, added):
             seen.add(id(parts[part]))
             if not is_same:
                 failures.append(f"{part} has other numbers than {name} in {stored[name].file.name}.")
