@@ -214,7 +214,7 @@ def _four(parts: Parts, settings: Settings) -> Tensor:
     ):
         raise ValueError("its numbers are not in 4 bits")
     is_nested = largest.dtype == torch.uint8
-    if settings.get("bnb_4bit_use_double_quant", is_nested) != is_nested:
+    if (said := settings.get("bnb_4bit_use_double_quant")) is not None and said != is_nested:
         how = "in 8 bits" if is_nested else "as they are"
         raise ValueError(f"its scales are stored {how}, and its settings deny it (bnb_4bit_use_double_quant)")
     if text.is_meta:  # the headers do not say where a row ends

@@ -209,6 +209,17 @@ def test_layers_between_those_that_are_looked_at_have_the_weights_of_their_files
     assert "weights" in failed(model)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_positions_that_no_file_holds_are_those_that_the_class_computes(dtype: str, tmp_path: Path) -> None:
+    tiny("Marian").save_pretrained(tmp_path)
+    model = load_model(tmp_path, dtype=dtype)
+    assert "embed_positions" not in check_model(model, seconds=600).findings["weights"].detail
+    assert "weights" not in failed(model)
+    model.network.get_parameter("model.decoder.embed_positions.weight").data[-1].mul_(1.1)
+    detail = check_model(model, seconds=600).findings["weights"].detail
+    assert "model.decoder.embed_positions.weight has other numbers than MarianMTModel computes." in detail
+
+
 MERGED: dict[str, dict[str, Any]] = {
     "LoRA": {},
     "rsLoRA": {"use_rslora": True},
