@@ -66,7 +66,9 @@ def _call_bytes(model: Model, tokens: int, target_tokens: int) -> int:
     key_heads = _largest(config, "num_key_value_heads") or heads
     rows = sum(queries * heads + keys * key_heads for queries, keys, _ in _layers(model, tokens, target_tokens))
     fused = any(name.rpartition(".")[2] in _FUSED for name, _ in model.network.named_modules())
-    numbers = (3 if fused else 2) * rows * _head_size(model) + _bias_numbers(model, tokens, target_tokens)
+    # A layer that attends twice (DiffLlama) has two values and outputs for each query and key.
+    parts = 2 if any(name.endswith("lambda_q1") for name, _ in model.network.named_parameters()) else 1
+    numbers = (1 + parts + fused) * rows * _head_size(model) + _bias_numbers(model, tokens, target_tokens)
     return numbers * model.network.dtype.itemsize + _mask_bytes(model, tokens, target_tokens)
 
 

@@ -20,13 +20,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import regex
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from ..errors import shown
 from .bounds import UnreadableError, check_files, checked_object
@@ -203,9 +206,12 @@ def merge(network: PreTrainedModel, adapter: Adapter) -> tuple[PreTrainedModel, 
     config: Any = LoraConfig.from_pretrained(str(adapter.folder))
     config.inference_mode, config.task_type = True, None  # a task would want its head
     # peft too goes by the ends of names.
-    saved = (name for name in config.modules_to_save or () if any(f".{one}".endswith(f".{name}") for one in modules))
-    config.modules_to_save = [*saved] or None
+    named = config.modules_to_save or ()
+    saved = [name for name in named if any(f".{one}".endswith(f".{name}") for one in modules)]
+    config.modules_to_save = saved or None
     unused = _settle(config, modules, tensors)
+    if adapter.task not in _TASKS:  # peft names heads of all kinds of tasks
+        unused += [f"modules_to_save of {name}" for name in named if name not in saved]
     whole = PeftModel(network, config)
     try:
         loaded = set_peft_model_state_dict(whole, tensors, ignore_mismatched_sizes=True)
@@ -294,10 +300,63 @@ def _matches(pattern: str, module: str, name: str, until: float) -> bool:
     raise UnreadableError(f"is an adapter with {shown(repr(pattern), 60)} in its {name}, {why}")
 
 
-def modules_of(file: Path, network: PreTrainedModel) -> set[str]:
-    """The modules of a network whose weights the adapter in this file changes, by its header."""
+def changed_by(file: Path, network: PreTrainedModel) -> set[str]:
+    """The parts of a network that the adapter in this file changes, by its header."""
+    return {re.sub(r"\.lora_\w+$", ".weight", re.sub(r"\.lora_\w+(?=\.)", "", name)) for name in _inside(file, network)}
+
+
+def _inside(file: Path, network: PreTrainedModel) -> dict[str, str]:
+    """The names of an adapter's tensors by what they are called beside the modules of a network."""
     modules, own = {name for name, _ in network.named_modules(remove_duplicate=False)}, f"{network.base_model_prefix}."
-    return {_module(_placed(name, modules, own).removeprefix(_PREFIX)) for name in stored_in([file])}
+    return {_SPELLINGS.sub("", _placed(name, modules, own)).removeprefix(_PREFIX): name for name in stored_in([file])}
+
+
+@dataclass(frozen=True)
+class Added:
+    """What ordinary LoRA adds to a weight: scale * left @ right, [rows, r] @ [r, columns].
+
+    left, right  the names of these tensors in the file
+    turned       whether they stand there as [r, rows] and [columns, r]
+    """
+
+    file: Path
+    left: str
+    right: str
+    turned: bool
+    scale: float
+
+    def makes(self, merged: Tensor, base: Tensor, first: int) -> bool:
+        """Whether numbers of a merged weight, one after another from `first` on, are the sum, but for rounding: of the product
+        in float32, and of what is added and of the sum in the weight's own precision."""
+        with safe_open(self.file, framework="pt") as file:
+            left, right = (file.get_tensor(name).float() for name in (self.left, self.right))
+        left, right = (left.T, right.T) if self.turned else (left, right)
+        last, columns = first + len(merged), right.shape[1]
+        left = left[first // columns : -(-last // columns)] * self.scale
+        added = (left @ right).flatten()[first % columns :][: len(merged)]
+        own, single = (torch.finfo(dtype).eps for dtype in (merged.dtype, torch.float32))
+        # No product is larger than that of the lengths of a row and a column.
+        of_product = single * (right.shape[0] + 3) * left.norm(dim=1).max() * right.norm(dim=0).max()
+        merged, base = merged.float(), base.float()
+        allowed = (merged.abs() + added.abs()).mul_(0.51 * own + 2 * single).add_(of_product)
+        return bool(((merged - base).sub_(added).abs_() <= allowed).all())
+
+
+def added_by(file: Path, network: PreTrainedModel) -> dict[str, Added]:
+    """What the adapter in this file adds to weights of a network, by their names: those to which it adds no more than B A, in
+    linear maps and tables. DoRA does more."""
+    settings, stored, inside = checked_object(file.parent / CONFIG), stored_in([file]), _inside(file, network)
+    patterns, until, made = SimpleNamespace(alpha_pattern=settings.get("alpha_pattern")), perf_counter() + _LONGEST, {}
+    for inner, a in inside.items():
+        module, _, rest = inner.partition(".lora_")
+        if rest not in ("A.weight", "embedding_A") or len(stored[a].shape) != 2 or settings.get("use_dora"):
+            continue
+        b, rank = inside[f"{module}.lora_{rest.replace('A', 'B')}"], stored[a].shape[0]
+        alpha = _of_pattern(patterns, "alpha_pattern", module, settings.get("lora_alpha", 8), until, set())
+        turned = isinstance(network.get_submodule(module), Conv1D | nn.Embedding)
+        scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
+        made[f"{module}.weight"] = Added(file, *((a, b) if turned else (b, a)), turned, scale)
+    return made
 
 
 def _another(what: str, adapter: Adapter) -> UnreadableError:

@@ -57,7 +57,8 @@ class Allowed:
         """The first of the files of a model that is a link to a place from which nothing may be read; None if there is none."""
         if self.folders is True:
             return None
-        files = ollama_files(name) if name.startswith(OLLAMA) else read_of(Path(name))
+        of_ollama = (*ollama_files(name), *ollama_files(name, "params")) if name.startswith(OLLAMA) else None
+        files = read_of(Path(name)) if of_ollama is None else of_ollama
         return next((file for file in files if not self.may_read(str(file))), None)
 
 

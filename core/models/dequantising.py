@@ -213,6 +213,10 @@ def _four(parts: Parts, settings: Settings) -> Tensor:
         or numbers.shape != (16,)
     ):
         raise ValueError("its numbers are not in 4 bits")
+    is_nested = largest.dtype == torch.uint8
+    if (said := settings.get("bnb_4bit_use_double_quant")) is not None and said != is_nested:
+        how = "in 8 bits" if is_nested else "as they are"
+        raise ValueError(f"its scales are stored {how}, and its settings deny it (bnb_4bit_use_double_quant)")
     if text.is_meta:  # the headers do not say where a row ends
         return octets.float().expand(-1, 2)
     state = json.loads(text.numpy().tobytes()[:1000])
@@ -222,7 +226,7 @@ def _four(parts: Parts, settings: Settings) -> Tensor:
         raise ValueError(f"it is {kind} by its name and another one by its state or its settings")
     if not torch.allclose(numbers.float(), _MAPS[kind], rtol=1e-3):
         raise ValueError(f"its numbers of 4 bits are not those of {kind}")
-    if largest.dtype == torch.uint8:
+    if is_nested:
         whole = _of_blocks(parts["weight.nested_absmax"], state["nested_blocksize"], len(largest))
         largest = parts["weight.nested_quant_map"][largest.int()] * whole + state["nested_offset"]
     codes = torch.cat((octets >> 4, octets & 15), 1).flatten()[: rows * columns]

@@ -44,7 +44,7 @@ from .images import PROCESSOR_FILES, image_processor_in, pixel_values, processor
 from .inputs import cannot_read
 from .model import Model, read_by, reads_alone, reads_texts_beside
 from .modules import asks_the_registry, attention_modules, reads_packed, text_tower
-from .on_disk import OLLAMA, ollama_files, ollama_models
+from .on_disk import OLLAMA, ollama_files, ollama_models, ollama_stops
 from .sentences import is_sentence_transformer, network_folder, sentence_vector_in
 from .sizes import Fits, ModelSize, require_room, size_of_gguf, size_of_tensors
 from .weight_files import Stored, check_method, lost, notes_of, size_of, stored_in, undo, unread_files, weight_files
@@ -123,6 +123,9 @@ def load_model(
     if model.reads_images:
         image_processor, said = _image_processor(source, kind, config)
         model = replace(model, image_processor=image_processor, notes=said)
+    if name.startswith(OLLAMA):
+        with source.refusing("has parameters of Ollama's that cannot be read"):
+            model = _stopping(model, ollama_stops(name))
     sentence = sentence_vector_in(source.outermost, tokenizer)
     if is_sentence_transformer(source.outermost) and model.is_encoder_decoder:
         sentence = replace(sentence, left_out=(*sentence.left_out, "what its encoder alone gives"))
@@ -349,6 +352,10 @@ def _gguf_files(name: str) -> Sequence[Path]:
         if not files:
             there = ", ".join(ollama_models()[:20]) or "none"
             raise model_error(f"Ollama has no model {name.removeprefix(OLLAMA)!r} here. It has {there}.")
+        if ollama_files(name, "adapter"):
+            raise model_error(
+                f"Ollama adds an adapter to {name.removeprefix(OLLAMA)}, which is not read here. {_CHOICES}"
+            )
         return files
     try:
         path = _path(entry) if entry else Path(name).expanduser()
@@ -644,6 +651,18 @@ def _in_memory(
     if tokenizer is None and processor is not None:
         tokenizer = processor.tokenizer
     return Model(type(network).__name__, network, tokenizer, "in memory", tower_of=tower_of, processor=processor)
+
+
+def _stopping(model: Model, texts: Iterable[str]) -> Model:
+    """Have a model stop at these texts too, as far as each is one token; of the others a note says that it does not."""
+    tokenizer, settings = model.tokenizer, model.network.generation_config
+    assert tokenizer is not None
+    assert settings is not None  # those of a converted GGUF file
+    tokens = {text: tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts}
+    settings.eos_token_id = sorted({*settings.eos_token_id}.union(*(ids for ids in tokens.values() if len(ids) == 1)))
+    others = ", ".join(f"“{shown(text, 60)}”" for text, ids in tokens.items() if len(ids) != 1)
+    note = f"Ollama stops at {others}; here writing goes on, as this is not one token."
+    return replace(model, notes=(*model.notes, note)) if others else model
 
 
 def _sha256(files: list[Path]) -> str:

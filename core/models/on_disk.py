@@ -16,6 +16,7 @@ from itertools import chain, islice, takewhile
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic
+from typing import Literal
 
 from huggingface_hub import constants
 
@@ -31,7 +32,9 @@ from .weight_files import INDEX, SINGLE, check_method, header_bytes, size_of, st
 
 OLLAMA = "ollama:"  # begins the name of a model of Ollama's: "ollama:llama3.2:1b"
 _REGISTRY, _LIBRARY = "registry.ollama.ai", "library"  # left out of such a name
-_WEIGHTS = "application/vnd.ollama.image.model"
+# What a file of Ollama's is, in a manifest.
+_MEDIA = "application/vnd.ollama.image."
+Media = Literal["model", "params", "adapter"]
 
 PATIENCE = 0.15  # seconds that whoever asks for the list waits for it
 _LONGEST = 60.0  # seconds that are spent on it; what was looked at is known the next time
@@ -104,8 +107,8 @@ def _modules_in(folder: Path) -> Iterator[Path]:
     yield from module_folders(folder)
 
 
-def ollama_files(name: str) -> tuple[Path, ...]:
-    """The GGUF files of a model by a name such as "ollama:llama3.2:1b"; empty if there is no such model."""
+def ollama_files(name: str, media: Media = "model") -> tuple[Path, ...]:
+    """The files of a model by a name such as "ollama:llama3.2:1b", its GGUF files or others; empty if there are none."""
     parts = name.removeprefix(OLLAMA).split("/")
     model, _, tag = parts.pop().partition(":")
     host, space = (
@@ -116,9 +119,16 @@ def ollama_files(name: str) -> tuple[Path, ...]:
         return ()
     for folder in _ollama_folders():
         with suppress(UnreadableError, OSError, ValueError):
-            if blobs := _blobs(folder, folder / "manifests" / path):
-                return blobs
+            if _blobs(folder, folder / "manifests" / path):
+                return _blobs(folder, folder / "manifests" / path, media)
     return ()
+
+
+def ollama_stops(name: str) -> list[str]:
+    """The texts at which Ollama stops writing with this model, beside the ends of a turn in its GGUF file. Raises
+    UnreadableError for a file that is not one of parameters."""
+    stops = [checked_object(path, _MAX_SMALL).get("stop") for path in ollama_files(name, "params")]
+    return [text for some in stops if isinstance(some, list) for text in some if isinstance(text, str) and text]
 
 
 def ollama_models() -> list[str]:
@@ -137,12 +147,14 @@ def _ollama_folders() -> list[Path]:
     return [Path(os.path.expanduser("~/.ollama/models")), Path("/usr/share/ollama/.ollama/models")]
 
 
-def _blobs(folder: Path, manifest: Path) -> tuple[Path, ...]:
-    """The GGUF files that a manifest names, which lie in the folder of all files under their hashes; none if one is missing.
-    Raises UnreadableError for a file that is not a manifest."""
+def _blobs(folder: Path, manifest: Path, media: Media = "model") -> tuple[Path, ...]:
+    """The files that a manifest names, which lie in the folder of all files under their hashes; none if one is missing.
+
+    Raises UnreadableError for a file that is not a manifest.
+    """
     layers = checked_object(manifest, _MAX_SMALL).get("layers")
     every = [layer for layer in layers if isinstance(layer, dict)] if isinstance(layers, list) else []
-    digests = [str(layer.get("digest")) for layer in every if layer.get("mediaType") == _WEIGHTS]
+    digests = [str(layer.get("digest")) for layer in every if layer.get("mediaType") == _MEDIA + media]
     paths = tuple(folder / "blobs" / digest.replace(":", "-") for digest in digests)
     return paths if all(path.parent == folder / "blobs" and os.path.isfile(path) for path in paths) else ()
 

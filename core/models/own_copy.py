@@ -1,5 +1,6 @@
 """A network as its class builds it: the reference for what is computed here with another attention function."""
 
+from collections.abc import Collection
 from copy import deepcopy
 
 import torch
@@ -10,13 +11,15 @@ from transformers.utils import logging
 from .bounds import BUILDING
 
 
-def own_copy(network: PreTrainedModel, attention: str | None = None) -> PreTrainedModel:
+def own_copy(network: PreTrainedModel, attention: str | None = None, without: Collection[str] = ()) -> PreTrainedModel:
     """Build the network's class again from its configuration, with the same weights in the same memory.
 
     The copy has the code, the attention and the masks of its class, whatever was changed in the modules of `network`. What no
     file would hold, such as rotary frequencies, is computed anew.
 
     attention  the implementation that the copy is to use, such as "eager"; None: the default of its class
+
+    without    parts of its state that are computed anew too
 
     Raises the errors of transformers for a class that cannot be built so.
     """
@@ -32,7 +35,7 @@ def own_copy(network: PreTrainedModel, attention: str | None = None) -> PreTrain
             copy = type(network).from_pretrained(
                 None,
                 config=config,
-                state_dict=network.state_dict(),
+                state_dict={name: part for name, part in network.state_dict().items() if name not in without},
                 dtype=network.dtype,
                 device_map=None if places == {"": torch.device("cpu")} else places,
                 local_files_only=True,

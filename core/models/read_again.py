@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..progress import stop_point
+from .adapters import Added
 from .dequantising import KINDS, Undone, as_state
 from .weight_files import Filling, Stored, fillings, header_bytes
 
@@ -39,12 +41,14 @@ def read_again(
     parts: Mapping[str, Tensor],
     stored: Mapping[str, Stored],
     is_in_time: Callable[[], bool] = lambda: True,
+    added: Mapping[str, Added] = MappingProxyType({}),
 ) -> Iterator[tuple[str, str, bool]]:
     """(a part of a network, the tensor that it was made of, or the first of them, whether it still is that), small ones first.
 
     parts       those of `parts_of` that are looked at
     stored      all tensors of the network's files, undone where they are quantised
     is_in_time  asked before each slice. Raises TimeIsOverError where it is not
+    added       what an adapter has added to parts, by their names
 
     A part that is on no device, or cannot be made again, is left out.
     """
@@ -65,7 +69,8 @@ def read_again(
             made = {target: [numbers] for target, numbers in opened.made(filling, network).items()}
         for target in targets:
             if target in made:
-                yield target, name, _is_same(parts[target], made[target], zeros.get(id(parts[target]), (0, 0)))
+                own, empty = parts[target], zeros.get(id(parts[target]), (0, 0))
+                yield target, name, _is_same(own, made[target], empty, added.get(target))
 
 
 def _check(is_in_time: Callable[[], bool]) -> None:
@@ -86,13 +91,18 @@ def _padding_rows(network: PreTrainedModel) -> dict[int, tuple[int, int]]:
     }
 
 
-def _is_same(own: Tensor, given: Iterable[Tensor], zeros: tuple[int, int]) -> bool:
-    """Whether a part of a network has these numbers, one after another, in its own dtype. zeros: where it has zeros instead"""
+def _is_same(own: Tensor, given: Iterable[Tensor], zeros: tuple[int, int], added: Added | None) -> bool:
+    """Whether a part of a network has these numbers, one after another, in its own dtype, and what an adapter has added. zeros:
+    where it has zeros instead"""
     flat, at = own.detach().reshape(-1), 0
     for some in given:
         mine, wanted = flat[at : at + some.numel()].cpu(), some.detach().reshape(-1).to(own.dtype)
         wanted[slice(*(max(edge - at, 0) for edge in zeros))] = 0
         at += len(wanted)
+        if added is not None:
+            if not (len(mine) == len(wanted) and added.makes(mine, wanted, at - len(wanted))):
+                return False
+            continue
         if torch.equal(mine, wanted):
             continue
         # A row that no token reads may hold NaN.

@@ -9,13 +9,13 @@ token shows its number: "‹token 49153›".
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import model_error
-from ..pieces import as_text
+from ..pieces import BYTE_OF, as_text
 from ..record_pass import Spelling
 
 NOT_THERE = (
@@ -78,11 +78,32 @@ def pieces_of(tokenizer: PreTrainedTokenizerBase | RecordedTokens | None, ids: S
     if tokenizer is None:
         return [_word(str(token)) for token in ids]
     if isinstance(tokenizer, RecordedTokens):
-        known = [tokenizer.pieces.get(int(token)) for token in ids]
+        known, in_bytes = [tokenizer.pieces.get(int(token)) for token in ids], tokenizer.stored.get("bytes")
     else:
         spelling = _spelling(tokenizer)
-        known = [(one := spelling.of(int(token))) and Piece(*one) for token in ids]
-    return [piece or _word(f"‹token {token}›") for token, piece in zip(ids, known, strict=True)]
+        known, in_bytes = [(one := spelling.of(int(token))) and Piece(*one) for token in ids], spelling.in_bytes
+    pieces = [piece or _word(f"‹token {token}›") for token, piece in zip(ids, known, strict=True)]
+    return _with_bytes(pieces) if in_bytes else pieces
+
+
+def _with_bytes(pieces: list[Piece]) -> list[Piece]:
+    """An added letter can have the number of the byte for which it stands in GPT-2's alphabet: "é" that of E9. It is this byte
+    where it makes a character with those around it: "鬱" is E9 AC B1."""
+    byte = {letter: bytes([byte]) for letter, byte in BYTE_OF.items() if byte >= 0x80}
+    either = {at: byte[one.piece] for at, one in enumerate(pieces) if byte.get(one.piece, one.data) != one.data}
+    if not either:
+        return pieces
+    every = [either.get(at, piece.data) for at, piece in enumerate(pieces)]
+    # A byte that is no part of a character becomes a surrogate.
+    letters = b"".join(every).decode(errors="surrogateescape")
+    is_part = [
+        part for one in letters for part in [not "\udc80" <= one <= "\udcff"] * len(one.encode(errors="replace"))
+    ]
+    starts = accumulate(map(len, every), initial=0)
+    return [
+        piece._replace(data=either[at]) if at in either and is_part[start] else piece
+        for at, (piece, start) in enumerate(zip(pieces, starts, strict=False))
+    ]
 
 
 def _word(text: str) -> Piece:

@@ -233,6 +233,10 @@ def _check_fp8(settings: Settings, stored: Mapping[str, Stored]) -> None:
         scale = next((stored[place] for end in _SCALES if (place := stem + end) in stored), None)
         if scale is None:
             raise UnreadableError(f"holds {shown(name)} in {weight.dtype}, and no scale of it")
+        if (form := settings.get("fmt")) is not None and not f"F8_{form}".upper().startswith(weight.dtype):
+            raise UnreadableError(
+                f"holds {shown(name)} in {weight.dtype}, and its settings say {shown(str(form), 60)} (fmt)"
+            )
         counts, lengths = ((1, 1, *tensor.shape)[-2:] for tensor in (scale, weight))
         sizes = lengths if blocks is None else blocks
         for count, length, size in zip(counts, lengths, sizes, strict=True):

@@ -1,19 +1,23 @@
 """Checks against the files of a model: its tokens, its weights, and what the network leaves out of them."""
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
+from transformers import PreTrainedModel
 
 from ...errors import first_line
-from ...models.adapters import modules_of
+from ...models.adapters import added_by, changed_by
 from ...models.added_tokens import text_notes
 from ...models.bounds import UnreadableError
 from ...models.checkups import OVER, Finding
 from ...models.dequantising import undone
+from ...models.own_copy import own_copy
 from ...models.read_again import TimeIsOverError, parts_of, read_again
 from ...models.weight_files import lost, notes_of, stored_in, weight_files
 from ...threads import processor_time
@@ -68,7 +72,8 @@ def leftovers(reading: Reading) -> Finding:
 
 
 def weights_of_the_file(reading: Reading, seconds: float = math.inf) -> Finding:
-    """All weights are those of the files, bit for bit after the conversion of their dtype.
+    """All weights are those of the files, bit for bit after the conversion of their dtype; those to which an adapter has added
+    are the sum, but for rounding, and those that the class computes are what it computes when it is built anew.
 
     seconds  of this thread's processor time: what is left then is not looked at
     """
@@ -76,15 +81,23 @@ def weights_of_the_file(reading: Reading, seconds: float = math.inf) -> Finding:
         return Finding(None, IN_MEMORY)
     network, begun, adapter = reading.model.network, processor_time(), reading.model.adapter
     stored = undone(folder, stored_in(weight_files(folder)))
-    merged = set() if adapter is None else modules_of(adapter, network)
+    changed = set() if adapter is None else changed_by(adapter, network)
+    added = {} if adapter is None else added_by(adapter, network)
     every = parts_of(network)
-    parts = {name: part for name, part in every.items() if name.rpartition(".")[0] not in merged}
-    seen, failures, is_over = set(), [], False
+    parts = {name: part for name, part in every.items() if name in added or name not in changed}
+    seen, failures, computed, is_over = set(), [], 0, False
     try:
-        for part, name, is_same in read_again(network, parts, stored, lambda: processor_time() - begun <= seconds):
+        is_in_time = lambda: processor_time() - begun <= seconds  # noqa: E731
+        for part, name, is_same in read_again(network, parts, stored, is_in_time, added):
             seen.add(id(parts[part]))
             if not is_same:
                 failures.append(f"{part} has other numbers than {name} in {stored[name].file.name}.")
+        unread = [name for name, part in every.items() if id(part) not in seen]
+        for part, is_same in _computed(network, unread):
+            seen.add(id(every[part]))
+            computed += 1
+            if not is_same:
+                failures.append(f"{part} has other numbers than {type(network).__name__} computes.")
     except TimeIsOverError:
         is_over = True
     left = [*{id(part): name for name, part in every.items() if id(part) not in seen}.values()]
@@ -93,7 +106,15 @@ def weights_of_the_file(reading: Reading, seconds: float = math.inf) -> Finding:
         return Finding(None, why, is_over)
     said = f"{len(seen):,} of {len(seen) + len(left):,} tensors of the network are those of the files. {why}"
     said = said if left else f"All {len(seen):,} tensors of the network are those of the files."
+    said += f" Of these, {computed} are what the class computes." if computed else ""
     return replace(Finding.of(failures, said), is_cut=is_over)
+
+
+def _computed(network: PreTrainedModel, unread: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """The parts that no file holds because the class computes them (Marian's positions), and whether it still does so."""
+    if names := [name for name in unread if name in (network._keys_to_ignore_on_save or ())]:
+        anew = own_copy(network, without=names).state_dict()
+        yield from ((name, torch.equal(network.get_parameter(name), anew[name])) for name in names)
 
 
 def _counted(names: list[str]) -> str:

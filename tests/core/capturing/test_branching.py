@@ -117,6 +117,6 @@ def test_the_network_itself_stays_as_it_is():
 
 def test_what_has_no_branches():
     with pytest.raises(WeightsOnlyError):
-        head_effects(load_model(WEIGHTS_ONLY["GPT-J"]()), input_ids=IDS)
+        head_effects(load_model(WEIGHTS_ONLY["GPT-Neo"]()), input_ids=IDS)
     with refused("kind", "no cross attention"):
         head_effects(load_model(tiny("BERT")), input_ids=IDS, kind="cross")

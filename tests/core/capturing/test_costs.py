@@ -19,7 +19,7 @@ from tests.core.passes import tiny_model
 from tests.core.tiny_models import TINY, tiny
 from tests.core.tiny_seeing import PLACES, SEEING, seeing
 
-TEXT_MODELS = sorted(set(TINY) - {"ViT"})
+TEXT_MODELS = [*sorted(set(TINY) - {"ViT"}), "DiffLlama"]
 
 
 def some_ids(model, tokens):
@@ -49,7 +49,7 @@ def allocated(action):
     [*product(("minilm", "smollm"), (5, 100), (0.0,)), *product(TEXT_MODELS, (3, 40), (0.01,))],
 )
 def test_every_architecture_keeps_what_was_counted(name, tokens, off, request):
-    model = tiny_model(name) if name in TINY else request.getfixturevalue(name)
+    model = tiny_model(name) if name in TEXT_MODELS else request.getfixturevalue(name)
     target = {"target": [7] * 8} if model.is_encoder_decoder else {}
     kept = really_kept(capture(model, input_ids=some_ids(model, tokens), **target))
     assert kept_bytes(model, tokens, target_tokens=9 if target else 1) == pytest.approx(kept, rel=off)

@@ -151,7 +151,7 @@ def test_a_layer_with_two_attentions_is_called_as_in_transformers(name):
 
 def test_nothing_is_missing_where_there_is_attention(minilm, smollm):
     assert missing_layers(minilm) == missing_layers(smollm) == ()
-    for network in (tiny("ALBERT"), tiny("BART").model, WEIGHTS_ONLY["GPT-J"]()):
+    for network in (tiny("ALBERT"), tiny("BART").model, WEIGHTS_ONLY["GPT-Neo"]()):
         assert missing_layers(load_model(network)) == ()
     assert layer_labels(capture(smollm, "Hello")) == tuple(LayerLabel(number, "") for number in range(30))
     assert [label.number for label in layer_labels(tiny_pass("ALBERT"))] == [0, 1, 2, 3]

@@ -99,7 +99,7 @@ def test_of_an_encoder_decoder_the_encoder():
 
 
 def test_half_precision_and_what_is_not_there():
-    taken = attention_weights(load_model(randomised(WEIGHTS_ONLY["GPT-J"]()).bfloat16()), input_ids=IDS)
+    taken = attention_weights(load_model(randomised(WEIGHTS_ONLY["GPT-Neo"]()).bfloat16()), input_ids=IDS)
     assert taken.weights(1, 2).dtype == np.float32
     np.testing.assert_allclose(all_weights(taken).sum(axis=-1), 1, atol=0.01)
     with pytest.raises(ValueError, match="read-only"):

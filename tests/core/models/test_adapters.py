@@ -106,6 +106,7 @@ def test_the_head_of_a_task_is_left_out_and_said(tmp_path: Path) -> None:
         expected = whole(input_ids=IDS, output_hidden_states=True).hidden_states[-1]
         torch.testing.assert_close(model.network(input_ids=IDS).last_hidden_state, expected, rtol=1e-5, atol=1e-5)
     assert "The adapter's base_model.model.classifier.weight is left out: the head of a task." in model.notes
+    assert not any("modules_to_save" in note for note in model.notes)
 
 
 def settled(**changes: object) -> Change:
@@ -196,7 +197,9 @@ def test_what_the_settings_do_not_announce_is_said_and_what_they_announce_is_the
     assert f"The adapter replaces {name}, which its {CONFIG} does not announce." in model.notes
     edit(folder / CONFIG, rank_pattern={"q_proj": 4}, alpha_pattern={"v_proj": 6, "k_pr.*": 9, "x": 1})
     assert "No module of the adapter uses its alpha_pattern of k_pr.* and 1 more." in load_model(folder).notes
-    edit(folder / CONFIG, bias="lora_only")
+    edit(folder / CONFIG, alpha_pattern={}, modules_to_save=["wte"])
+    assert "No module of the adapter uses its modules_to_save of wte." in load_model(folder).notes
+    edit(folder / CONFIG, bias="lora_only", modules_to_save=None)
     assert "has no weights that fit base_model.model.model.layers.0.self_attn.q_proj.base_layer.bias" in refusal(folder)
 
 

@@ -311,6 +311,16 @@ OTHERS = {
     "another map of numbers": ("nf4", instead("weight.quant_map", lambda old: old**3), "are not those of nf4"),
     "another type of numbers": ("nf4", instead(STATE, lambda _: state(quant_type="fp4")), "it is nf4 by its name"),
     "a type that is denied": ("nf4", said(bnb_4bit_quant_type="fp4"), "it is nf4 by its name"),
+    "scales in 8 bits that are denied": (
+        "fp4, nested",
+        said(bnb_4bit_use_double_quant=False),
+        "its scales are stored in 8 bits, and its settings deny it",
+    ),
+    "scales in 8 bits that lack": (
+        "nf4",
+        said(bnb_4bit_use_double_quant=True),
+        "its scales are stored as they are, and its settings deny it",
+    ),
     "4 bits that are denied": ("nf4", said(load_in_8bit=True), "its numbers are not in 4 bits"),
     "8 bits that are denied": ("int8", said(load_in_4bit=True), "not in 4 bits, as its settings say"),
     "a module that is left out": (

@@ -135,6 +135,26 @@ def test_a_name_that_ollama_does_not_have_and_a_folder_of_its_own(home, monkeypa
     assert len([model for model in models_on_disk()[0] if model.place == "Ollama"]) == 3
 
 
+def test_writing_stops_where_ollama_stops(home):
+    """Its tokens are the end (0), the bytes, and a double newline (257)."""
+    fill(home)
+    kind, blobs = WEIGHTS.removesuffix("model"), home / ".ollama/models/blobs"
+    (blobs / "sha256-cc").write_text('{"stop": ["\\n\\n", "<|end|>", "User:"], "temperature": 0.5}')
+    manifest(home, "tiny", layers(layer("sha256:aa"), layer("sha256:cc", f"{kind}params")))
+    model = load_model("ollama:tiny:1b")
+    assert model.network.generation_config.eos_token_id == [0, 257]
+    assert [note for note in model.notes if "Ollama" in note] == [
+        "Ollama stops at “User:”; here writing goes on, as this is not one token."
+    ]
+    assert load_model("ollama:ann/tiny:latest").network.generation_config.eos_token_id == [0]
+    (blobs / "sha256-cc").write_text("[")
+    with refused("model", "^ollama:tiny:1b "):
+        load_model("ollama:tiny:1b")
+    manifest(home, "tiny", layers(layer("sha256:aa"), layer("sha256:aa", f"{kind}adapter")))
+    with refused("model", "Ollama adds an adapter to tiny:1b, which is not read here"):
+        load_model("ollama:tiny:1b")
+
+
 def test_a_model_in_shards_is_listed_once_in_each_place(home):
     """Ollama names its files by their hashes, and a manifest may have them in any order."""
     hub, blobs = snapshot_of(home, "tiny") / "Q8_0", home / ".ollama/models/blobs"

@@ -95,7 +95,7 @@ def test_what_is_added_later_is_known():
 
 
 def test_a_model_that_exposes_only_its_weights_names_them_too():
-    network = randomised(CAUSAL_WEIGHTS["GPT-J"]())
+    network = randomised(CAUSAL_WEIGHTS["GPT-Neo"]())
     network.resize_token_embeddings(EMBEDDED)
     exposed = attention_weights(load_model(network, tokenizer=number_words()), input_ids=[5, 70])
     assert exposed.tokens()[1] == ("5", "‹token 70›")

@@ -128,7 +128,7 @@ def test_a_tensor_that_a_header_announces_in_two_ways_is_refused(tmp_path):
 
 # --- quantised folders. test_dequantising.py has those that Headlight undoes itself
 
-FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 16]}
+FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [16, 16]}
 ROUNDED = {"compression_config": {"config_groups": {"": {"input_activations": 8, "format": "int-quantized"}}}}
 UNROUNDED = "compressed-tensors with 8 as its input_activations (activations are not quantised here)"
 UNSAID = "compressed-tensors with a group that does not say how its weights are held"
@@ -231,6 +231,11 @@ OTHER_NUMBERS = {
         16,
         configured(quantization_config=FP8 | {"modules_to_not_convert": ["up_proj"]}),
         "quantised, which its settings leave as it is",
+    ),
+    "another form": (
+        16,
+        configured(quantization_config=FP8 | {"weight_block_size": [16, 16], "fmt": "e5m2"}),
+        "in F8_E4M3, and its settings say e5m2 (fmt)",
     ),
     "packed": (16, weighted(lambda w: w.update({UP: w[UP].view(torch.int8)})), f"holds {UP} in I8, where"),
     "no setting explains the scales": (16, UNEXPLAINED, "in F8_E4M3, where LlamaForCausalLM has real numbers"),

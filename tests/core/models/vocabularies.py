@@ -128,6 +128,14 @@ VOCABULARIES = {
     "letters with accents, added": Written(
         lambda: byte_level("ß", "ć"), "ßać", "ß|a|ć", "ßać", "word,word part,word part", ADDED
     ),
+    "letters that bytes have as well, added": Written(
+        lambda: byte_level("é", "©", "Ģ"),
+        "é鬱 ĩ©aĢ",
+        "é|‹E9›|‹AC›|‹B1›| |‹C4›|‹A9›|©|a|Ģ",
+        "é|鬱| ĩ©aĢ",
+        "word,word part,word part,word part,blank,word,word part,word part,word part,word part",
+        ADDED,
+    ),
     "a word that is there already, added": Written(
         lambda: byte_level("Ġcat", **CAT), "a cat", "a| cat", "a| cat", "word,word"
     ),

@@ -209,8 +209,47 @@ def test_layers_between_those_that_are_looked_at_have_the_weights_of_their_files
     assert "weights" in failed(model)
 
 
-def test_an_adapter_leaves_the_other_weights_as_they_are_in_the_files(tmp_path: Path) -> None:
-    folder, _ = adapted(base(tmp_path, "Llama"), t.LlamaForCausalLM, target_modules=["q_proj"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_positions_that_no_file_holds_are_those_that_the_class_computes(dtype: str, tmp_path: Path) -> None:
+    tiny("Marian").save_pretrained(tmp_path)
+    model = load_model(tmp_path, dtype=dtype)
+    assert "embed_positions" not in check_model(model, seconds=600).findings["weights"].detail
+    assert "weights" not in failed(model)
+    model.network.get_parameter("model.decoder.embed_positions.weight").data[-1].mul_(1.1)
+    detail = check_model(model, seconds=600).findings["weights"].detail
+    assert "model.decoder.embed_positions.weight has other numbers than MarianMTModel computes." in detail
+
+
+MERGED: dict[str, dict[str, Any]] = {
+    "LoRA": {},
+    "rsLoRA": {"use_rslora": True},
+    "ranks and alphas": {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {"0.self_attn.q_proj": 32}},
+    "embeddings": {"target_modules": ["embed_tokens"]},
+    "GPT-2": {"target_modules": ["c_attn"]},
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("form", MERGED)
+def test_weights_with_an_adapter_are_those_of_both_files(
+    form: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.models.read_again.SLICE", 520)  # bytes: parts of rows
+    name = form if form in TINY else "Llama"
+    folder, _ = adapted(base(tmp_path, name), type(TINY[name]()), **{"target_modules": ["q_proj"]} | MERGED[form])
+    model = load_model(folder, dtype=dtype)
+    finding = check_model(model, seconds=600).findings["weights"]
+    assert finding.holds
+    assert finding.detail.startswith("All ")
+    ends = (*MERGED[form].get("target_modules", []), "q_proj")
+    weight = next(weight for name, weight in model.network.named_parameters() if name.endswith(f"{ends[0]}.weight"))
+    weight.data[-1].mul_(1.02)
+    assert "weights" in failed(model)
+
+
+def test_weights_that_an_adapter_makes_otherwise_are_not_looked_at(tmp_path: Path) -> None:
+    targets = {"target_modules": ["q_proj"], "use_dora": True}
+    folder, _ = adapted(base(tmp_path, "Llama"), t.LlamaForCausalLM, **targets)
     model = load_model(folder)
     detail = check_model(model, seconds=600).findings["weights"].detail
     assert detail.startswith("19 of 21 tensors of the network are those of the files. Not looked at")
