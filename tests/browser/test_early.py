@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from tests.browser.driver import App, Server, eventually, new_page
+from tests.browser.driver import App, Chromium, Server, eventually, new_page
 from ui.serving import early_scripts
 
 
@@ -43,7 +43,7 @@ look();
 """
 
 
-def test_what_is_still_to_come_does_not_pulse(browser: Browser, server: Server) -> None:
+def test_what_is_still_to_come_does_not_pulse(browser: Chromium, server: Server) -> None:
     """The browser would draw it all the time, on a machine that does not ask for less motion."""
     page = new_page(browser.new_context())
     page.add_init_script(_BARS)

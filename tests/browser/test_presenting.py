@@ -124,6 +124,7 @@ BUSY = """
                 height = 900;
                 for (const one of this.held) super.send(one);
                 this.held = null;
+                window.isSent = true;
             }, 2000);
         }
     };
@@ -146,7 +147,7 @@ def is_legible(app: App, view: str, *sizes: tuple[int, int]) -> App:
     app.go(with_presenting(view))
     for width, height in sizes or SIZES:
         app.page.set_viewport_size({"width": width, "height": height})
-        app.idle(0.4)  # the page tells its new size after 0.25 s, and is drawn again
+        app.idle()
         least = SIZES.get((width, height), LETTERS)
         app.eventually(lambda least=least: app.page.evaluate(WRONG, [least, view.startswith(MADE_FOR_THE_STAGE)]), [])
     return app
@@ -257,7 +258,8 @@ def test_a_busy_browser_does_not_go_back_to_the_view_before(visit):
     busy.page.wait_for_function("window.headlight")
     busy.keys("PageDown")
     expect(busy.widget("stage_keys").locator(".place")).to_have_text("2 / 2")
-    busy.idle(1).shows(drawn_by(link)).eventually(
+    busy.page.wait_for_function("window.isSent")
+    busy.idle().shows(drawn_by(link)).eventually(
         lambda: busy.said, parse_qs(f"{link.partition('?')[2]}&present=true&talk=2")
     )
     assert not busy.is_well().problems

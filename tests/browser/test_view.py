@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Frame, Locator, Page, expect
+from playwright.sync_api import Frame, Locator, Page, expect
 
 from core import view
 from core.figures.palette import SEQUENTIAL, colours_of
 from core.notebook.view import View
-from tests.browser.driver import STILL, eventually, new_page
+from tests.browser.driver import STILL, Chromium, eventually, new_page
 from tests.browser.test_accessible import RULES
 from ui import state
 
@@ -36,7 +36,7 @@ SANDBOXES = {
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+def opened(browser: Chromium, tmp_path: Path) -> Iterator[Callable[..., Page]]:
     """Opens a page from a file, with nothing to be reached beyond it; in the end no script may have failed."""
     wrong: list[str] = []
     with browser.new_context(offline=True, viewport={"width": 1280, "height": 900}, **STILL) as context:
