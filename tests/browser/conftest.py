@@ -99,8 +99,10 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(corpora: Path) -> Iterator[Server]:
     with mock.patch.dict(os.environ, {"HEADLIGHT_CORPORA": str(corpora)}):
         server = Server()
-    yield server.wait()
-    server.stop()
+    try:
+        yield server.wait()
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.error import URLError
@@ -29,7 +30,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import psutil
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, WebSocket, expect, sync_playwright
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -473,7 +473,7 @@ def new_page(context: BrowserContext) -> Page:
     page = context.new_page()
     if SLOW_BROWSER > 1:
         context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOW_BROWSER})
-    kept = messages[page] = deque(maxlen=20)
+    kept = messages[page] = deque(maxlen=100)
     page.on("console", lambda message: kept.append(("console", message.text)))
     page.on("pageerror", lambda error: kept.append(("uncaught", error)))
     page.on("crash", lambda: kept.append(("crash", "")))
@@ -484,7 +484,8 @@ def new_page(context: BrowserContext) -> Page:
 
 def told_of(page: Page, screenshot: Path) -> str:
     """What a test that has failed leaves behind on a page: its address, its last messages, and a picture of it in a file."""
-    lines = [address_of(page), *(f"{kind}: {_in_words(kind, said)}" for kind, said in messages.get(page, ()))]
+    said = groupby(f"{kind}: {_in_words(kind, words)}" for kind, words in messages.get(page, ()))
+    lines = [address_of(page), *(f"{words} ({len([*times])} times)" for words, times in said)]
     try:
         with within(10):
             page.screenshot(path=screenshot, timeout=5000)
@@ -495,14 +496,11 @@ def told_of(page: Page, screenshot: Path) -> str:
 
 
 def _in_words(kind: str, said: Any) -> str:
-    if kind not in ("sent", "received"):
+    if not isinstance(said, bytes):
         return str(said)[:500]
-    try:
-        message = (BackMsg if kind == "sent" else ForwardMsg).FromString(said)
-    except (DecodeError, TypeError):  # a text, or not of Streamlit
-        return repr(said[:80])
+    message = (BackMsg if kind == "sent" else ForwardMsg).FromString(said)
     name = message.WhichOneof("type")
-    return f"{name} {getattr(message, name)}"[:200] if name in ("script_finished", "session_event") else str(name)
+    return f"{name} {getattr(message, name)}" if name == "script_finished" else str(name)
 
 
 deadlines: list[float] = []  # of the assertions that are waited for now, of which each is made by the one before it

@@ -90,8 +90,10 @@ def percents(text: str) -> list[float]:
 @pytest.fixture(scope="module")
 def view_server() -> Iterator[Server]:
     server = Server("tests/browser/token_view_app.py")
-    yield server.wait()
-    server.stop()
+    try:
+        yield server.wait()
+    finally:
+        server.stop()
 
 
 @pytest.fixture
