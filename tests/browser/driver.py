@@ -20,7 +20,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.error import URLError
@@ -465,7 +465,7 @@ def troubles(pictures: Mapping[str, Picture | None], expected: Mapping[str, NDAr
 # --- the page
 
 
-messages: WeakKeyDictionary[Page, deque[tuple[str, Any]]] = WeakKeyDictionary()  # the last of each page
+messages: WeakKeyDictionary[Page, deque[str]] = WeakKeyDictionary()  # the last of each page
 
 
 def new_page(context: BrowserContext) -> Page:
@@ -473,19 +473,31 @@ def new_page(context: BrowserContext) -> Page:
     page = context.new_page()
     if SLOW_BROWSER > 1:
         context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOW_BROWSER})
-    kept = messages[page] = deque(maxlen=100)
-    page.on("console", lambda message: kept.append(("console", message.text)))
-    page.on("pageerror", lambda error: kept.append(("uncaught", error)))
-    page.on("crash", lambda: kept.append(("crash", "")))
-    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: kept.append(("sent", frame))))
-    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: kept.append(("received", frame))))
+    kept = messages[page] = deque(maxlen=30)
+    page.on("console", lambda message: kept.append(f"console: {message.text[:500]}"))
+    page.on("pageerror", lambda error: kept.append(f"uncaught: {error}"))
+    page.on("crash", lambda _: kept.append("it crashed"))
+    page.on("websocket", partial(_listen, kept))
     return page
+
+
+def _listen(kept: deque[str], socket: WebSocket) -> None:
+    """To what is asked and answered; not to the parts of a page."""
+
+    def keep(words: str, kind: type[BackMsg | ForwardMsg], frame: str | bytes) -> None:
+        if isinstance(frame, bytes) and len(frame) < 10_000:  # what is longer is a part, with pictures
+            message = kind.FromString(frame)
+            name = message.WhichOneof("type")
+            if name != "delta":
+                kept.append(f"{words} {name} {getattr(message, name) if name == 'script_finished' else ''}")
+
+    socket.on("framesent", partial(keep, "sent", BackMsg))
+    socket.on("framereceived", partial(keep, "received", ForwardMsg))
 
 
 def told_of(page: Page, screenshot: Path) -> str:
     """What a test that has failed leaves behind on a page: its address, its last messages, and a picture of it in a file."""
-    said = groupby(f"{kind}: {_in_words(kind, words)}" for kind, words in messages.get(page, ()))
-    lines = [address_of(page), *(f"{words} ({len([*times])} times)" for words, times in said)]
+    lines = [address_of(page), *messages.get(page, ())]
     try:
         with within(10):
             page.screenshot(path=screenshot, timeout=5000)
@@ -493,14 +505,6 @@ def told_of(page: Page, screenshot: Path) -> str:
     except (Error, Ended) as error:
         lines.append(f"no screenshot: {str(error).splitlines()[0]}")
     return "\n".join(lines)
-
-
-def _in_words(kind: str, said: Any) -> str:
-    if not isinstance(said, bytes):
-        return str(said)[:500]
-    message = (BackMsg if kind == "sent" else ForwardMsg).FromString(said)
-    name = message.WhichOneof("type")
-    return f"{name} {getattr(message, name)}" if name == "script_finished" else str(name)
 
 
 deadlines: list[float] = []  # of the assertions that are waited for now, of which each is made by the one before it
