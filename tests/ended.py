@@ -44,6 +44,7 @@ def within(seconds: float) -> Iterator[None]:
 
 def _begin(seconds: float) -> None:
     def strike(_: int, frame: FrameType | None) -> None:
+        __tracebackhide__ = True
         if not is_debugging():
             ended = Ended(f"It had not ended after {seconds:g} s.")
             ended.stacks = stacks(frame)

@@ -1,6 +1,8 @@
 """The page names what is fetched early, which the server has. A page finds its server at once, and nothing pulses meanwhile. No
 test looks at it once."""
 
+import os
+import signal
 from collections.abc import Callable
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -9,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.driver import App, Chromium, Server, eventually, new_page
+from ui import state
 from ui.serving import early_scripts
 
 
@@ -64,6 +67,22 @@ def test_a_page_is_not_looked_at_before_it_is_waited_for(go):
     app.page.evaluate("window.isChanged = true")  # something is done
 
 
+@pytest.mark.thorough
+def test_a_page_is_idle_once_the_server_has_answered(go, server):
+    app = go("/softmax")
+    app.idle().sent.clear()
+    os.kill(server.process_id, signal.SIGSTOP)
+    try:
+        app.widget(state.TEMPERATURE).get_by_role("slider").press("ArrowRight")
+        app.eventually(lambda: app.page.evaluate("window.isAnswered()"), False)  # it tells the number 0.2 s later
+        app.eventually(lambda: app.sent)
+        app.eventually(lambda: app.page.evaluate("window.isAnswered()"), False)
+    finally:
+        os.kill(server.process_id, signal.SIGCONT)
+    app.idle().eventually(lambda: app.page.evaluate("window.isAnswered()"))
+
+
+@pytest.mark.thorough
 @pytest.mark.timeout(30)
 def test_what_an_assertion_calls_has_no_more_patience_than_itself(go, monkeypatch):
     app = go("/softmax")
