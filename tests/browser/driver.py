@@ -116,8 +116,7 @@ class Server:
 
     def wait(self) -> Self:
         """Until it answers. The health check starts no session, so the first session is still to come."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and self._process.poll() is None:
+        while self._process.poll() is None:
             with contextlib.suppress(URLError, ConnectionError, TimeoutError):
                 urlopen(f"{self.address}/_stcore/health", timeout=5).close()
                 return self
