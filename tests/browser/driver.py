@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from urllib.error import URLError
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import psutil
@@ -205,7 +205,7 @@ def running(copies: int) -> Iterator[tuple[Server, list[Server]]]:
 
 
 class Chromium:
-    """A browser without a window. Where it was ended it starts anew, when the next page is asked for."""
+    """A browser without a window. Where it was ended, or has died, it starts anew when the next page is asked for."""
 
     running: ClassVar[list["Chromium"]] = []
 
@@ -215,7 +215,8 @@ class Chromium:
         self.running.append(self)
 
     def new_context(self, **options: Any) -> BrowserContext:
-        if self._browser is None:
+        if self._browser is None or not self._browser.is_connected():
+            self.end()
             playwright = self._started.enter_context(sync_playwright())
             self._browser = playwright.chromium.launch(executable_path=find_browser(), args=BROWSER_ARGUMENTS)
             self._started.callback(self._browser.close)
@@ -228,9 +229,9 @@ class Chromium:
         return [page for context in contexts for page in context.pages if address_of(page) != "about:blank"]
 
     def has(self, page: Page) -> bool:
-        return self._browser is not None and page in [
-            one for context in self._browser.contexts for one in context.pages
-        ]
+        if self._browser is None or not self._browser.is_connected() or page in crashed:
+            return False
+        return any(page in context.pages for context in self._browser.contexts)
 
     def end(self) -> None:
         """Whatever it does: it may never answer again. All calls that wait for it fail."""
@@ -465,6 +466,7 @@ def troubles(pictures: Mapping[str, Picture | None], expected: Mapping[str, NDAr
 
 
 messages: WeakKeyDictionary[Page, deque[str]] = WeakKeyDictionary()  # the last of each page
+crashed: WeakSet[Page] = WeakSet()
 
 
 def new_page(context: BrowserContext) -> Page:
@@ -475,7 +477,7 @@ def new_page(context: BrowserContext) -> Page:
     kept = messages[page] = deque(maxlen=30)
     page.on("console", lambda message: kept.append(f"console: {message.text[:500]}"))
     page.on("pageerror", lambda error: kept.append(f"uncaught: {error}"))
-    page.on("crash", lambda _: kept.append("it crashed"))
+    page.on("crash", crashed.add)
     page.on("websocket", partial(_listen, kept))
     return page
 
