@@ -639,6 +639,12 @@ class App:
         self.page.wait_for_function(_IDLE)
         return self
 
+    def finished(self) -> Self:
+        """With all that the page has to read: it stops after some seconds, which a busy machine needs for a part of it."""
+        while self.idle().eventually(self.button("Continue").count, lambda _: True):
+            self.click("Continue")
+        return self
+
     def in_scheme(self, scheme: str) -> Self:
         """On a machine that prefers this colour scheme from now on. The page runs again in it."""
         self.page.emulate_media(color_scheme=scheme)

@@ -101,7 +101,7 @@ def test_a_page_opens_and_fits_and_axe_finds_nothing(go, schemes, page):
     """In a window that becomes smaller, as one that is turned. Only this test finds a page that is wider than its window, knobs
     of a lesson below their picture, and names, roles and contrasts as the browser works them out from the whole page."""
     address, name = ADDRESSES.get(page, f"/{page}"), page.partition("?")[0]
-    app = go(address)
+    app = go(address).finished()
     app.page.set_viewport_size(LAPTOP)
     title = {"gallery": "Headlight"}.get(name) or LESSONS.get(name) or name.replace("_", " ").capitalize()
     expect(app.page.get_by_role("heading", name=title, exact=True)).to_be_visible()
