@@ -235,7 +235,7 @@ class Chromium:
 
     def end(self) -> None:
         """Whatever it does: it may never answer again. All calls that wait for it fail."""
-        drivers = [process for process in psutil.Process().children() if "run-driver" in process.cmdline()]
+        drivers = [process for process in psutil.Process().children() if process.name() == "node"]  # Playwright's
         for process in [one for driver in drivers for one in (driver, *driver.children(recursive=True))]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
