@@ -1,7 +1,7 @@
 """A test that does not end is ended and told of, and the run goes on with the next one.
 
 Playwright's calls may wait for ever. Its driver, a process of its own, keeps their time: where it hangs, no timeout comes, and
-killing the browser changes nothing. Where only a page hangs, calls without a timeout stand: `evaluate`, all of `mouse`, `close`.
+killing the browser changes nothing. Where only a page hangs, calls without a timeout stand: `evaluate`, `mouse`, `close`.
 
 pytest-timeout says how long a test may take: by `timeout` in pyproject.toml, a marker, or --timeout. What happens then is here.
 Playwright waits for answers in greenlets, of which a thread shows only one; asyncio keeps to itself what is raised in its
