@@ -56,9 +56,8 @@ BROWSER_ARGUMENTS = (
 # Of a browser context: nothing glides or blinks, which would be drawn sixty times a second by the processor.
 STILL: dict[str, Any] = {"reduced_motion": "reduce"}
 GROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}  # of a page in both colour schemes
-PATIENCE = (
-    60.0 * SLOW_BROWSER * SLOW_SERVER
-)  # seconds until what must come is missed; only a failing test waits that long
+# Seconds until what must come is missed; only a failing test waits that long.
+PATIENCE = 60.0 * SLOW_BROWSER * SLOW_SERVER
 expect.set_options(timeout=1000 * PATIENCE)
 address_of: Callable[[Page], str] = Page.url.fget  # conftest.py keeps tests from looking at it once
 SLICE = 0.02  # seconds for which a slow server runs until it is held up again
