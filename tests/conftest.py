@@ -20,6 +20,8 @@ from hypothesis import HealthCheck, settings
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import local_script_runner
 
+pytest_plugins = ["tests.ended"]
+
 # Nothing is timed in the tests: how long an example takes says only what else the machine does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")

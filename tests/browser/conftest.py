@@ -1,6 +1,7 @@
 """One browser and one server for all tests, visitors, and servers that nobody has visited yet."""
 
 import os
+import re
 from collections.abc import Callable, Generator, Iterator
 from functools import wraps
 from pathlib import Path
@@ -8,13 +9,13 @@ from typing import Any, NoReturn
 from unittest import mock
 
 import pytest
-from playwright.sync_api import Browser, Frame, Locator, Page, sync_playwright
+from playwright.sync_api import Frame, Locator, Page
 
-from check import find_browser
-from tests.browser.driver import BROWSER_ARGUMENTS, App, Server, Visits, looking
+from tests.browser.driver import STILL, App, Chromium, Server, Visits, deadlines, told_of
+from tests.ended import Ended
+from tests.source_files import ROOT
 
-# Pages are too short-lived for scripts to be compiled well: without it they take an eighth less processor time.
-BASELINE_CODE = "--js-flags=--no-opt --no-maglev"
+SCREENSHOTS = ROOT / "screenshots"
 
 
 def pytest_itemcollected(item: pytest.Function) -> None:
@@ -23,12 +24,23 @@ def pytest_itemcollected(item: pytest.Function) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """The page of a server that fails says only that it does: what the servers have written last stands beside what failed."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Beside what failed stands what its pages show and have said last, and what the servers have written: the page of a
+    server that fails says only that it does. A browser that had to be interrupted may never answer again, so it goes."""
     report = yield
     if report.failed:
+        SCREENSHOTS.mkdir(exist_ok=True)
+        name = re.sub(r"\W+", "-", item.name)
+        pages = [page for browser in Chromium.running for page in browser.pages]
+        for number, page in enumerate(pages):
+            report.sections.append((f"Page {number}", told_of(page, SCREENSHOTS / f"{name}-{number}.png")))
         tails = [(f"Log of {server.address}", "\n".join(server.log().splitlines()[-40:])) for server in Server.running]
         report.sections += tails
+    if call.excinfo is not None and isinstance(call.excinfo.value, Ended):
+        for browser in Chromium.running:
+            browser.end()
     return report
 
 
@@ -55,7 +67,7 @@ def waited_for(look: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(look)
     def looks(*given: Any, **options: Any) -> Any:
         seen = look(*given, **options)
-        return seen if looking else Unseen()
+        return seen if deadlines else Unseen()
 
     return looks
 
@@ -71,11 +83,10 @@ def nobody_looks_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=[*BROWSER_ARGUMENTS, BASELINE_CODE])
-        yield browser
-        browser.close()
+def browser() -> Iterator[Chromium]:
+    browser = Chromium()
+    yield browser
+    browser.stop()
 
 
 @pytest.fixture(scope="session")
@@ -88,12 +99,14 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(corpora: Path) -> Iterator[Server]:
     with mock.patch.dict(os.environ, {"HEADLIGHT_CORPORA": str(corpora)}):
         server = Server()
-    yield server.wait()
-    server.stop()
+    try:
+        yield server.wait()
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")
-def visits(browser: Browser) -> Visits:
+def visits(browser: Chromium) -> Visits:
     return Visits(browser)
 
 
@@ -112,11 +125,13 @@ def regular(visits: Visits, server: Server) -> Iterator[App]:
 
 
 @pytest.fixture
-def go(regular: App) -> Iterator[Callable[..., App]]:
+def go(browser: Chromium, regular: App) -> Iterator[Callable[..., App]]:
     """Opens addresses one after the other in one session, for half of what a visitor of one's own takes. In the end nothing
     may have gone wrong."""
 
     def go(path: str) -> App:
+        if not browser.has(regular.page):
+            regular.settle_in(browser.new_context(**STILL)).open("/softmax")
         regular.page.mouse.move(0, 0)
         regular.page.set_viewport_size({"width": 1280, "height": 900})
         return regular.go(path)

@@ -1,7 +1,8 @@
 """Headlight in a browser: a server of its own, the page worked by widget keys and roles, its pictures read as numbers.
 
 A page is drawn after a test has acted, and on a busy machine much later. So a test never looks at it once: it waits with
-Playwright's `expect`, or with `eventually` for what that cannot say; conftest.py forbids the rest.
+Playwright's `expect`, or with `eventually` for what that cannot say; conftest.py forbids the rest. Whoever works a widget first
+waits for the run that answers what was done before (`idle`).
 """
 
 import base64
@@ -16,19 +17,27 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.error import URLError
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, WebSocket, expect
+from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, WebSocket, expect, sync_playwright
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from check import find_browser
 from core import AttentionTrace
+from tests.ended import SLOW_BROWSER, SLOW_SERVER, Ended, within
 from tests.source_files import ROOT
 from ui import state
 
@@ -41,14 +50,16 @@ BROWSER_ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost",  # nothing but this machine is found
+    # Pages are too short-lived for scripts to be compiled well: without it they take an eighth less processor time.
+    "--js-flags=--no-opt --no-maglev",
 )
 # Of a browser context: nothing glides or blinks, which would be drawn sixty times a second by the processor.
 STILL: dict[str, Any] = {"reduced_motion": "reduce"}
 GROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}  # of a page in both colour schemes
-PATIENCE = 300.0  # seconds until what must come is missed; only a failing test waits that long
+# Seconds until what must come is missed; only a failing test waits that long.
+PATIENCE = 60.0 * SLOW_BROWSER * SLOW_SERVER
 expect.set_options(timeout=1000 * PATIENCE)
-# How many times slower than this machine the browser and the servers are, to find tests and pages that depend on their speed.
-SLOW_BROWSER, SLOW_SERVER = (float(os.environ.get(f"SLOW_{what}", "1")) for what in ("BROWSER", "SERVER"))
+address_of: Callable[[Page], str] = Page.url.fget  # conftest.py keeps tests from looking at it once
 SLICE = 0.02  # seconds for which a slow server runs until it is held up again
 Seen = TypeVar("Seen")
 
@@ -104,8 +115,7 @@ class Server:
 
     def wait(self) -> Self:
         """Until it answers. The health check starts no session, so the first session is still to come."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and self._process.poll() is None:
+        while self._process.poll() is None:
             with contextlib.suppress(URLError, ConnectionError, TimeoutError):
                 urlopen(f"{self.address}/_stcore/health", timeout=5).close()
                 return self
@@ -190,6 +200,53 @@ def running(copies: int) -> Iterator[tuple[Server, list[Server]]]:
         yield visited, started
 
 
+# --- the browser
+
+
+class Chromium:
+    """A browser without a window. Where it was ended, or has died, it starts anew when the next page is asked for."""
+
+    running: ClassVar[list["Chromium"]] = []
+
+    def __init__(self) -> None:
+        self._browser: Browser | None = None
+        self._started = contextlib.ExitStack()
+        self.running.append(self)
+
+    def new_context(self, **options: Any) -> BrowserContext:
+        if self._browser is None or not self._browser.is_connected():
+            self.end()
+            playwright = self._started.enter_context(sync_playwright())
+            self._browser = playwright.chromium.launch(executable_path=find_browser(), args=BROWSER_ARGUMENTS)
+            self._started.callback(self._browser.close)
+        return self._browser.new_context(**options)
+
+    @property
+    def pages(self) -> list[Page]:
+        """Those that show something."""
+        contexts = [] if self._browser is None else self._browser.contexts
+        return [page for context in contexts for page in context.pages if address_of(page) != "about:blank"]
+
+    def has(self, page: Page) -> bool:
+        if self._browser is None or not self._browser.is_connected() or page in crashed:
+            return False
+        return any(page in context.pages for context in self._browser.contexts)
+
+    def end(self) -> None:
+        """Whatever it does: it may never answer again. All calls that wait for it fail."""
+        drivers = [process for process in psutil.Process().children() if process.name() == "node"]  # Playwright's
+        for process in [one for driver in drivers for one in (driver, *driver.children(recursive=True))]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        with contextlib.suppress(Error):
+            self._started.close()
+        self._browser = None
+
+    def stop(self) -> None:
+        self.running.remove(self)
+        self._started.close()
+
+
 # --- pictures
 
 # A chart's data and layout, and where its cells are on the screen; typed arrays as they came or as plain lists.
@@ -244,58 +301,65 @@ _IS_POINTED_AT = """
 }
 """
 
-# Notes whether a run of the script has begun since the page last asked for one, which on a busy machine takes longer than any
-# pause, and when somebody last did something or the server said something. Messages are protocol buffers. In one to the
-# server, `rerun_script` is field 11. In one from it, `new_session` is field 4, before which only fields 1 and 2 can stand, each
-# with its length.
+# Counts what is asked of the server and which of it is answered: a run of the script that has ended answers all that was asked
+# before it began, unless it was broken off for the next one. Messages are protocol buffers. In one to the server,
+# `rerun_script` is field 11. In one from it, `new_session` is field 4 and `script_finished` field 6, where 2 says that the run
+# was broken off; before them only fields 1 and 2 can stand, each with its length.
+# And it keeps the clocks that are about to ring: a slider tells what was chosen 0.2 s later, a window its new size 0.25 s.
 _NOTES = """
-const disturb = () => { window.disturbed = Date.now(); };
-for (const name of ["pointerdown", "pointerup", "keydown", "input", "change", "wheel", "resize", "popstate"]) {
-    window.addEventListener(name, disturb, true);
-}
-window.WebSocket = class extends WebSocket {
-    constructor(...address) {
-        super(...address);
-        this.addEventListener("message", ({ data }) => {
-            disturb();
-            const bytes = new Uint8Array(data);
-            let at = 0;
-            while (bytes[at] === 0x0a || bytes[at] === 0x12) {
-                let length = 0, shift = 0;
-                do length |= (bytes[++at] & 0x7f) << shift, shift += 7; while (bytes[at] & 0x80);
-                at += 1 + length;
-            }
-            if (bytes[at] === 0x22) window.isUnanswered = false;
-        });
-    }
-    send(message) {
-        if (new Uint8Array(message)[0] === 0x5a) window.isUnanswered = true;
-        super.send(message);
-    }
-};
+(() => {
+    const SOON = 500;
+    let asked = 0, begun = 0, answered = 0;
+    const clocks = new Set(), set = window.setTimeout, clear = window.clearTimeout;
+    window.setTimeout = (ring, delay, ...given) => {
+        if (typeof ring !== "function" || delay > SOON) return set(ring, delay, ...given);
+        const clock = set(() => { clocks.delete(clock); ring(...given); }, delay);
+        clocks.add(clock);
+        return clock;
+    };
+    window.clearTimeout = (clock) => { clocks.delete(clock); clear(clock); };
+    window.later = set;
+    window.isAnswered = () => answered === asked && clocks.size === 0;
+    window.WebSocket = class extends WebSocket {
+        constructor(...address) {
+            super(...address);
+            this.addEventListener("message", ({ data }) => {
+                const bytes = new Uint8Array(data);
+                let at = 0;
+                while (bytes[at] === 0x0a || bytes[at] === 0x12) {
+                    let length = 0, shift = 0;
+                    do length |= (bytes[++at] & 0x7f) << shift, shift += 7; while (bytes[at] & 0x80);
+                    at += 1 + length;
+                }
+                if (bytes[at] === 0x22) begun = asked;
+                if (bytes[at] === 0x30 && bytes[at + 1] !== 2) answered = begun;
+            });
+        }
+        send(message) {
+            if (new Uint8Array(message)[0] === 0x5a) asked += 1;
+            super.send(message);
+        }
+    };
+})();
 """
 
-# The script has ended, nothing is left over from an earlier run and every picture is drawn, in several frames of the browser,
-# one after the other, and nothing has happened for a while. Frames are asked for when that while is nearly over: they take most
-# of what waiting takes.
+# Comes when the run that answers what was asked last has ended, nothing is left over from an earlier one and every picture is
+# drawn, in several frames of the browser, one after the other.
 _IDLE = """
-(calm) => {
-    const isCalm = (soon) => Date.now() - (window.disturbed || 0) > 1000 * calm - soon;
+() => new Promise((come) => {
     const isQuiet = () => {
         const app = document.querySelector("[data-testid=stApp]");
-        return isCalm(60) && !window.isUnanswered && app !== null && app.dataset.testScriptState === "notRunning"
+        return window.isAnswered() && app !== null && app.dataset.testScriptState === "notRunning"
             && app.dataset.testConnectionState === "CONNECTED" && document.querySelector("[data-stale=true]") === null
             && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
     };
     const look = (frame) => {
-        window.quiet = isQuiet() ? frame : 0;
-        if (window.quiet && frame < 4) requestAnimationFrame(() => look(frame + 1));
+        if (!isQuiet()) window.later(() => look(1), 25);
+        else if (frame < 4) requestAnimationFrame(() => look(frame + 1));
+        else come(true);
     };
-    if (!window.quiet) look(1);
-    if (window.quiet < 4 || !isCalm(0)) return false;
-    window.quiet = 0;
-    return isQuiet();
-}
+    look(1);
+})
 """
 
 
@@ -400,49 +464,92 @@ def troubles(pictures: Mapping[str, Picture | None], expected: Mapping[str, NDAr
 # --- the page
 
 
+messages: WeakKeyDictionary[Page, deque[str]] = WeakKeyDictionary()  # the last of each page
+crashed: WeakSet[Page] = WeakSet()
+
+
 def new_page(context: BrowserContext) -> Page:
     context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()
     if SLOW_BROWSER > 1:
         context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOW_BROWSER})
+    kept = messages[page] = deque(maxlen=30)
+    page.on("console", lambda message: kept.append(f"console: {message.text[:500]}"))
+    page.on("pageerror", lambda error: kept.append(f"uncaught: {error}"))
+    page.on("crash", crashed.add)
+    page.on("websocket", partial(_listen, kept))
     return page
 
 
-looking: list[Callable[[], object]] = []  # what is looked at until it is as expected, at this moment
+def _listen(kept: deque[str], socket: WebSocket) -> None:
+    """To what is asked and answered; not to the parts of a page."""
+
+    def keep(words: str, kind: type[BackMsg | ForwardMsg], frame: str | bytes) -> None:
+        if isinstance(frame, bytes) and len(frame) < 10_000:  # what is longer is a part, with pictures
+            message = kind.FromString(frame)
+            name = message.WhichOneof("type")
+            if name != "delta":
+                kept.append(f"{words} {name} {getattr(message, name) if name == 'script_finished' else ''}")
+
+    socket.on("framesent", partial(keep, "sent", BackMsg))
+    socket.on("framereceived", partial(keep, "received", ForwardMsg))
 
 
-def eventually(page: Page, look: Callable[[], Seen], expected: object = bool, patience: float = PATIENCE) -> Seen:
+def told_of(page: Page, screenshot: Path) -> str:
+    """What a test that has failed leaves behind on a page: its address, its last messages, and a picture of it in a file."""
+    lines = [address_of(page), *messages.get(page, ())]
+    try:
+        with within(10):
+            page.screenshot(path=screenshot, timeout=5000)
+        lines.append(f"screenshot: {screenshot}")
+    except (Error, Ended) as error:
+        lines.append(f"no screenshot: {str(error).splitlines()[0]}")
+    return "\n".join(lines)
+
+
+deadlines: list[float] = []  # of the assertions that are waited for now, of which each is made by the one before it
+# What is just being drawn has no text, no place and no numbers.
+UNDRAWN = (Error, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def eventually(page: Page, look: Callable[[], Seen], expected: object = bool) -> Seen:
     """Look at a page until what is seen is as expected, and return it; at the end of all patience say what was seen last.
+
+    What is called meanwhile waits until the same moment at most, whether it is Playwright or another `eventually`.
 
     expected  a value, or a function that says whether a value will do
     """
-    looking.append(look)
+    deadlines.append(deadlines[-1] if deadlines else time.monotonic() + PATIENCE)
     try:
-        return _seen(page, look, expected, time.monotonic() + patience)
+        return _seen(page, look, expected, deadlines[-1])
     finally:
-        looking.pop()
+        deadlines.pop()
+        _wait_until(page, deadlines[-1] if deadlines else time.monotonic() + PATIENCE)
 
 
 def _seen(page: Page, look: Callable[[], Seen], expected: object, deadline: float) -> Seen:
     pause = 50.0  # milliseconds; what takes longer is looked at less often, because looking takes time too
     while True:
+        _wait_until(page, deadline)
         try:
             seen = look()
             if expected(seen) if callable(expected) else seen == expected:
                 return seen
             last = repr(seen)
-        except Exception as error:  # what is just being drawn has no text, no place and no numbers
+        except UNDRAWN as error:
             last = f"{type(error).__name__}: {error}"
         if time.monotonic() > deadline:
             wanted = "" if callable(expected) else f", not {expected!r}"
-            raise AssertionError(f"last seen: {last[:3000]}{wanted} ({_whereabouts(page)})")
+            raise AssertionError(f"last seen: {last[:3000]}{wanted}")
         page.wait_for_timeout(pause)
         pause = min(1.3 * pause, 500.0)
 
 
-def _whereabouts(page: Page) -> str:
-    run = page.evaluate("document.querySelector('[data-testid=stApp]')?.dataset.testScriptState")
-    return f"at {page.url}, script: {run}, alerts: {page.get_by_role('alert').all_inner_texts()}"
+def _wait_until(page: Page, deadline: float) -> None:
+    """Playwright gives up then. 0 would mean never."""
+    left = max(1.0, 1000 * (deadline - time.monotonic()))
+    page.context.set_default_timeout(left)
+    expect.set_options(timeout=left)
 
 
 class App:
@@ -450,15 +557,20 @@ class App:
 
     def __init__(self, context: BrowserContext, server: Server) -> None:
         self.server = server
-        self.page = new_page(context)
-        self.page.add_init_script(_NOTES)
         self.problems: list[str] = []
         self.sent: list[str | bytes] = []  # messages to the server
+        self.settle_in(context)
+
+    def settle_in(self, context: BrowserContext) -> Self:
+        """On a page of this browser from now on."""
+        self.page = new_page(context)
+        self.page.add_init_script(_NOTES)
         self.page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
         self.page.on("dialog", self._dialog)
         self.page.on("console", self._console)
         self.page.on("request", lambda request: self._requested(request.url))
         self.page.on("websocket", self._connected)
+        return self
 
     def arrive(self, server: Server) -> Self:
         """Begin as a visitor of this server to whom nothing has happened yet."""
@@ -521,9 +633,15 @@ class App:
         self.eventually(lambda: self.here.partition("?")[0], path.partition("?")[0])
         return self.idle()
 
-    def idle(self, calm: float = 0.3) -> Self:
-        """Wait until nothing runs any more, and has not for `calm` seconds: a slider tells what is chosen after 0.2."""
-        self.page.wait_for_function(_IDLE, arg=calm, polling=25)
+    def idle(self) -> Self:
+        """Wait until everything that was asked of the server is answered, and drawn."""
+        self.page.wait_for_function(_IDLE)
+        return self
+
+    def finished(self) -> Self:
+        """With all that the page has to read: it stops after some seconds, which a busy machine needs for a part of it."""
+        while self.idle().eventually(self.button("Continue").count, lambda _: True):
+            self.click("Continue")
         return self
 
     def in_scheme(self, scheme: str) -> Self:
@@ -541,8 +659,8 @@ class App:
 
     # --- what is seen: each says what is there at this moment, so it is looked at by `eventually`
 
-    def eventually(self, look: Callable[[], Seen], expected: object = bool, patience: float = PATIENCE) -> Seen:
-        return eventually(self.page, look, expected, patience)
+    def eventually(self, look: Callable[[], Seen], expected: object = bool) -> Seen:
+        return eventually(self.page, look, expected)
 
     def settled(self, look: Callable[[], Seen]) -> Seen:
         """What nobody knows before, once nothing runs: seen twice. It is what something else is compared with later."""
@@ -818,7 +936,7 @@ class Visits:
     """A page that has shown Headlight before opens an address in half the time, because it keeps the scripts that it has
     compiled. To the server each visit is a session of its own, and what the browser remembers is forgotten in between."""
 
-    def __init__(self, browser: Browser) -> None:
+    def __init__(self, browser: Chromium) -> None:
         self._browser = browser
         self._free: dict[Hashable, list[Any]] = defaultdict(list)
 
@@ -831,12 +949,16 @@ class Visits:
             free = self._free[kind, tuple(options.items())]
             app = free.pop() if free else kind(self._browser.new_context(**(STILL | options)), at)
             used.append((app, free))
+            if not self._browser.has(app.page):
+                app.settle_in(self._browser.new_context(**(STILL | options)))
             app.page.set_viewport_size({"width": width, "height": height})
             return app.arrive(at).open(*path)
 
         yield visit
         problems = [problem for app, _ in used for problem in app.problems]
         for app, free in used:
+            if not self._browser.has(app.page):
+                continue  # it was ended
             app.leave()
             if SLOW_BROWSER > 1:
                 app.page.context.close()  # a page that is slowed down keeps a core busy, even if it is blank

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
@@ -67,6 +68,7 @@ def test_a_cell_is_read_out_and_chosen_by_keyboard(go):
     expect(said).to_be_empty()
 
 
+@pytest.mark.thorough
 def test_the_buttons_of_a_page_are_one_stop_along_which_arrow_keys_move(go):
     app = go("/heads")
     of_page = app.page.get_by_role("toolbar", name="This page")
@@ -90,6 +92,7 @@ def test_the_buttons_of_a_page_are_one_stop_along_which_arrow_keys_move(go):
     expect(found.last).to_be_focused()
 
 
+@pytest.mark.thorough
 def test_figures_follow_the_theme(go):
     app = go("/step_by_step?source=random")
     label = app.widget(state.picture("equation")).locator(".annotation-text").first

@@ -16,7 +16,10 @@ from core import attend
 from tests.browser.driver import AS_IT_IS, running
 from ui import state
 
-pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="Caddy is not installed")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(shutil.which("caddy") is None, reason="Caddy is not installed"),
+]
 
 OWN = "/step_by_step?source=own"
 COOKIE = "headlight_copy="

@@ -73,6 +73,7 @@ def test_a_head_is_chosen_filtered_and_opened_live(visit, run, minilm):
     np.testing.assert_allclose(weights[found.query], found.weights, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_pasted_text_is_run_stopped_and_gone_on_with(visit):
     """Only this test finds a run over a text of one's own that the server goes on with after Stop."""
     app = visit("/corpus")
@@ -101,6 +102,7 @@ def percent(weight: float) -> str:
     return "under 0.001" if share < 0.001 else re.sub(r"e[-+]\d+$", "", f"{share:#.3g}")
 
 
+@pytest.mark.thorough
 def test_a_click_on_the_map_opens_the_nearest_head(go, run):
     """The head that stands farthest from all others, so that no other one is the nearest while the picture finds its size."""
     app, places = heading(go("/corpus?heads_as=map&layer=0&head=0"), 0, 0), run.map.heads[["x", "y"]].to_numpy(float)
@@ -111,6 +113,7 @@ def test_a_click_on_the_map_opens_the_nearest_head(go, run):
     heading(app.click_cell(GRID, y, x), *run.heads[chosen])
 
 
+@pytest.mark.thorough
 def test_tokens_stay_text(go, run):
     app = go("/corpus?run=sentences&metric=entropy&layer=4&head=0")
     texts = app.page.locator(f"[class*=st-key-{state.one_of(state.SHADED, '')}] .tokens")
@@ -122,6 +125,7 @@ def test_tokens_stay_text(go, run):
     expect(app.page.get_by_text("sentences <b>.txt").first).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_axe_finds_nothing_and_presented_it_is_one_screen_with_large_letters(go):
     """Of what test_fitting.py does not see as the page opens."""
     for looks in ("kept=spread&looks=relation", "heads_as=map&looks=distance&tables=true"):

@@ -64,7 +64,7 @@ OPENS = {
 }
 
 
-PAGES = sorted([*(path.stem for path in (ROOT / "pages").glob("*.py")), *LESSONS, "heads?metric=pair"])
+PAGES, PAIR = sorted([*(path.stem for path in (ROOT / "pages").glob("*.py")), *LESSONS]), "heads?metric=pair"
 # Lessons as in a frame of another site's page, which has neither menu nor buttons: those are the same on all pages.
 ADDRESSES = {"gallery": "/"} | {lesson: f"/{lesson}?embed=true" for lesson in LESSONS}
 # In them are all kinds of colours: of words, badges, tables, fields, shaded tokens, cards and knobs.
@@ -96,12 +96,12 @@ def schemes(regular: App) -> Iterator[list[str]]:
     regular.in_scheme("light")
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, pytest.param(PAIR, marks=pytest.mark.thorough)])
 def test_a_page_opens_and_fits_and_axe_finds_nothing(go, schemes, page):
     """In a window that becomes smaller, as one that is turned. Only this test finds a page that is wider than its window, knobs
     of a lesson below their picture, and names, roles and contrasts as the browser works them out from the whole page."""
     address, name = ADDRESSES.get(page, f"/{page}"), page.partition("?")[0]
-    app = go(address)
+    app = go(address).finished()
     app.page.set_viewport_size(LAPTOP)
     title = {"gallery": "Headlight"}.get(name) or LESSONS.get(name) or name.replace("_", " ").capitalize()
     expect(app.page.get_by_role("heading", name=title, exact=True)).to_be_visible()
@@ -213,6 +213,7 @@ def room(labels: list[dict]) -> float:
     return min(apart, default=0)
 
 
+@pytest.mark.thorough
 def test_labels_and_numbers_never_lie_on_each_other(go):
     app = go("/step_by_step?mask=Causal&query=7&key=11")
 
@@ -247,6 +248,7 @@ def test_labels_and_numbers_never_lie_on_each_other(go):
     app.eventually(lambda: len(numbers("distances")), 72)
 
 
+@pytest.mark.thorough
 def test_the_zoom_bar_never_covers_a_colour_scale(go):
     chart = go(f"/word_order?{state.PART}=sinusoids").widget(state.picture("sinusoids"))
     chart.locator(".nsewdrag").hover()

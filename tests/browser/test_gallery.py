@@ -22,10 +22,3 @@ def test_the_start_page_is_short_and_each_card_has_its_picture_and_a_link(go):
         app.eventually(way.bounding_box, lambda box: box["height"] >= 36 and box["y"] + box["height"] <= 844)
     height = "document.querySelector('.stMain').scrollHeight"
     app.eventually(lambda: app.page.evaluate(height), lambda height: height < 8440)
-
-
-def test_what_is_meant_for_another_machine_is_seen_and_stopped(go):
-    app = go("/")
-    app.eventually(lambda: app.page.evaluate("fetch('http://example.com/').then(() => true, () => false)"), False)
-    app.eventually(lambda: any("a request left for http://example.com/" in problem for problem in app.problems))
-    app.problems.clear()

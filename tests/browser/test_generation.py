@@ -1,5 +1,6 @@
 """What a model has written is walked through by clicks and keys, and writing is stopped."""
 
+import pytest
 from playwright.sync_api import expect
 
 from core import generate, load_model
@@ -31,6 +32,7 @@ def test_a_step_is_chosen_by_cell_key_and_token(go):
     expect(said).to_contain_text("“8” is written after “9”")
 
 
+@pytest.mark.thorough
 def test_writing_can_be_stopped_and_gone_on_with(go):
     app = go("/generation?model=SmolLM2-135M-Instruct&new=2&text=Once+upon+a+time")
     app.unfold("How it writes").number(state.NEW_TOKENS, 100)

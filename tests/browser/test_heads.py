@@ -70,6 +70,7 @@ def test_heads_by_mouse_keys_and_list(go, taken):
     opens(app, taken, *divmod([*standing_out(head_metrics(taken)).values()][1], HEADS))
 
 
+@pytest.mark.thorough
 def test_a_click_on_a_small_picture_and_keys_open_its_head(go, taken):
     app = go("/heads?metric=sink&by=Small+pictures&least=0.3")
     rows, width = thumbnails(taken).values.shape[2:]
@@ -80,6 +81,7 @@ def test_a_click_on_a_small_picture_and_keys_open_its_head(go, taken):
     app.shows({"head": taken.trace(2, 7).weights})
 
 
+@pytest.mark.thorough
 def test_pairs_are_drawn_on_the_picture(go, taken):
     """Only this test finds pairs that a click on the picture adds to a text field, and bad pairs that outlive it."""
     app = go("/heads?metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
@@ -130,6 +132,7 @@ def test_the_text_itself(go, taken):
     app.eventually(dotted, [5, 8])
 
 
+@pytest.mark.thorough
 def test_stopping_a_long_pass(go, smollm):
     """Only this test finds a Stop that does not reach a pass, or takes the text away."""
     app = go("/heads?metric=sink&model=SmolLM2-135M-Instruct&text=Hi")

@@ -3,6 +3,7 @@
 from urllib.parse import urlsplit
 
 import numpy as np
+import pytest
 from playwright.sync_api import expect
 
 from core import attend, softmax
@@ -44,6 +45,7 @@ def test_pictures_and_words_follow_a_slider_while_it_is_held_without_the_server(
     expect(app.page.get_by_role("heading", name=words)).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_the_scale_is_followed_from_a_popover(go):
     """Its slider stands outside of the page."""
     app = go("/step_by_step?source=random").unfold("Scale and mask")
@@ -55,6 +57,7 @@ def test_the_scale_is_followed_from_a_popover(go):
     app.says_in_address(times=times)
 
 
+@pytest.mark.thorough
 def test_things_in_a_picture_are_moved_by_hand_and_by_keys(go):
     app = go("/query_key_value").idle()
     query = app.page.get_by_role("slider", name="Query of it")
@@ -83,6 +86,7 @@ _CHOOSE = """
 """
 
 
+@pytest.mark.thorough
 def test_no_click_on_a_mask_is_lost_or_counts_twice(go):
     app = go(f"/masking?{state.SENTENCE}=The+cat+sat")
     words, expected = toy_sentence("The cat sat", d_head=8), m.grid(m.causal, 3, 3)

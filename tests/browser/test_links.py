@@ -13,12 +13,14 @@ from tests.browser.driver import AS_IT_IS, GROUNDS, App, troubles
 from ui import state
 
 
+@pytest.mark.thorough
 def test_links_from_before_open_what_they_meant(visit, minilm):
     taken = capture(minilm, SENTENCE)
     app = visit("/?layer=1&head=3&stage=raw&embed=true")  # when Step by step was the first page
     app.shows({AS_IT_IS: taken.trace(1, 3).raw}).reaches("/step_by_step").is_well().says_in_address(embed="true")
 
 
+@pytest.mark.thorough
 def test_going_back_takes_a_choice_back_and_the_next_click_does_not_bring_it_again(go):
     """Also the choice of a popover that is closed."""
     app = go("/step_by_step?source=random&stage=masked").choose(state.MASK, "Causal").idle()
@@ -43,6 +45,7 @@ LOSE = """
 """
 
 
+@pytest.mark.thorough
 def test_a_page_is_asked_for_again_where_the_server_has_not_heard_it(go):
     app = go("/softmax")
     app.page.evaluate(LOSE)
@@ -89,6 +92,7 @@ def test_wherever_one_goes_in_the_history_the_page_shows_its_address(visit):
     stands_at(steps, 3)
 
 
+@pytest.mark.thorough
 def test_a_click_beside_going_back_does_not_part_page_and_address(go):
     """Then Streamlit runs the page for the click alone. Only a browser does both at once."""
     app, other = go("/step_by_step?source=random&seed=1"), "/step_by_step?source=random&seed=2&stage=raw"
@@ -112,6 +116,7 @@ LEAVE = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("page", "keys"),
     [

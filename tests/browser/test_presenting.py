@@ -5,6 +5,7 @@ from functools import partial
 from urllib.parse import parse_qs
 
 import numpy as np
+import pytest
 from playwright.sync_api import expect
 
 from core import PageView, save_page
@@ -124,6 +125,7 @@ BUSY = """
                 height = 900;
                 for (const one of this.held) super.send(one);
                 this.held = null;
+                window.isSent = true;
             }, 2000);
         }
     };
@@ -146,12 +148,13 @@ def is_legible(app: App, view: str, *sizes: tuple[int, int]) -> App:
     app.go(with_presenting(view))
     for width, height in sizes or SIZES:
         app.page.set_viewport_size({"width": width, "height": height})
-        app.idle(0.4)  # the page tells its new size after 0.25 s, and is drawn again
+        app.idle()
         least = SIZES.get((width, height), LETTERS)
         app.eventually(lambda least=least: app.page.evaluate(WRONG, [least, view.startswith(MADE_FOR_THE_STAGE)]), [])
     return app
 
 
+@pytest.mark.thorough
 def test_in_one_screen_with_large_letters(visit):
     """Only this test finds letters that are small, cut or on others once a view is drawn as large as the screen."""
     app, sizes = visit(with_presenting(VIEWS[0])), [*SIZES]
@@ -245,6 +248,7 @@ def test_a_talk_without_a_network(visit):
     shows_view(app, 2)
 
 
+@pytest.mark.thorough
 def test_a_busy_browser_does_not_go_back_to_the_view_before(visit):
     """Only this test finds a message of the view before that the server gets after the next view, which brought that view back,
     and a key that is lost because the page loads slowly."""
@@ -257,13 +261,15 @@ def test_a_busy_browser_does_not_go_back_to_the_view_before(visit):
     busy.page.wait_for_function("window.headlight")
     busy.keys("PageDown")
     expect(busy.widget("stage_keys").locator(".place")).to_have_text("2 / 2")
-    busy.idle(1).shows(drawn_by(link)).eventually(
+    busy.page.wait_for_function("window.isSent")
+    busy.idle().shows(drawn_by(link)).eventually(
         lambda: busy.said, parse_qs(f"{link.partition('?')[2]}&present=true&talk=2")
     )
     assert not busy.is_well().problems
     busy.page.close()
 
 
+@pytest.mark.thorough
 def test_a_talk_of_cards(visit):
     """Only this test finds cards that lose their names, a view that draws nothing and counts as ready, and a stage without the
     finding of its view."""
@@ -324,6 +330,7 @@ def shows_view(app: App, place: int) -> None:
     app.eventually(lambda: app.said, parse_qs(f"{view.partition('?')[2]}&present=true&talk={place + 1}"))
 
 
+@pytest.mark.thorough
 def test_a_talk_is_never_lost(visit):
     """Only this test finds a talk that is forgotten or taken by another window, a view without its picture, and a lost move."""
     app = visit("/softmax?scores=2%2C+1").click("Add to talk").says("Added to the talk")
@@ -359,6 +366,7 @@ def test_a_talk_is_never_lost(visit):
     app.click("Delete it").eventually(lambda: kept(app), lambda talk: "heads" in talk)
 
 
+@pytest.mark.thorough
 def test_what_is_added_before_the_browser_has_answered(visit):
     """Only this test finds a talk that is shown as empty while it is read, or that a view takes the place of."""
     app = visit("/talk").says("No views yet")  # the browser has answered
@@ -416,6 +424,7 @@ def test_the_theme_switch(visit):
 SECOND_BARS = "document.querySelectorAll('.js-plotly-plot')[1].data[0].y"
 
 
+@pytest.mark.thorough
 def test_a_talk_in_one_file_opens_without_a_network_and_shows_what_its_pages_show(visit, browser, tmp_path):
     """Only this test finds a saved page that another browser cannot draw, or whose knobs show other numbers than the app's."""
     app = visit("/talk")
@@ -454,6 +463,7 @@ def test_a_talk_in_one_file_opens_without_a_network_and_shows_what_its_pages_sho
     context.close()
 
 
+@pytest.mark.thorough
 def test_a_saved_page_has_the_spotlight_and_the_dark_ground_of_the_stage(browser, tmp_path):
     """Only this test finds a saved page whose light falls elsewhere than the app's, or that is white in a dark room."""
     drawings = {spot: drawing() for spot in ("row", "column", "cell", "none")}

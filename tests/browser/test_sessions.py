@@ -5,6 +5,8 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from bench.hostile import Outcomes, follow_addresses, type_texts
 from bench.load import Change, check, make, pictured
 from bench.sessions import Visitor
@@ -40,6 +42,7 @@ def test_another_text_and_another_head_arrive_with_the_numbers_of_core(server: S
     assert asked[2].trouble == ["wrong figure"]
 
 
+@pytest.mark.thorough
 def test_no_text_breaks_a_page(server: Server) -> None:
     tally, before = Outcomes(server.process_id), len(server.log())
     _run(type_texts(server, tally, "step_by_step", {}, [state.TEXT]))
@@ -48,6 +51,7 @@ def test_no_text_breaks_a_page(server: Server) -> None:
     assert "Traceback" not in server.log()[before:]
 
 
+@pytest.mark.thorough
 def test_no_address_breaks_a_page(server: Server) -> None:
     tally, before = Outcomes(server.process_id), len(server.log())
     _run(follow_addresses(server, tally, "step_by_step"))

@@ -121,6 +121,7 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(go, br
     app.unfold("Provenance").says("no-such-model")
 
 
+@pytest.mark.thorough
 def test_two_pictures_that_are_compared_are_taken_as_one(go, tmp_path):
     """Only this test finds that one is missing in what the browser draws, or in the numbers of both."""
     numbers = random_matrices(6, 8, 4, 4, seed=0)
@@ -136,6 +137,7 @@ def test_two_pictures_that_are_compared_are_taken_as_one(go, tmp_path):
     app.keys("Escape")
 
 
+@pytest.mark.thorough
 def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_the_same_in_every_form(go, minilm, tmp_path):
     """Only this test finds a PDF, SVG or PNG whose size, origin or letters other programs do not see, or that another program
     draws otherwise than the browser draws the picture."""
@@ -181,6 +183,7 @@ def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_the_same_in_every_for
         assert image.get_px_size()[0] / (math.hypot(along, aside) / 72) > 300  # fewer dots would be blurred
 
 
+@pytest.mark.thorough
 def test_heads_are_saved_with_all_their_metrics_and_shown_from_the_file(go, trace, minilm, tmp_path):
     """Only this test finds a file of many heads that is saved and dropped by a browser and shows other numbers."""
     app = share(go(f"/heads?source=real&text={TEXT}"))

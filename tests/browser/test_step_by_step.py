@@ -50,6 +50,7 @@ def opens(app, stage, values):
     return app.idle()
 
 
+@pytest.mark.thorough
 def test_a_stage_opens_by_click_by_key_and_by_link(app, opening):
     """Only this test finds keys that step beyond the ends, or a stage whose name and picture part."""
     opens(app, "weights", opening.weights)
@@ -73,6 +74,7 @@ def at_stop(app, place):
     return app.idle()
 
 
+@pytest.mark.thorough
 def test_the_card_stands_beside_its_outlined_subject_in_view_and_all_stays_when_it_is_left(go, opening):
     """Only this test finds a card that covers what it speaks of, or speaks of something out of sight, keys that are faster than
     the stops come, or choices that the tour does not give back at its end."""
@@ -170,6 +172,7 @@ PAUSES = """
 """
 
 
+@pytest.mark.thorough
 def test_the_equation_plays_without_the_server_and_stays_where_it_is_paused(go, minilm):
     go("/softmax").page.emulate_media(reduced_motion="no-preference")
     app = go("/step_by_step")

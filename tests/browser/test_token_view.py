@@ -90,8 +90,10 @@ def percents(text: str) -> list[float]:
 @pytest.fixture(scope="module")
 def view_server() -> Iterator[Server]:
     server = Server("tests/browser/token_view_app.py")
-    yield server.wait()
-    server.stop()
+    try:
+        yield server.wait()
+    finally:
+        server.stop()
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def show(visits: Visits, view_server: Server) -> Iterator[Callable[..., View]]:
 # --- shades and numbers
 
 
-@pytest.mark.parametrize("direction", ["from", "to"])
+@pytest.mark.parametrize("direction", ["from", pytest.param("to", marks=pytest.mark.thorough)])
 def test_tokens_shade_in_proportion_to_the_weights(show, direction):
     view = show(f"/?direction={direction}")
     drawn = weights(COUNT, COUNT)
@@ -148,6 +150,7 @@ def test_what_a_causal_mask_forbids(show):
     view.away().notes("Mean of 2 pinned tokens", "They may not look at 8 tokens").shades(means[[3, 7]].mean(axis=0))
 
 
+@pytest.mark.thorough
 def test_numbers_that_are_no_shares(show):
     view = show("/?plain=1")
     view.tokens.nth(5).hover()
@@ -155,6 +158,7 @@ def test_numbers_that_are_no_shares(show):
     expect(view.page.locator(".view")).not_to_contain_text("%")
 
 
+@pytest.mark.thorough
 def test_text_is_legible_on_every_shade(show):
     view = show("/?mask=causal")
 
@@ -188,6 +192,7 @@ def test_clicks_and_keys_pin_a_position_in_the_whole_text(show):
     view.keys("Shift+Tab").frames()
 
 
+@pytest.mark.thorough
 def test_arrow_keys_move_between_lines(show):
     view = show("/?count=120")
     expect(view.tokens.nth(5)).to_be_visible()
@@ -207,6 +212,7 @@ def test_arrow_keys_move_between_lines(show):
     view.keys("ArrowUp").eventually(lambda: [round(boxes[place]["top"]) for place in view.framed()], lines[:1])
 
 
+@pytest.mark.thorough
 def test_the_first_tap_points_and_the_second_pins(show):
     view = show(width=390, has_touch=True)
     view.sent.clear()
@@ -219,6 +225,7 @@ def test_the_first_tap_points_and_the_second_pins(show):
 # --- the server
 
 
+@pytest.mark.thorough
 def test_new_weights_are_shown_in_place(show):
     view = show()
     view.tokens.nth(5).click()
@@ -236,6 +243,7 @@ def test_new_weights_are_shown_in_place(show):
     assert told.count(b'"clicks"') == 1  # a listener left over from before would tell it again
 
 
+@pytest.mark.thorough
 def test_pointing_outlives_another_text(show):
     view = show("/?count=20&grow=1&lines=1")
     queries = view.side("Queries")
@@ -269,6 +277,7 @@ async (source) => {
 """
 
 
+@pytest.mark.thorough
 def test_calls_that_are_cleaned_up_late(show):
     parts = (
         "core/figures/text/tokens",
@@ -313,6 +322,7 @@ def test_tokens_appear_as_typed(show):
     view.draws(lambda tokens: max(token["right"] for token in tokens) <= 390)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "joined", "apart"),
     [("spaces", [("Kath", "mand"), ("mat", ",")], []), ("pieces", [("sleep", "ing")], [("the", "cat")])],
@@ -330,6 +340,7 @@ def test_words_flow_and_pieces_join(show, text, joined, apart):
     show(f"/?text={text}").draws(flow)
 
 
+@pytest.mark.thorough
 def test_queries_and_keys_of_different_texts(show):
     view = show("/?text=pieces&keys=spaces")
     queries, keys = view.side("Queries"), view.side("Keys")
@@ -375,6 +386,7 @@ def test_lines_of_a_token_and_the_strongest_of_all(show):
     expect(paths).to_have_count(int(np.sum(drawn[:, 2] >= 0.005)))
 
 
+@pytest.mark.thorough
 def test_two_hundred_tokens_in_lines_can_be_reached(show):
     view = show("/?count=200&lines=1")
     view.side("Queries").first.focus()

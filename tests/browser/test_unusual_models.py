@@ -62,6 +62,7 @@ def test_a_picture_from_its_upload_to_the_attention_of_a_patch(go, vit, picture)
     shows_patches(1, 2).has(state.HEAD_BOX, "Head 1.2").says("Agrees with the model")
 
 
+@pytest.mark.thorough
 def test_patches_lie_on_the_picture_in_its_proportions(go, vit, picture):
     app = upload(go(f"/heads?metric=sink&model={vit}&as={PICTURE}"), picture)
     image = app.widget(state.picture("patches"))
@@ -85,6 +86,7 @@ def test_patches_lie_on_the_picture_in_its_proportions(go, vit, picture):
     app.shows({"head": trace.weights}).has(state.SHOWN_AS, "Heatmap")
 
 
+@pytest.mark.thorough
 def test_a_region_is_drawn_on_the_picture_and_hidden(go, vit, picture):
     app = upload(go(f"/what_if?model={vit}"), picture)
     app.click_cell("patches", 3, 1, to=(1, 2)).click("Hide the region")

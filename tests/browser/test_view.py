@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Frame, Locator, Page, expect
+from playwright.sync_api import Frame, Locator, Page, expect
 
 from core import view
 from core.figures.palette import SEQUENTIAL, colours_of
 from core.notebook.view import View
-from tests.browser.driver import STILL, eventually, new_page
+from tests.browser.driver import STILL, Chromium, eventually, new_page
 from tests.browser.test_accessible import RULES
 from ui import state
 
@@ -36,7 +36,7 @@ SANDBOXES = {
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+def opened(browser: Chromium, tmp_path: Path) -> Iterator[Callable[..., Page]]:
     """Opens a page from a file, with nothing to be reached beyond it; in the end no script may have failed."""
     wrong: list[str] = []
     with browser.new_context(offline=True, viewport={"width": 1280, "height": 900}, **STILL) as context:
@@ -81,8 +81,22 @@ def is_exact(page: Page, said: Locator, weight: float, most: float) -> None:
     eventually(page, said.locator("b").inner_text, is_within)
 
 
-def test_it_is_read_by_mouse_and_by_keyboard(opened):
+def has_its_colour(page: Page, weights: np.ndarray, query: int, key: int) -> None:
+    """The heatmap by its pixels: the square root of the weight, as a share of the largest, on the scale of all figures."""
+    pixel = (
+        "({x, y}) => [...document.querySelectorAll('canvas')[1].getContext('2d').getImageData(x + 9, y + 9, 1, 1).data]"
+    )
+    at = cell(page, page, query, key)
+    share = np.sqrt(weights[query, key] / weights.max())
+    (colour,) = colours_of(np.array([share]), SEQUENTIAL)
+    expected = [float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
+    eventually(page, lambda: page.evaluate(pixel, at)[:3], pytest.approx(expected, abs=4))
+
+
+def test_colours_are_those_of_the_weights_and_it_is_read_by_mouse_and_by_keyboard(opened):
     page = opened(view(WEIGHTS, TOKENS, head=(1, 2)).page)
+    for query, key in ((0, 0), (2, 5), (7, 3)):
+        has_its_colour(page, WEIGHTS[1, 2], query, key)
     matrix, text = page.locator("canvas").nth(1), page.get_by_role("listbox")
     expect(page.locator("h3:has-text('All heads') + .aside")).to_contain_text("100%, by the square root")
     matrix.hover(position=cell(page, page, 3, 6))
@@ -111,21 +125,7 @@ def test_it_is_read_by_mouse_and_by_keyboard(opened):
     says(page, page, 2, 0, 2, 2)
 
 
-def test_colours_are_those_of_the_weights(opened):
-    """The heatmap by its pixels: the square root of the weight, as a share of the largest, on the scale of all figures."""
-    page = opened(view(WEIGHTS, TOKENS).page)
-    pixel = (
-        "({x, y}) => [...document.querySelectorAll('canvas')[1].getContext('2d').getImageData(x + 9, y + 9, 1, 1).data]"
-    )
-    for query, key in ((0, 0), (2, 5), (7, 3)):
-        at = cell(page, page, query, key)
-        share = np.sqrt(WEIGHTS[0, 0, query, key] / WEIGHTS[0, 0].max())
-        (colour,) = colours_of(np.array([share]), SEQUENTIAL)
-        expected = [float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
-        eventually(page, lambda at=at: page.evaluate(pixel, at)[:3], pytest.approx(expected, abs=4))
-
-
-@pytest.mark.parametrize("ground", ["#111111", "#ffffff"])
+@pytest.mark.parametrize("ground", ["#111111", pytest.param("#ffffff", marks=pytest.mark.thorough)])
 def test_in_a_notebook_it_fits_the_theme_and_axe_finds_nothing(opened, ground, monkeypatch):
     monkeypatch.setattr("core.notebook.view.HEIGHT", 100)
     given = np.random.default_rng(0).dirichlet(np.full(11, 0.3), (3, 4, 8)).astype(np.float32)
@@ -155,6 +155,7 @@ def test_in_a_notebook_it_fits_the_theme_and_axe_finds_nothing(opened, ground, m
     eventually(page, lambda: html.evaluate(beyond)[1], lambda wider: wider <= 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SANDBOXES)
 def test_it_works_in_the_sandboxes_of_other_notebooks(opened, name):
     sandbox, policy, style = SANDBOXES[name]
@@ -178,6 +179,7 @@ def test_it_works_in_the_sandboxes_of_other_notebooks(opened, name):
         eventually(page, lambda: frame.evaluate(fits))
 
 
+@pytest.mark.thorough
 def test_a_pooled_view_names_the_tokens_of_a_cell(opened, monkeypatch):
     monkeypatch.setattr("core.notebook.view.MAX_SIDE", 4)
     page = opened(view(WEIGHTS, TOKENS).page)

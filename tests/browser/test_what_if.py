@@ -3,6 +3,7 @@
 from urllib.parse import quote_plus
 
 import numpy as np
+import pytest
 from playwright.sync_api import expect
 
 from core import Edits, capture, direct_contributions
@@ -57,6 +58,7 @@ def test_a_change_is_switched_off_kept_in_a_reload_and_taken_back(go, minilm):
     says_lines(app, "mute 3").shows(before_and_after(plain, muted))
 
 
+@pytest.mark.thorough
 def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(go, minilm):
     """Only this test finds changes from different hands that undo one another."""
     plain = capture(minilm, FRANCE)
@@ -87,6 +89,7 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(go, minilm):
     app.eventually(picture.bounding_box, place)  # whatever is listed or chosen above
 
 
+@pytest.mark.thorough
 def test_which_heads_matter_and_patching(go, minilm):
     app = go(link(view="matter", layer=0, head=0))
     effects = grid(head_effects(minilm, FRANCE), "effect")
