@@ -25,7 +25,7 @@ KEPT = [0, 5, 13, 14]  # numbers of names: copyright, version, licence
 
 def main() -> None:
     for weight, file in FILES.items():
-        font = instantiateVariableFont(TTFont(SOURCE), {"wght": weight})
+        font = instantiateVariableFont(TTFont(SOURCE, recalcTimestamp=False), {"wght": weight})
         font.flavor = None
         options = Options(layout_features=[], hinting=False, notdef_outline=True, name_IDs=KEPT)
         options.drop_tables += ["BASE", "GDEF", "GPOS", "GSUB", "STAT"]

@@ -50,7 +50,7 @@ def ems_of_label(label: str) -> float:
 def wrapped(text: str, room: float, *, bold: bool = False) -> Iterator[str]:
     """Break a plain text into lines that are at most `room` heights of its letters wide; words too where they are longer."""
     line = ""
-    for word in re.findall(r"\s*\S+", text):
+    for word in re.findall(r" *[^ ]+", re.sub(r"\s", " ", text)):
         if ems(line + word, bold=bold) <= room:
             line += word
             continue
