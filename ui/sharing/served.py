@@ -1,4 +1,4 @@
-"""Files that a browser fetches to save a picture: plotly.js, which components cannot reach elsewhere, letters, and what PDF needs."""
+"""Files that a browser fetches to save a picture: plotly.js, which components cannot reach, letters, and what PDF needs."""
 
 from pathlib import Path
 

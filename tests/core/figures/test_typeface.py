@@ -1,6 +1,7 @@
 """The widths of texts are those of the page's own font, and lines are as wide as there is room for."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -48,5 +49,5 @@ def test_lines_hold_the_whole_text_and_no_more_than_there_is_room_for(text, room
     assert "".join("".join(lines).split()) == "".join(text.split())
     assert all(ems(line, bold=bold) <= room for line in lines)
     # Each is as long as it can be: the next word, or letter of a word, would not have fitted.
-    for line, following in zip(lines, lines[1:], strict=False):
+    for line, following in pairwise(lines):
         assert ems(f"{line} {following}", bold=bold) > room
