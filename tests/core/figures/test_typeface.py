@@ -1,7 +1,5 @@
 """The widths of texts are those of the page's own font, and lines are as wide as there is room for."""
 
-import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -44,10 +42,15 @@ def test_a_label_is_as_wide_as_what_is_seen_of_it(text):
 
 @given(st.text(st.sampled_from("aWi. \n東"), max_size=40), st.floats(1, 9), st.booleans())
 def test_lines_hold_the_whole_text_and_no_more_than_there_is_room_for(text, room, bold):
-    text = re.sub(r"\s+", " ", text)
     lines = list(wrapped(text, room, bold=bold))
     assert "".join("".join(lines).split()) == "".join(text.split())
     assert all(ems(line, bold=bold) <= room for line in lines)
-    # Each is as long as it can be: the next word, or letter of a word, would not have fitted.
-    for line, following in pairwise(lines):
-        assert ems(f"{line} {following}", bold=bold) > room
+
+
+@pytest.mark.parametrize("bold", [False, True])
+def test_a_line_is_as_long_as_it_can_be(bold):
+    """Up to the last word that fits, or the last letter of a word that is longer than a line."""
+    room = ems("the cat", bold=bold)
+    assert [*wrapped("the cat\nthe cat", room, bold=bold)] == ["the cat", "the cat"]
+    assert [*wrapped("the cats the", room, bold=bold)] == ["the", "cats", "the"]
+    assert [*wrapped("catcatcat", room, bold=bold)] == ["catcat", "cat"]
