@@ -27,6 +27,7 @@ import plotly.graph_objects as go
 import plotly.io
 
 from ..figures.standalone import standalone
+from ..figures.typeface import FAMILY, faces
 from ..models.catalogue import CATALOGUE
 
 About = Mapping[str, str]
@@ -69,12 +70,13 @@ def to_html(figure: go.Figure, title: str, about: About) -> str:
 
 
 def html_page(title: str, style: str, body: str, kinds: Set[str], script: str) -> str:
-    """A page that may load nothing, with plotly.js for these kinds of traces packed inside.
+    """A page that may load nothing, with plotly.js for these kinds of traces packed inside, and the letters of pictures.
 
     script  runs after the body; `unpack()` in it unpacks plotly.js
     """
     library = f'<script type="text/plain" id="plotly">{_packed(kinds <= IN_CARTESIAN)}</script>'
-    return standalone(title, style, f"{body}\n{library}\n<script>{beside('unpack.js')}{script}</script>")
+    letters = f"{faces()}\n:root {{ --family: {FAMILY}; }}\n"
+    return standalone(title, letters + style, f"{body}\n{library}\n<script>{beside('unpack.js')}{script}</script>")
 
 
 def beside(name: str) -> str:

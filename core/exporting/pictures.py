@@ -1,16 +1,16 @@
 """Pictures for screens and for print: a figure with a title and notes above it, on a background of its own."""
 
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from ..figures.labels import ALL_LABELS, thinned, without_effect, without_markup
+from ..figures.labels import ALL_LABELS, thinned, without_effect
 from ..figures.palette import DIVERGING, DIVERGING_ON_DARK, PIN, set_signed_colours
-from ..figures.theme import LETTER
+from ..figures.typeface import GAP, ems, ems_of_label, wrapped
 
 WIDTH = 900  # minimum width in pixels
 HEIGHT = 340  # minimum height in pixels
@@ -110,7 +110,8 @@ def write_header(picture: go.Figure, title: str, notes: Sequence[str], *, in_pri
     """Write a title and notes above a picture that has its size, which grows by their lines."""
     layout: Any = picture.layout
     sizes, margin = _IN_PRINT if in_print else _ON_SCREEN, layout.margin
-    heading, lines = _wrapped([title], layout.width, sizes.title), _wrapped(notes, layout.width, sizes.note)
+    room = layout.width - 2 * PADDING
+    heading, lines = _lines([title], room / sizes.title, bold=True), _lines(notes, room / sizes.note)
     at = {"x": 0, "xref": "paper", "y": 1, "yref": "paper", "showarrow": False, "align": "left", "xanchor": "left"}
     at |= {"yanchor": "bottom", "xshift": PADDING - margin.l}
     above = margin.t - PADDING / 2
@@ -153,11 +154,14 @@ def _is_line(layout: Any) -> bool:
     return "subplots" in (layout.meta or ())
 
 
-def _wrapped(notes: Sequence[str], width: float, size: int) -> list[str]:
-    """Break texts into lines of letters of this size, for a picture of this width; at most four."""
-    characters = int((width - 2 * PADDING) / (size * LETTER))
-    lines = [line for note in notes for line in textwrap.wrap(note, characters)]
-    return lines if len(lines) <= LINES else [*lines[: LINES - 1], lines[LINES - 1][: characters - 1] + "…"]
+def _lines(texts: Sequence[str], room: float, *, bold: bool = False) -> list[str]:
+    """Break texts into lines that are at most as wide as `room`, in heights of their letters; at most four."""
+    every = (line for text in texts for line in wrapped(text, room, bold=bold))
+    lines = list(islice(every, LINES + 1))
+    if len(lines) > LINES:
+        last = next(wrapped(lines[LINES - 1], room - ems("…", bold=bold), bold=bold))
+        lines[LINES - 1 :] = [f"{last}…"]
+    return lines
 
 
 # --- screens
@@ -243,7 +247,7 @@ def _fit_labels(axis: Any, twin: Any, room: float, each: float | None) -> None:
     if twin.ticktext is not None and len(places) <= ALL_LABELS:
         _fit_all(axis, labels, room, each)
         return
-    each = each or (max(len(without_markup(text)) for text in texts) + 1) * LETTER
+    each = each or max(map(ems_of_label, texts)) + ems("0")
     pinned = next((at for at, text in enumerate(texts) if text.startswith("<b>")), None)
     kept = thinned(len(places), pinned, max(1, int(room / each / (axis.tickfont.size or LARGEST))))
     axis.update(tickvals=[places[at] for at in kept], ticktext=[texts[at] for at in kept])
@@ -252,7 +256,7 @@ def _fit_labels(axis: Any, twin: Any, room: float, each: float | None) -> None:
 def _fit_all(axis: Any, labels: Mapping[float, str], room: float, each: float | None) -> None:
     """Write all labels, in letters that fit; on their side where slanted ones could not be read."""
     size, per_label = axis.tickfont.size or LARGEST, room / len(labels)
-    widest = max(map(len, map(without_markup, labels.values()))) * LETTER * size
+    widest = max(map(ems_of_label, labels.values())) * size
     if widest > per_label if each is None else each == SLANTED and per_label < TURNED * SLANTED:
         axis.tickangle, each = -90, DOWN
     if each is not None:
@@ -266,7 +270,7 @@ def _fit_numbers(picture: go.Figure, cell: float) -> None:
     traces: Any = picture.data
     for trace in traces:
         if trace.type == "scatter" and trace.mode == "text":
-            size = int(cell / (LETTER * max((len(without_markup(text)) for text in trace.text), default=1)))
+            size = int(cell / (max(map(ems_of_label, trace.text), default=1) + GAP))
             if size < SMALLEST:
                 continue
             trace.textfont.size = min(size, LARGEST)

@@ -7,9 +7,9 @@ from contextvars import ContextVar
 from typing import Any
 
 from .palette import GRID, INK, TEXT
+from .typeface import FAMILY
 
 PLAIN_AXIS = {"showgrid": False, "zeroline": False}
-LETTER = 0.6  # the width of a letter, as a share of its height
 
 # The height in pixels of the smallest letters: more than 0 on a wall. Whatever belongs to letters grows with them.
 smallest_letters: ContextVar[int] = ContextVar("smallest_letters", default=0)
@@ -45,9 +45,9 @@ def template() -> dict[str, Any]:
         "layout": {
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": TEXT, "size": letters(14)},
+            "font": {"color": TEXT, "size": letters(14), "family": FAMILY},
             "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
-            "hoverlabel": {"font": {"size": letters(14)}, "align": "left"},
+            "hoverlabel": {"font": {"size": letters(14), "family": FAMILY}, "align": "left"},
             "dragmode": False,
             "bargap": 0.2,
             "annotationdefaults": {"showarrow": False},

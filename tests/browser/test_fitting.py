@@ -174,16 +174,18 @@ def test_a_page_in_a_frame_begins_with_its_heading(browser, server, tmp_path):
 
 
 # The labels below the columns of each picture that are seen: what they say, from where to where, the sine of their angle, and
-# the size of their letters; null while a picture has another size than its place on the page.
+# the size of their letters; null while a picture has another size than its place on the page. A slanted one reaches to where
+# it is anchored, by its end: its box may hold a letter that hangs over by a pixel.
 _LABELS = """
 () => [...document.querySelectorAll("[class*=st-key-picture_] .js-plotly-plot")].map((chart) => {
     if (!chart._fullLayout || Math.abs(chart._fullLayout.width - chart.clientWidth) > 1) return null;
     const seen = [...chart.querySelectorAll(".xtick > text")].filter((one) => getComputedStyle(one).visibility === "visible");
     return seen.map((one) => {
         const { left, right } = one.getBoundingClientRect();
+        const { x } = new DOMPoint(one.x.baseVal[0].value, one.y.baseVal[0].value).matrixTransform(one.getScreenCTM());
         const angle = (one.getAttribute("transform").match(/rotate.(-?[0-9]+)/) || ["", "0"])[1];
         const slant = Math.abs(Math.sin(angle * Math.PI / 180));
-        return { text: one.textContent, left, right, slant, size: parseFloat(one.style.fontSize) };
+        return { text: one.textContent, left, right: slant ? x : right, slant, size: parseFloat(one.style.fontSize) };
     }).sort((one, other) => one.right - other.right);
 })
 """

@@ -14,11 +14,12 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 from pypdfium2 import PdfDocument
-from pypdfium2.raw import FPDF_PAGEOBJ_IMAGE
+from pypdfium2.raw import FPDF_PAGEOBJ_IMAGE, FPDF_PAGEOBJ_TEXT
 
 from core import attend, capture
 from core.attention.sources import random_matrices
 from core.exporting.exhibit import read, write
+from core.figures.typeface import NAME, faces
 from core.heads.metrics import head_metrics
 from tests.browser.driver import AS_IT_IS, App, array, eventually, new_page
 from tests.source_files import ROOT
@@ -66,6 +67,7 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(go, br
         assert expected in words
     assert minilm.revision[:24] not in words  # until somebody wants it there
     assert not [tag for tag in svg.iter() if tag.tag.endswith(("}script", "}a"))]
+    assert faces() in svg.findtext("{http://www.w3.org/2000/svg}style")
 
     image = Image.open(saved(app, "PNG", tmp_path))
     assert image.size == (2 * int(svg.get("width")), 2 * int(svg.get("height")))
@@ -81,6 +83,7 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(go, br
     opened.on("pageerror", lambda error: problems.append(str(error)))
     opened.goto(page.as_uri())
     expect(opened.locator(".js-plotly-plot .heatmaplayer image").first).to_be_attached()
+    eventually(opened, lambda: opened.evaluate("[...document.fonts].map((face) => face.status)"), ["loaded"] * 2)
     eventually(
         opened,
         lambda: opened.evaluate("document.querySelector('.js-plotly-plot').data[0].z"),
@@ -172,9 +175,11 @@ def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_the_same_in_every_for
     assert [label for label in labels if label.isascii() and label not in words] == []
     assert "query" in words
     assert "all-MiniLM" not in words
+    texts = page.get_objects(filter=[FPDF_PAGEOBJ_TEXT])
+    assert {text.get_font().get_base_name() for text in texts} == {NAME}
     printed = np.asarray(png.convert("RGB"))
     drawn = page.render(scale=png.width / page.get_width()).to_pil().convert("RGB").resize(png.size)
-    assert (np.abs(np.asarray(drawn, float) - printed).max(axis=2) > 48).mean() < 0.04  # letters of another font
+    assert (np.abs(np.asarray(drawn, float) - printed).max(axis=2) > 48).mean() < 0.02
     assert (printed.min(axis=2) < 128).mean() > 0.1  # there is something to be seen
     images = list(page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE]))
     assert images

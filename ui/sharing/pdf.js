@@ -1,22 +1,18 @@
 // A picture as PDF: svg2pdf.js reads the SVG that Plotly has drawn, and jsPDF writes the file. Before that, words are placed
 // one by one, because svg2pdf.js knows no sizes in percent and misplaces bold words in a line; and coarse pixels become fine,
 // because viewers blur them.
-const FAMILY = "open-sans";
 const DOTS = 600 / 25.4; // in a millimetre of print
 const MOST_DOTS = 4_000_000; // of one image
 const WEIGHTS = ["normal", "bold"];
 const OTHER_ORDER = /[\p{M}\p{Script=Hebrew}\p{Script=Arabic}]/u; // letters whose shape or order depends on their neighbours
 
-// The bytes of the two weights of the letters; the browser measures with them too.
-const lettersFrom = (addresses) => once("letters", () => Promise.all(addresses.map(async (address, place) => {
-    const answer = await fetch(new URL(address, document.baseURI));
-    if (!answer.ok) throw new Error("the letters could not be loaded");
-    const bytes = new Uint8Array(await answer.arrayBuffer());
-    document.fonts.add(await new FontFace(FAMILY, bytes, { weight: WEIGHTS[place] }).load());
+// The bytes of the two weights of the letters. The page has the same ones, with which the browser measures.
+const lettersFrom = (addresses) => once("letters", () => Promise.all(addresses.map(async (address) => {
+    const bytes = new Uint8Array(await (await fetched(address)).arrayBuffer());
     return Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
 })));
 
-async function pdfOf(svg, { jsPDF }, fonts, { width, height, millimetres, title, about }) {
+async function pdfOf(svg, { jsPDF }, fonts, { width, height, millimetres, title, about, family }) {
     const points = (millimetres * 72) / 25.4;
     const size = { width: points, height: (points * height) / width };
     const orientation = width > height ? "landscape" : "portrait";
@@ -26,7 +22,7 @@ async function pdfOf(svg, { jsPDF }, fonts, { width, height, millimetres, title,
     pdf.setProperties({ title, subject: ascii, creator: "Headlight" });
     WEIGHTS.forEach((weight, place) => {
         pdf.addFileToVFS(`${weight}.ttf`, fonts[place]);
-        pdf.addFont(`${weight}.ttf`, FAMILY, weight);
+        pdf.addFont(`${weight}.ttf`, family, weight);
     });
     const holder = document.createElement("div"); // what is not on the page has no places
     holder.style.cssText = `position: fixed; left: -4000px; top: 0; width: ${width}px; height: ${height}px`;
@@ -37,7 +33,7 @@ async function pdfOf(svg, { jsPDF }, fonts, { width, height, millimetres, title,
     try {
         const dots = (DOTS * millimetres) / width; // in a pixel
         for (const image of svg.querySelectorAll("image")) await makeFiner(image, dots);
-        for (const text of svg.querySelectorAll("text")) text.replaceWith(...pieces(text, pdf, dots));
+        for (const text of svg.querySelectorAll("text")) text.replaceWith(...pieces(text, pdf, family, dots));
         await pdf.svg(svg, size);
         return pdf.output("blob");
     } finally {
@@ -62,17 +58,17 @@ function paper(width, height) {
     return Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
 }
 // The words of a text, an element for all that look alike, each where the browser has placed it.
-function pieces(text, pdf, dots) {
+function pieces(text, pdf, family, dots) {
     const made = [];
     const walker = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
     for (let place = 0; walker.nextNode(); place += walker.currentNode.data.length) {
         const { data: words, parentElement } = walker.currentNode;
         if (!/[^\s\u200b]/.test(words)) continue;
         const { fill, fillOpacity, fontSize, fontStyle, fontWeight } = getComputedStyle(parentElement);
-        const look = { fill, fillOpacity, fontSize, fontWeight: WEIGHTS[Number(fontWeight >= 600)] };
+        const look = { fill, fillOpacity, fontSize, fontFamily: family, fontWeight: WEIGHTS[Number(fontWeight >= 600)] };
         const x = Math.min(...Array.from(words, (_, letter) => text.getExtentOfChar(place + letter).x));
         const { y } = text.getStartPositionOfChar(place);
-        const { metadata } = pdf.getFont(FAMILY, look.fontWeight);
+        const { metadata } = pdf.getFont(family, look.fontWeight);
         const isPlain = fontStyle === "normal" && !OTHER_ORDER.test(words)
             && [...words].every((letter) => metadata.characterToGlyph(letter.codePointAt(0)));
         made.push(isPlain ? piece(text, words, look, { x, y }) : pixels(text, words, { ...look, fontStyle }, { x, y }, dots));
@@ -85,13 +81,13 @@ const put = (element, values) => {
 };
 function piece(text, words, look, place) {
     const made = put(text.cloneNode(), place);
-    Object.assign(made.style, look, { fontFamily: FAMILY, textAnchor: "start", whiteSpace: "pre" });
+    Object.assign(made.style, look, { textAnchor: "start", whiteSpace: "pre" });
     made.textContent = words;
     return made;
 }
 // Words with letters that the file would lack, as the browser draws them.
-function pixels(text, words, { fill, fillOpacity, fontSize, fontStyle, fontWeight }, { x, y }, dots) {
-    const font = `${fontStyle} ${fontWeight} ${fontSize} sans-serif`;
+function pixels(text, words, { fill, fillOpacity, fontFamily, fontSize, fontStyle, fontWeight }, { x, y }, dots) {
+    const font = `${fontStyle} ${fontWeight} ${fontSize} ${fontFamily}, sans-serif`;
     const size = parseFloat(fontSize);
     const { width } = Object.assign(paper(1, 1), { font }).measureText(words);
     const pen = paper(Math.ceil(width * dots), Math.ceil(2 * size * dots));

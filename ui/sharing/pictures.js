@@ -13,14 +13,28 @@ const library = (name, address) => once(name, () => new Promise((resolve, reject
     script.onerror = () => reject(new Error("the drawing script could not be loaded"));
     document.head.append(script);
 }));
-const svgOf = async (Plotly, figure, { width, height }) => {
-    const address = await Plotly.toImage(figure, { format: "svg", width, height });
+const fetched = async (address) => {
+    const answer = await fetch(new URL(address, document.baseURI));
+    if (!answer.ok) throw new Error("the letters could not be loaded");
+    return answer;
+};
+const svgOf = async (Plotly, data, { width, height }) => {
+    const address = await Plotly.toImage(JSON.parse(data.figure), { format: "svg", width, height });
     const svg = decodeURIComponent(address.slice(address.indexOf(",") + 1));
     return new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
 };
+// The same with its letters inside: a file has none of the page's, and neither has an image.
+const wholeSvgOf = async (Plotly, data, size) => {
+    const svg = await svgOf(Plotly, data, size);
+    const style = document.createElementNS(svg.namespaceURI, "style");
+    style.textContent = await once("faces", async () => (await fetched(data.faces)).text());
+    svg.prepend(style);
+    return svg;
+};
+const written = (svg) => new XMLSerializer().serializeToString(svg);
 const SAVED_AS = {
     async svg(Plotly, data, size) {
-        const svg = await svgOf(Plotly, JSON.parse(data.figure), size);
+        const svg = await wholeSvgOf(Plotly, data, size);
         const about = document.createElementNS(svg.namespaceURI, "metadata");
         about.textContent = data.about;
         svg.prepend(about);
@@ -30,24 +44,28 @@ const SAVED_AS = {
             svg.setAttribute("width", `${millimetres}mm`);
             svg.setAttribute("height", `${(millimetres * height) / width}mm`);
         }
-        return new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
+        return new Blob([written(svg)], { type: "image/svg+xml" });
     },
     async png(Plotly, data, size) {
         const { width, height, millimetres } = size;
         // On screens twice as many pixels in each direction.
         const scale = data.millimetres ? (DOTS * millimetres) / width : 2;
-        const address = await Plotly.toImage(JSON.parse(data.figure), { format: "png", width, height, scale });
-        const png = Uint8Array.from(atob(address.slice(address.indexOf(",") + 1)), (letter) => letter.charCodeAt(0));
-        return labelledPng(png, { ...size, about: data.about });
+        const pen = paper(scale * width, scale * height);
+        const svg = await wholeSvgOf(Plotly, data, size);
+        put(svg, { viewBox: `0 0 ${width} ${height}`, width: pen.canvas.width, height: pen.canvas.height });
+        const image = new Image();
+        image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(written(svg))}`;
+        await image.decode();
+        pen.drawImage(image, 0, 0);
+        const png = await new Promise((resolve) => pen.canvas.toBlob(resolve));
+        return labelledPng(new Uint8Array(await png.arrayBuffer()), { ...size, about: data.about });
     },
     async pdf(Plotly, data, size) {
         const letters = await lettersFrom(data.letters);
         const jspdf = await library("jspdf", data.scripts.jspdf);
         await library("svg2pdf", data.scripts.svg2pdf); // adds itself to jsPDF
-        const figure = JSON.parse(data.figure);
-        figure.layout.font = { ...figure.layout.font, family: `${FAMILY}, sans-serif` };
-        const svg = await svgOf(Plotly, figure, size);
-        return pdfOf(svg, jspdf, letters, { ...size, title: data.title, about: data.about });
+        const svg = await svgOf(Plotly, data, size);
+        return pdfOf(svg, jspdf, letters, { ...size, title: data.title, about: data.about, family: data.family });
     },
 };
 function save(blob, name) {

@@ -13,6 +13,7 @@ from core.capturing.edits.lines import lines_of
 from core.exporting.documents import PACKAGES, About, now, to_html
 from core.exporting.pictures import COLUMN, COLUMNS, GROUNDS, panels, portrait, print_widths
 from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, Table, tables_of, to_csv, to_npz
+from core.figures.typeface import NAME
 from core.installed import versions
 from core.models.adapters import AND
 from core.models.checkups import outcome
@@ -127,7 +128,9 @@ def _to_draw(figure: go.Figure, title: str, known: About, width: int) -> dict[st
         "title": title,
         "about": json.dumps(dict(known), ensure_ascii=False),
         "scripts": served.SCRIPTS,
+        "family": NAME,
         "letters": served.FONTS,
+        "faces": served.FACES,
     }
 
 

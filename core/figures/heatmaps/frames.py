@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import math
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +14,8 @@ from numpy.typing import NDArray
 from ..chart import Chart, Layout
 from ..labels import ALL_LABELS, MAX_LABELS, axis_labels, escaped, in_blocks, placed, short, thinned
 from ..palette import INK, ON_ANY_CELL, PIN
-from ..theme import LETTER, PLAIN_AXIS, enlarged, letters, smallest_letters, thick
+from ..theme import PLAIN_AXIS, enlarged, letters, smallest_letters, thick
+from ..typeface import GAP, ems, ems_of_label
 
 Shape = dict[str, Any]  # of Plotly
 Spot = Literal["none", "row", "column", "cell"]
@@ -105,7 +104,8 @@ MANY = 24  # labels: more are written smaller
 MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered, at a desk
 LINE = 1.1  # the height of a line of text, as a share of that of its letters
 _ANGLE = -45  # of the labels below the columns, unless they are single characters
-SINGLE, MARK = 2, 4  # letters at most of what stands for a single character, and of a mark among them, such as </s>
+# How wide what stands for a single character may be, and a mark among them, such as </s>, in heights of the letters.
+SINGLE, MARK = 1.2, 2
 
 
 @dataclass(frozen=True)
@@ -139,21 +139,21 @@ def margins_for(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *,
     """
     title = enlarged(26) if titled else 0
     slant = math.sin(math.radians(abs(_angle_of(shape[1], columns))))
-    letter = size * LETTER
-    beside = letter * _widest(shape[0], rows)
-    below = letter * _widest(shape[1], columns) * slant + size if slant else size * 1.4
+    beside = size * _widest(shape[0], rows)
+    below = size * (_widest(shape[1], columns) * slant + 1) if slant else size * 1.4
     return {"l": 8 + title + beside, "b": 6 + title + below}
 
 
 def _fitting_across(room: float, count: int, columns: Axis, size: int, *, max_labels: int) -> int:
     """Return how many labels fit below the columns without overlap."""
     if columns.tokens is None:
-        max_labels, needed = _max_numbers(), (len(str(columns.start + count - 1)) + 1) * size * LETTER
+        max_labels, needed = _max_numbers(), size * ems(f"0{columns.start + count - 1}")
     elif angle := _angle_of(count, columns):
         needed = size / math.sin(math.radians(abs(angle)))
     else:
-        single = [width for width in map(_width, _texts(count, columns)) if width <= SINGLE]
-        needed = (max(single) + 0.5) * size * LETTER
+        single = [wide for wide in map(ems_of_label, _labels(count, columns)) if wide <= SINGLE]
+        beside = (left + right for left, right in pairwise([*single, single[-1]]))
+        needed = size * (max(beside) / 2 + GAP)
     return max(1, min(max_labels, int(room / needed)))
 
 
@@ -172,23 +172,16 @@ def _smaller(size: int) -> int:
     return letters(size - 2)
 
 
-@lru_cache(maxsize=2**13)  # a figure asks for each token of a text several times
-def _width(text: str) -> float:
-    """Estimate the width of a label in letters. Full-width letters and emoji count twice."""
-    shown = html.unescape(text)
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in shown)
-
-
 def _widest(count: int, axis: Axis) -> float:
-    return max(map(_width, _texts(count, axis)))
+    return max(map(ems_of_label, _labels(count, axis)))
 
 
 def _angle_of(count: int, columns: Axis) -> int:
     """Return the angle of the labels below the columns. Numbers and single characters stand upright, even with a few marks."""
     if columns.tokens is None:
         return 0
-    widths = [_width(text) for text in _texts(count, columns)]
-    are_single = sum(width > SINGLE for width in widths) <= len(widths) / 10 and max(widths) <= MARK
+    widths = [*map(ems_of_label, _labels(count, columns))]
+    are_single = sum(wide > SINGLE for wide in widths) <= len(widths) / 10 and max(widths) <= MARK
     return 0 if are_single else _ANGLE
 
 
@@ -196,6 +189,11 @@ def _texts(count: int, axis: Axis) -> list[str]:
     if axis.tokens is None:
         return [str(position) for position in range(axis.start, axis.start + count)]
     return axis_labels(axis.tokens)
+
+
+def _labels(count: int, axis: Axis) -> list[str]:
+    """What is written at each row or column: its text, of the pinned one in bold."""
+    return [f"<b>{text}</b>" if at == axis.pinned else text for at, text in enumerate(_texts(count, axis))]
 
 
 def names_of(count: int, axis: Axis, block: int, written: Callable[[str], str] = short) -> list[str]:
@@ -229,14 +227,13 @@ def rows_axis(count: int, rows: Axis, size: int, room: float) -> dict[str, Any]:
 
 def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]:
     """An axis with as many labels as fit, among them the pinned one in bold."""
-    texts = _texts(count, axis)
+    labels = _labels(count, axis)
     places = thinned(count, axis.pinned, max_labels)
-    labels = [f"<b>{texts[position]}</b>" if position == axis.pinned else texts[position] for position in places]
     return {
         "title": {"text": axis.name, "standoff": enlarged(12)},
         "range": [-0.5, count - 0.5],
         "tickvals": places,
-        "ticktext": labels,
+        "ticktext": [labels[position] for position in places],
         "tickfont": {"size": size if min(count, max_labels) <= MANY else _smaller(size)},
         **PLAIN_AXIS,
     }
@@ -248,7 +245,7 @@ def _upright(axis: dict[str, Any], column_width: float, size: int) -> dict[str, 
     for position, text in zip(axis["tickvals"], axis["ticktext"], strict=True):
         if kept and _overlap(kept[-1], (position, text), column_width, size):
             _, before = kept[-1]
-            if "<b>" in before or ("<b>" not in text and _letters(text) > _letters(before)):
+            if "<b>" in before or ("<b>" not in text and ems_of_label(text) > ems_of_label(before)):
                 continue
             kept.pop()
         kept.append((position, text))
@@ -257,12 +254,8 @@ def _upright(axis: dict[str, Any], column_width: float, size: int) -> dict[str, 
 
 
 def _overlap(left: tuple[int, str], right: tuple[int, str], column_width: float, size: int) -> bool:
-    needed = (_letters(left[1]) + _letters(right[1]) + 0.5) / 2 * size * LETTER
+    needed = size * ((ems_of_label(left[1]) + ems_of_label(right[1])) / 2 + GAP)
     return needed > (right[0] - left[0]) * column_width
-
-
-def _letters(label: str) -> float:
-    return _width(label.removeprefix("<b>").removesuffix("</b>"))
 
 
 def hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axis, shown: str) -> dict[str, object]:

@@ -10,7 +10,8 @@ from ...attention.rowwise import Pooled, pool
 from ..chart import Chart, Trace, Values, floats, scatter
 from ..labels import MAX_LABELS, further_lines
 from ..palette import ALLOWED, FORBIDDEN, INK, PIN, colour_range, colours_of, largest, text_on
-from ..theme import LETTER, enlarged, letters, smallest_letters, template, thick
+from ..theme import enlarged, letters, smallest_letters, template, thick
+from ..typeface import GAP, ems
 from .frames import Axis, columns_axis, hidden_axis, margins_for, names_of, over_cells, pin_frames, rows_axis, shows_all
 
 Scale = Literal["signed", "share", "permission"]
@@ -203,8 +204,8 @@ def _numbers(
 def _printed(values: NDArray[np.floating], colours: dict[str, Any], room: float) -> list[Trace]:
     """The printed numbers of all cells, black or white on their colours; none where they would be too small to read."""
     lowest, highest = colours["zmin"], colours["zmax"]
-    longest = len("−0.12" if lowest else "0.12")
-    size = min(letters(13), int(room / values.shape[1] / (LETTER * longest)))
+    longest = ems("−0.12" if lowest else "0.12") + GAP
+    size = min(letters(13), int(room / values.shape[1] / longest))
     if size < smallest_letters.get():
         return []
     is_known = np.isfinite(values)

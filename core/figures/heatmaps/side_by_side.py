@@ -14,6 +14,7 @@ from ..chart import Chart, Trace, Values, axis_ending, floats
 from ..labels import axis_labels, in_blocks, short
 from ..palette import BELOW, FORBIDDEN, INK, PIN, colour_range, largest
 from ..theme import PLAIN_AXIS, colour_bar, enlarged, letters, smallest_letters, template, thick
+from ..typeface import ems
 from .frames import Shape, over_cells, pin_frames
 from .heatmap import PERMISSIONS, Scale, legend_entry, size_of, strongest_of
 
@@ -166,7 +167,7 @@ def _layout(matrices: Sequence[Pooled], *, signed: bool, height: int) -> dict[st
 
 WIDTH = 740  # pixels: as wide as a page in a frame of 800; below, the line has to scroll
 PICTURE, BELOW_IT = 104, 40  # pixels: the tallest small picture; shapes and colour ranges
-LONG = 10  # letters of a shape; longer ones take two lines, or those of neighbours would meet
+LONG = 4.5  # heights of its letters: a shape; longer ones take two lines, or those of neighbours would meet
 A_LINE = 15  # pixels
 NARROW = 0.6  # a side of d_k or d_v dimensions, of a side of queries or keys
 PAPER = {"xref": "paper", "yref": "paper", "xanchor": "center"}
@@ -205,7 +206,7 @@ def equation(
 
     `layout.meta["subplots"]` names each picture's axes in the order of TERMS; their y axes point down.
     """
-    is_long = max(len(_shape(stages[key].shape, " ")) for key in TERMS) > LONG
+    is_long = max(ems(_shape(stages[key].shape, " ")) for key in TERMS) > LONG
     layout = _line_layout(BELOW_IT + is_long * A_LINE)
     traces: list[Trace] = []
     values: list[Values] = []

@@ -15,7 +15,8 @@ from ...units import small_number
 from ..chart import Chart, Layout, Trace, Values, axis_ending, bar, bar_values, floats, head_values, numbered, scatter
 from ..labels import MAX_LABELS, axis_labels, short, thinned, without_markup
 from ..palette import ABOVE, BELOW, FORBIDDEN, GRID, INK, PIN, SERIES, TOTAL, text_on
-from ..theme import LETTER, PLAIN_AXIS, enlarged, letters, plain_layout, template, thick
+from ..theme import PLAIN_AXIS, enlarged, letters, plain_layout, template, thick
+from ..typeface import GAP, ems
 
 PANEL_TITLE = 26  # pixels above each panel
 PANEL_LABELS = 46  # pixels below the last one
@@ -395,7 +396,7 @@ def waterfall(cell: Ledger) -> Chart:
     share = bar(["e^x", "weight"], [cell.exponential, cell.weight], width=0.6, xaxis="x2", yaxis="y2", **look)
     slanted = {"tickangle": -45, "tickfont": {"size": letters(12)}}
     texts = [f"{count} products", *(name for name, _, _ in steps)]
-    below = letters(12) * (1.5 + LETTER * max(map(len, texts)) * math.sqrt(0.5))
+    below = letters(12) * (1.5 + max(map(ems, texts)) * math.sqrt(0.5))
     layout = _of_one_weight(below=below)
     layout["xaxis"] = slanted | {"domain": [0, 0.78], "tickvals": [_PRODUCTS_WIDTH / 2, *later], "ticktext": texts}
     layout["xaxis2"] = slanted | {"domain": [0.88, 1], "anchor": "y2"}
@@ -445,6 +446,6 @@ def passed_on(cell: Ledger) -> Chart:
 
 def _of_one_weight(*, above: float = 8, below: float) -> dict[str, Any]:
     """Return the layout of both plots. With Plotly's own margins, each takes up to 1.6 times as long: it is drawn twice."""
-    left = 8 + 7 * LETTER * letters(14)  # room for a number such as −0.0005
+    left = 8 + (ems("−0.0005") + GAP) * letters(14)
     margin = {"l": left, "r": 8, "t": above, "b": below, "autoexpand": False}
     return {"template": template(), "height": HEIGHT, "margin": margin, "showlegend": False}

@@ -3,7 +3,6 @@
 import html
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from ..chart import Chart, Trace, bar_values, farthest, head_values, scatter
 from ..labels import further_lines
 from ..palette import INK, PIN, SERIES
 from ..theme import PLAIN_AXIS, enlarged, letters, plain_layout, thick
+from ..typeface import wrapped
 
 HEIGHT = 380  # pixels
 NAMED = 3  # dots along each axis that have the names of their heads
@@ -91,7 +91,7 @@ def _marker(colour: str, is_marked: NDArray[np.bool_]) -> dict[str, Any]:
 
 # Clusters are told apart by their colour and, for every kind of colour vision, by their mark.
 MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "triangle-down", "x", "pentagon")
-LINE = 44  # letters of a line of the legend: it is as wide as the map
+LINE = 22  # heights of its letters: a line of the legend, which is as wide as the map
 
 
 def head_map(
@@ -115,7 +115,7 @@ def head_map(
     numbers, counts = np.unique(cluster, return_counts=True)
     for number, colour, mark in zip(map(int, numbers), cycle(SERIES), cycle(MARKS), strict=False):
         inside = np.flatnonzero(cluster == number).tolist()
-        name = "<br>".join(html.escape(line, quote=False) for line in wrap(words[number], LINE))
+        name = "<br>".join(html.escape(line, quote=False) for line in wrapped(words[number], LINE))
         said = ["" if held is None else further_lines(held[heads[place]]) for place in inside]
         pointing = f"head <b>%{{customdata[0]}}.%{{customdata[1]}}</b>%{{text}}<br>{name}<extra></extra>"
         of = {"customdata": [list(heads[place]) for place in inside], "text": said, "hovertemplate": pointing}
