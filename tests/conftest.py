@@ -45,9 +45,9 @@ def pages_as_tests_run_them():
         yield
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_old_is_garbage():
-    """Heavy work searches all of Python's objects for garbage before it begins. What earlier files have left alone is none."""
+def pytest_collection_finish():
+    """Heavy work searches all of Python's objects for garbage before it begins, but not what is imported by now. Nothing is
+    frozen later: what is in use then would never be found once it is garbage, and a model's file would stay mapped."""
     gc.collect()
     gc.freeze()
 
