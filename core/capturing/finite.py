@@ -46,7 +46,7 @@ class NotFiniteError(InputError):
         """
         try:
             with heard_by(heard):
-                run(replace(self._model, network=_Watch(self._model.network).network), dict(inputs), **options)
+                run(replace(self._model, network=_Watch(self._model.network).twin()), dict(inputs), **options)
         except _FoundError as found:
             return type(self)(self._model, str(found))
         return type(self)(self._model, self._place, changed=changed)
@@ -97,7 +97,7 @@ def gives_finite(returned: Any, positions: int = 1) -> bool:
 
 
 class _Watch:
-    """Watches what the modules of a network read and return while its twin, `network`, runs."""
+    """Watches what the modules of a network read and return while its twin runs."""
 
     def __init__(self, network: nn.Module) -> None:
         self._names = {id(module): name for name, module in network.named_modules()}
@@ -105,12 +105,17 @@ class _Watch:
         self._lists = {id(part): id(of) for of in network.modules() if isinstance(of, nn.ModuleList) for part in of}
         self._running = [network]
         self._visits: Counter[int] = Counter()  # of each list, as ALBERT goes through one layer several times
+
+    def twin(self) -> nn.Module:
+        """The network that is watched. Not kept here, or both would keep each other alive."""
+        network = self._running[0]
         watched = {
             name: partial(self._run, part) for name, part in network.named_modules(remove_duplicate=False) if name
         }
-        self.network = twin_of(network, watched)
+        twin = twin_of(network, watched)
         # Not watched, or it would not say what it accepts.
-        self.network.forward = partial(type(network).forward, self.network)
+        vars(twin).pop("forward", None)
+        return twin
 
     def _run(self, module: nn.Module, own: Callable, *inputs: Any, **options: Any) -> Any:
         # What a module reads was made in the module around it; masks are additive and may hold -inf.

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -195,8 +194,8 @@ def _watched(model: Model, visits: dict[str, Visit]) -> Any:
         if has_weights(module) or name in (*model.kinds, model.network.base_model_prefix)
     }
     twin = twin_of(model.network, watched)
-    # Under a partial it would not say what it accepts.
-    twin.forward = MethodType(type(model.network).forward, twin)
+    # Under a partial it would not say what it accepts; and a twin that held its own forward would keep itself alive.
+    vars(twin).pop("forward", None)
     return twin
 
 
