@@ -1,6 +1,7 @@
 """Set Headlight up and run every check on it, on a machine with nothing but git, Python and pip.
 
-    python check.py                  environment, browser, ruff, pyright, then all tests
+    python check.py                  environment, browser, ruff, pyright, then the tests of a few minutes
+    python check.py --all            all tests, with those that are thorough: some twenty minutes
     python check.py -k masks -x      the same, with pytest's own arguments passed on
     python check.py -n 0             in one process, where output is wanted as it comes (-s) or a debugger
 
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -24,6 +26,8 @@ REQUIREMENTS = tuple(f"requirements{kind}.txt" for kind in ("", "-agents", "-cor
 # The headless shell goes first: it draws the same pages with a fifth less processor time.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PACKAGES = ("libatomic1", *BROWSERS[:2])  # slim images lack libatomic1, without which Playwright itself does not start
+PROCESSES = Path("/proc")  # where Linux tells of each process
+LOOK = 2  # seconds between two looks at the memory of all processes, one of which takes a tenth
 ASK_PLAYWRIGHT = """
 from playwright.sync_api import sync_playwright
 with sync_playwright() as playwright:
@@ -40,7 +44,7 @@ def main(pytest_arguments: list[str]) -> None:
         raise CheckError(f"Headlight needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
     python = environment()
     install_requirements(python)
-    browser = find_browser() or playwright_browser(python) or install_browser(python)
+    browser = working_browser(python) or install_browser(python)
     say(f"browser: {browser}")
     os.environ["HEADLIGHT_CHROMIUM"] = browser
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process compiles all tests anew, eight seconds each
@@ -50,25 +54,27 @@ def main(pytest_arguments: list[str]) -> None:
     run("ruff check", [*module, "ruff", "check", "."], hint=f"{python} -m ruff check --fix .")
     run("ruff format", [*module, "ruff", "format", "--check", "."], hint=f"{python} -m ruff format .")
     run("pyright", [*module, "pyright", "--pythonpath", python])
-    run("pytest", [*module, "pytest", *in_parallel(pytest_arguments), *pytest_arguments])
+    run("pytest", [*module, "pytest", *in_parallel(pytest_arguments), *pytest_arguments], tells_memory=True)
 
 
 def in_parallel(pytest_arguments: list[str]) -> list[str]:
-    """Three processes, of which two work browsers (tests/conftest.py): these wait half of their time. One where somebody asks
-    for another number, or for a debugger."""
+    """Three processes for two cores, as the one that works the browser (tests/conftest.py) waits half of its time. One where
+    somebody asks for another number, or for a debugger."""
     is_chosen = any(argument.startswith(("-n", "--numprocesses", "--pdb", "--trace")) for argument in pytest_arguments)
-    # worksteal keeps neighbours together, which share models and servers, and leaves no process idle in the end.
-    return [] if is_chosen else ["-n", "3", "--dist", "worksteal"]
+    return [] if is_chosen else ["-n", "3", "--no-loadscope-reorder"]
 
 
 def say(message: str) -> None:
     print(f"check.py: {message}", flush=True)  # flushed, so that it stays in order with what the steps print
 
 
-def run(title: str, command: list[str], *, hint: str | None = None) -> None:
+def run(title: str, command: list[str], *, hint: str | None = None, tells_memory: bool = False) -> None:
     say(title)
-    code = subprocess.run(command, cwd=ROOT).returncode
-    if code != 0:
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        most = peak(process) if tells_memory else 0
+    if most:
+        say(f"{title} and all that it started held {most / 1e9:.1f} GB at most")
+    if (code := process.returncode) != 0:
         remedy = f" To repair most of it: {hint}" if hint else " What is wrong is printed above."
         raise CheckError(f"{title} failed (exit code {code}).{remedy}")
 
@@ -79,6 +85,42 @@ def starts(program: str) -> bool:
         return subprocess.run([program, "--version"], capture_output=True, timeout=60).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
+
+
+# --- its memory
+
+
+def peak(process: subprocess.Popen) -> int:
+    """The most bytes that a process and all that it started held at one time, until it ends; 0 where there is no /proc."""
+    most = 0
+    while process.poll() is None:
+        most = max(most, sum(map(held, family(process.pid))))
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(LOOK)
+    return most
+
+
+def family(first: int) -> list[int]:
+    """A process and all that it started, and that these started."""
+    children: dict[int, list[int]] = {}
+    for status in PROCESSES.glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            # After the name, which may hold spaces: the state, and the parent.
+            children.setdefault(int(status.read_text().rpartition(")")[2].split()[1]), []).append(
+                int(status.parent.name)
+            )
+    found = [first]
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def held(process: int) -> int:
+    """Bytes in memory, of pages that others share its part (PSS)."""
+    with suppress(OSError):
+        lines = (PROCESSES / str(process) / "smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return 0
 
 
 # --- the environment
@@ -135,6 +177,15 @@ def playwright_browser(python: str) -> str | None:
     return path if answer.returncode == 0 and starts(path) else None
 
 
+def playwright_starts(python: str) -> bool:
+    return subprocess.run([python, "-m", "playwright", "--version"], capture_output=True).returncode == 0
+
+
+def working_browser(python: str) -> str | None:
+    """A browser that starts, if Playwright can work it."""
+    return (find_browser() or playwright_browser(python)) if playwright_starts(python) else None
+
+
 def administrator() -> list[str] | None:
     """What to put before a command to run it as root: nothing, sudo if a person at the terminal agrees, or None."""
     if os.name == "posix" and os.geteuid() == 0:
@@ -155,16 +206,17 @@ def install_browser(python: str) -> str:
         for package in PACKAGES:  # one by one: Ubuntu has neither browser, and still needs the first
             install = [*apt, "install", "--yes", "--no-install-recommends", package]
             subprocess.run(install, stdin=subprocess.DEVNULL)
-            if browser := find_browser():
+            if browser := working_browser(python):
                 return browser
     say("no browser found: downloading Playwright's Chromium")
     with_libraries = [] if apt is None else ["--with-deps"]
     subprocess.run([python, "-m", "playwright", "install", *with_libraries, "chromium"])
-    if browser := playwright_browser(python):
+    if browser := working_browser(python):
         return browser
+    lacks = "Chromium or Chrome" if playwright_starts(python) else "libatomic1, without which Playwright does not start"
     raise CheckError(
-        "The browser tests need Chromium or Chrome, and none could be installed (see above). "
-        "Install one and run this again; if it is not on PATH, set HEADLIGHT_CHROMIUM to its file."
+        f"The browser tests need {lacks}, which could not be installed (see above). Install it and run this again (on Debian, "
+        f"as root: apt-get install {' '.join(PACKAGES[:2])}). A browser that is not on PATH is named by HEADLIGHT_CHROMIUM."
     )
 
 

@@ -3,7 +3,7 @@
 import gc
 import os
 from functools import cache
-from itertools import accumulate
+from typing import Any
 from unittest import mock
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a model hub
@@ -19,11 +19,15 @@ import torch
 from hypothesis import HealthCheck, settings
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import local_script_runner
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+from check import held
 
 # Nothing is timed in the tests: how long an example takes says only what else the machine does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+HELD = pytest.StashKey[dict[str, int]]()
 PATIENCE = 300  # seconds until what must come is missed; only a failing test waits that long
 TEXTS = (
     "The animal didn't cross the street because it was too tired.",
@@ -89,30 +93,57 @@ def eager_attentions(model, capture):
         network.set_attn_implementation(ours)
 
 
+# --- which tests run, and where
+
 # The files whose tests take longest without a browser: they start Ray, other processes, or pages in great number.
 LONG = ("test_running.py", "test_docs.py", "test_install.py", "test_notebooks.py", "test_conversion.py")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="also the tests that are thorough")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes many minutes runs only if its marker is asked for. Each process gets an equal part of the list. Two begin
-    with the tests in the browser, half of them each by the sizes of their files, and a third with the longest of the others: it
-    needs neither the minute nor the memory that a browser and a server take to get ready. All end with short ones, of which
-    whoever is done first takes some over."""
-    if "exhaustive" not in config.option.markexpr:
-        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
-    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    in_browser = [item for item in items if item.get_closest_marker("browser")]
-    others = [item for item in items if not item.get_closest_marker("browser")]
-    others.sort(key=lambda item: item.path.name not in LONG)
-    files = list(dict.fromkeys(item.path for item in in_browser))
-    ends = list(accumulate(file.stat().st_size for file in files))
-    half = sum(2 * end <= ends[-1] for end in ends) if processes > 1 else len(files)
-    parts: list[list[pytest.Item]] = []
-    for number in reversed(range(processes)):
-        mine = {0: files[:half], 1: files[half:]}.get(number, [])
-        part = [item for item in in_browser if item.path in mine]
-        size = len(items) * (number + 1) // processes - len(items) * number // processes
-        room = max(0, size - len(part)) if number else len(others)
-        parts.insert(0, part + others[:room])
-        others = others[room:]
-    items[:] = [item for part in parts for item in part]
+    """Leave out what is thorough, unless it is asked for, and what takes many minutes, unless its marker is. The browser comes
+    first and the longest files next: `Files` gives them to the processes in this order."""
+    left_out = {"exhaustive"} - set(config.option.markexpr.split()) | ({"thorough"} if not config.option.all else set())
+    chosen = [item for item in items if not any(map(item.get_closest_marker, left_out))]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = sorted(chosen, key=lambda item: 0 if in_browser(item.nodeid) else 1 if item.path.name in LONG else 2)
+
+
+def in_browser(test: str) -> bool:
+    return "tests/browser/" in test
+
+
+class Files(LoadScopeScheduling):
+    """The tests of a file run in one process, which is given another file when it has few tests left; those in the browser all
+    in one, as a browser and a server take a gigabyte and a minute to get ready."""
+
+    def _split_scope(self, test: str) -> str:
+        return "browser" if in_browser(test) else test.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Files:
+    return Files(config, log)
+
+
+# --- memory
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["held"] = held(os.getpid())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    if at_its_end := getattr(node, "workeroutput", {}).get("held"):
+        node.config.stash.setdefault(HELD, {})[node.gateway.id] = at_its_end
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How much memory each process held when it had run its tests."""
+    for process, size in (config.stash.get(HELD, None) or {"This process": held(os.getpid())}).items():
+        terminalreporter.write_line(f"{process} held {size / 1e9:.2f} GB at its end" * bool(size))

@@ -2,8 +2,11 @@
 
 import io
 import os
+import re
+import subprocess
 import sys
 
+import psutil
 import pytest
 
 import check
@@ -97,9 +100,20 @@ def test_a_browser_is_a_package_where_a_person_agrees_and_else_one_of_playwright
     assert (SUDO in capsys.readouterr().out) == (answer is not None)
 
 
-def test_without_any_browser_the_message_says_what_to_do(machine):
-    with pytest.raises(check.CheckError, match=r"Install one and run this again.*HEADLIGHT_CHROMIUM"):
-        check.install_browser(machine.has("python", "exit 1"))
+@pytest.mark.parametrize(
+    ("script", "lacks"),
+    [
+        ('case "$*" in *--version*) exit 0 ;; *) exit 1 ;; esac', "Chromium or Chrome, which"),
+        ("exit 1", "libatomic1, without which Playwright does not start"),
+    ],
+)
+def test_what_could_not_be_installed_is_named_with_the_command_that_does_it(machine, script, lacks):
+    python = machine.has("python", script)
+    if "libatomic1" in lacks:
+        machine.has("chromium")
+        assert check.working_browser(python) is None
+    with pytest.raises(check.CheckError, match=rf"need {lacks}.*install libatomic1 chromium-headless-shell.*_CHROMIUM"):
+        check.install_browser(python)
 
 
 @pytest.mark.parametrize(
@@ -161,3 +175,24 @@ def test_a_step_says_its_name_and_stops_with_a_remedy_if_it_fails(machine, capsy
 @pytest.mark.parametrize(("arguments", "parallel"), [([], True), (["-k", "masks"], True), (["-n0"], False)])
 def test_tests_run_in_several_processes_unless_asked_otherwise(arguments, parallel):
     assert bool(check.in_parallel(arguments)) == parallel
+
+
+@pytest.mark.skipif(not check.PROCESSES.exists(), reason="only Linux tells what a process holds")
+def test_a_process_is_counted_with_those_that_it_started(capsys):
+    """Two of them hold 60 MB each, one of which the other started."""
+    child = "held = bytearray(b'x') * 60_000_000; print(flush=True); input()"
+    parent = f"import subprocess, sys; held = b'x' * 60_000_000; subprocess.run([sys.executable, '-c', {child!r}])"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", parent], **pipes) as process:
+        assert process.stdout.readline() == "\n"
+        assert len(check.family(process.pid)) == 2
+        assert 120e6 < sum(map(check.held, check.family(process.pid))) < 180e6
+        process.communicate("go on\n")
+    check.run("reading", [sys.executable, "-c", "pass"], tells_memory=True)
+    assert re.search(r"reading and all that it started held \d+\.\d GB at most", capsys.readouterr().out)
+
+
+@pytest.mark.skipif(not check.PROCESSES.exists(), reason="only Linux tells what a process holds")
+def test_what_a_process_holds_is_what_psutil_says():
+    assert check.held(os.getpid()) == pytest.approx(psutil.Process().memory_full_info().pss, rel=0.1)
+    assert check.held(2**22 + 1) == 0
