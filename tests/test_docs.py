@@ -22,6 +22,7 @@ from core.exporting import exhibit
 from core.heads.examples import LENGTH, SEEDS, knows_paris, patch_pronoun
 from core.heads.metrics import METRICS
 from core.heads.probing import random_texts
+from tests.depth import thorough
 from tests.pages.app import go, new
 from tests.source_files import ROOT, python_files, text
 from tools.docs import PARTS, document, example, written
@@ -167,17 +168,20 @@ def found():
     return found_on_every_page()
 
 
+@thorough
 def test_the_table_is_up_to_date(found):
     """`python -m tools.docs links` renews it.
     Only running every page in every way finds a field that some choice brings and the document does not know."""
     assert written("links") == table(found)
 
 
+@thorough
 def test_every_value_is_a_short_word(found):
     words = {(name, word) for of_page in found.values() for name, one in of_page.items() for word in (name, *one.words)}
     assert [pair for pair in words if not re.fullmatch(SHORT_WORD, pair[1])] == []
 
 
+@thorough
 def test_every_name_that_links_know_is_that_of_a_field(found):
     """And the other way round: a page reads no other name from its address."""
     known = {name for of_page in found.values() for name in of_page}

@@ -16,6 +16,7 @@ import pytest
 
 import core
 from check import pip_command
+from tests.depth import thorough
 from tests.source_files import PRODUCT, ROOT
 from tests.test_requirements import AGENTS, APP, CORPUS, imported_in, pins, text
 
@@ -90,6 +91,7 @@ def test_the_library_and_the_app_land_and_nothing_else(python, tmp_path):
     assert f"{dist_info}/METADATA" in files
 
 
+@thorough
 def test_the_lines_of_the_readme_run_from_another_folder(python, tmp_path):
     """And then a run over a text in its own process, without what only runs of the command need: only this test finds a file
     that the installation leaves out, and a model that is looked for where it was developed."""
@@ -128,6 +130,7 @@ print("", json.dumps({{
     assert told["run"] == [True, None]  # without scikit-learn there is no map of the heads
 
 
+@thorough
 def test_the_command_opens_a_file_on_its_page(python):
     command = [sys.executable, "-m", "tests.smoke", str(Path(python).with_name("headlight"))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -19,6 +19,7 @@ from core.agents.serving import MOST_BYTES, Calls
 from core.heads.metrics import NAMES
 from core.models import loading
 from tests.core.tiny_models import number_words, tiny
+from tests.depth import thorough
 from tests.refusals import refused
 from tests.source_files import ROOT
 
@@ -206,6 +207,7 @@ def opened_files():
     is_on[0] = False
 
 
+@thorough
 @settings(max_examples=int(os.environ.get("AGENT_REQUESTS", "25")))
 @given(requests())
 def test_any_request_is_answered(short, opened_files, request_):

@@ -28,6 +28,7 @@ from tests.core.passes import (
     tiny_taken_apart,
 )
 from tests.core.tiny_models import SILENT_ON_CAUSALITY, TINY, eager, randomised
+from tests.depth import sampled
 from tests.refusals import refused
 
 CLOSE = 1e-5
@@ -64,7 +65,7 @@ def sharpness(taken: Capture, kind: Kind) -> float:
     return float(np.concatenate(shares).mean())
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", sampled(TINY))
 def test_every_head_of_every_kind_agrees_with_eager(name):
     taken, expected = tiny_taken_apart(name).plain, eager_pass(name)
     config = taken.model.network.config

@@ -16,6 +16,7 @@ from core.models.calls import heard_by
 from core.models.inputs import all_inputs, run
 from tests.core.passes import tiny_model
 from tests.core.tiny_models import TINY, WEIGHTS_ONLY, tiny
+from tests.depth import sampled
 from tests.refusals import refused
 
 IDS = [5, 17, 8, 40, 17, 23]
@@ -35,7 +36,7 @@ def whole_pass(model, inputs, number, head):
     return returned.logits[0, -1] if model.has_language_model_head else returned.last_hidden_state[0].mean(dim=0)
 
 
-@pytest.mark.parametrize("name", [name for name in TINY if name != "ViT"])
+@pytest.mark.parametrize("name", sampled(name for name in TINY if name != "ViT"))
 def test_a_continuation_equals_a_whole_pass(name):
     model = tiny_model(name)
     inputs = all_inputs(model, input_ids=IDS)
@@ -60,7 +61,7 @@ def test_a_continuation_equals_a_whole_pass(name):
         assert seen[0] in own, "layers below are computed again"
 
 
-@pytest.mark.parametrize("name", [name for name in TINY if name != "ViT"])
+@pytest.mark.parametrize("name", sampled(name for name in TINY if name != "ViT"))
 def test_gradients_are_the_slopes_of_continuations(name):
     model = tiny_model(name)
     branches = Branches(model, all_inputs(model, input_ids=IDS))

@@ -12,6 +12,7 @@ from core.capturing.continuing import Layers
 from core.models.model import Model
 from tests.core.passes import READ, assert_same_bits, every_head, given_to
 from tests.core.tiny_models import TINY, TWO_TOWERS, number_words, tiny
+from tests.depth import sampled
 
 
 class Reader:
@@ -30,7 +31,7 @@ class Reader:
         self.made += 1
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", sampled(TINY))
 def test_every_layer_of_every_architecture(name):
     reader = Reader(tiny(name))
     plain = reader.read()

@@ -29,6 +29,7 @@ from core.threads import one_thread
 from tests.core.corpus.plain import job_of, passages, reader
 from tests.core.tiny_models import SMALL as SIZES
 from tests.core.tiny_models import randomised, tiny
+from tests.depth import thorough
 from tests.refusals import exit_status, refused
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -98,6 +99,7 @@ class Stopped(Exception):
     """What a person does with Ctrl-C."""
 
 
+@thorough
 def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(encoder, texts, tmp_path, monkeypatch):
     """Only this test finds passages that are lost or counted twice where real workers of Ray are stopped and killed."""
     # Many small parts, put together three at a time while others are being made.

@@ -24,6 +24,7 @@ from core.heads.attribution import (
 from core.heads.paths import follow
 from tests.core.passes import PICTURE, READ, every_head, taken_apart, tiny_pass, tiny_taken_apart
 from tests.core.tiny_models import DECODER, MORE_READERS_AND_WRITERS, TINY, randomised, tiny
+from tests.depth import sampled
 from tests.refusals import refused
 
 WRITERS = [
@@ -66,7 +67,7 @@ def test_a_head_that_attends_twice_is_one_component():
     assert [len(parts[name].places) for name in ("0.0", "2.3")] == [2, 2]
 
 
-@pytest.mark.parametrize("name", sorted(set(TINY) - set(WRITERS)))
+@pytest.mark.parametrize("name", sampled(sorted(set(TINY) - set(WRITERS))))
 def test_cosines_are_those_of_another_pass(name):
     both = tiny_taken_apart(name)
     model = both.taken.model
@@ -130,7 +131,7 @@ def by_hand(plain, layer, head, query, key, against, kind):
     return row[key] - row[others].mean()
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", sampled(TINY))
 def test_scores_are_those_of_another_pass(name):
     both = tiny_taken_apart(name)
     taken, rng = both.taken, np.random.default_rng(0)

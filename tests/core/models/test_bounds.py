@@ -13,6 +13,7 @@ from core.models.loading import load_model
 from tests.conftest import PATIENCE
 from tests.core.models import folders
 from tests.core.tiny_models import EVERY, TINY, WEIGHTS_ONLY, WITHOUT_WEIGHTS, number_words
+from tests.depth import QUICK, sampled
 
 
 def refusal(folder: Path) -> str:
@@ -147,7 +148,7 @@ def test_a_network_that_is_tried_without_weights_has_a_bound_of_its_own(tmp_path
     assert "announces a network of more than 1,000 parts, which no model has" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("name", [*TINY, *WEIGHTS_ONLY, *WITHOUT_WEIGHTS])
+@pytest.mark.parametrize("name", sampled([*TINY, *WEIGHTS_ONLY, *WITHOUT_WEIGHTS], (*QUICK, *WITHOUT_WEIGHTS)))
 def test_every_architecture_is_read_as_transformers_saves_it(name, tmp_path):
     network = EVERY[name]()
     network.save_pretrained(tmp_path, max_shard_size="20KB")

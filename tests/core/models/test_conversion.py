@@ -27,6 +27,7 @@ from core.models.conversion import MANIFEST, cache_folder, converted, file_sha25
 from tests.conftest import PATIENCE
 from tests.core.gguf_files import SMOLLM2, VOCABULARY, stored_as, write_gguf
 from tests.core.tiny_models import GROUPED, randomised
+from tests.depth import thorough
 from tests.refusals import refused
 from tests.source_files import ROOT
 
@@ -137,6 +138,7 @@ def recovered(tmp_path_factory) -> tuple[Path, list[tuple[str, float]]]:
         return converted(SMOLLM2, lambda *told: said.append(told)).folder, said
 
 
+@thorough
 def test_after_a_conversion_was_killed_the_next_one_is_whole_and_tells_how_far_it_is(recovered):
     folder, said = recovered
     assert folder.name == "SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v3"
@@ -149,6 +151,7 @@ def test_after_a_conversion_was_killed_the_next_one_is_whole_and_tells_how_far_i
     assert not any(str(folder.parent) in one for one in words)
 
 
+@thorough
 def test_the_real_model_is_what_transformers_reads(recovered):
     """transformers reads the GGUF by itself too, in eight times the time and with a package that the app does not need.
 

@@ -11,6 +11,7 @@ import torch
 from core import InputError, capture, check_model, generate, head_effects, load_model, probe_heads
 from tests.core.passes import given_to
 from tests.core.tiny_models import TINY, number_words, tiny
+from tests.depth import sampled
 
 MAPS = Path("/proc/self/maps")
 
@@ -43,7 +44,7 @@ def test_its_file_is_mapped_no_longer(tmp_path):
     assert str(tmp_path) not in MAPS.read_text()
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", sampled(TINY))
 def test_every_architecture(name):
     model = load_model(tiny(name), tokenizer=number_words())
     weights = [weakref.ref(weight) for weight in model.network.parameters()]

@@ -21,6 +21,7 @@ from core.models.model import Model
 from core.models.modules import kind_of
 from core.models.projections import head_weights
 from tests.core.tiny_models import FALCON, GROUPED, LOCAL_EXPERTS, SEQ2SEQ, SMALL, T5, TINY, WEIGHTS_ONLY
+from tests.depth import sampled
 from tests.refusals import refused
 
 TOKENS = 7
@@ -151,7 +152,7 @@ def places(model: Model, calls: int) -> list[tuple[str, int]]:
     return [("encoder", 0), ("encoder", 1), *decoder]
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", sampled(NETWORKS))
 def test_the_matrices_are_those_of_the_forward_pass(name):
     is_exact = name != "gpt-oss"  # whose experts compute in float32
     model = model_of(NETWORKS[name](), torch.float64 if is_exact else torch.float32)

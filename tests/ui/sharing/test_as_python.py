@@ -15,6 +15,7 @@ import pytest
 
 from core import AttentionTrace
 from tests.browser.driver import Picture, array
+from tests.depth import one_in
 from tests.pages import app as pages
 from tests.pages.lessons import LESSONS, parts
 from tests.source_files import ROOT
@@ -180,7 +181,9 @@ DRAWN_OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize(("lesson", "part"), [(lesson, part) for lesson in LESSONS for part in parts(lesson)])
+@pytest.mark.parametrize(
+    ("lesson", "part"), one_in(5, [(lesson, part) for lesson in LESSONS for part in parts(lesson)])
+)
 def test_every_experiment_of_the_lessons(lesson, part, tmp_path):
     """Each opens without a complaint, and with a picture of what its lines compute."""
     view = View(lesson, part=part)

@@ -19,6 +19,7 @@ from core.capturing.checking.reading import TEXT
 from core.models.model import Model
 from tests.core.models.test_adapters import adapted, base
 from tests.core.tiny_models import GROUPED, LOCAL, TINY, WEIGHTS_ONLY, randomised, tiny
+from tests.depth import QUICK, sampled
 from tests.refusals import refused
 
 
@@ -35,7 +36,7 @@ OTHERS: dict[str, Callable[[], Any]] = {  # precisions, and networks some layers
 }
 
 
-@pytest.mark.parametrize("name", [*TINY, *OTHERS])
+@pytest.mark.parametrize("name", sampled([*TINY, *OTHERS], (*QUICK, "bfloat16")))
 def test_architectures_are_clean(name: str) -> None:
     checkup = check_model(load_model(randomised((TINY | OTHERS)[name]())), seconds=600)
     assert checkup.holds, str(checkup)
@@ -43,7 +44,7 @@ def test_architectures_are_clean(name: str) -> None:
     assert sum(finding.holds is True for finding in checkup.findings.values()) >= 6
 
 
-@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"])
+@pytest.mark.parametrize("name", sampled(["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"], ["all-MiniLM-L6-v2"]))
 def test_the_included_models_are_clean(name: str) -> None:
     checkup = check_model(load_model(name), seconds=600)
     assert checkup.holds, str(checkup)

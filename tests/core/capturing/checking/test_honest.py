@@ -19,6 +19,7 @@ from tests.core.tiny_models import (
     TWO_TOWERS,
     randomised,
 )
+from tests.depth import thorough
 
 DECODER = SMALL | IDS | {"max_position_embeddings": 64, "num_hidden_layers": 4, "num_key_value_heads": 2}
 LATENT = {"num_key_value_heads": 4, "q_lora_rank": 32, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 16}
@@ -78,12 +79,12 @@ HONEST = TINY | MORE_READERS_AND_WRITERS | SILENT_ON_CAUSALITY | HYBRIDS | TWO_T
 
 
 def networks() -> list[Any]:
-    """Each in three precisions; in the quick depth, only what is otherwise."""
+    """Each in three precisions; in the quick depth only what is otherwise."""
     return [
         pytest.param(
             name,
             dtype,
-            marks=() if name in OTHERWISE and dtype == "float32" else pytest.mark.exhaustive,
+            marks=() if name in OTHERWISE and dtype == "float32" else thorough,
             id=f"{name} {dtype}",
         )
         for name in HONEST

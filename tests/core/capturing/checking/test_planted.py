@@ -13,6 +13,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from core import check_model, load_model
 from tests.core.capturing.checking.test_checkup import Plant, failed, instead, times
 from tests.core.tiny_models import GROUPED, SHARED, TINY, randomised
+from tests.depth import thorough
 
 Change = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]  # of queries, keys and values in their heads
 Allowed = Callable[[Tensor, Tensor], Tensor]  # which pairs may attend, by the places of queries [n, 1] and keys [m]
@@ -239,8 +240,8 @@ SAMPLE += ("the router negated", "experts", "sinks")
 
 
 def sampled(faults: dict[str, Any]) -> list[Any]:
-    """All of them, most only in the exhaustive depth."""
-    marks = {name: () if name in SAMPLE else pytest.mark.exhaustive for name in faults}
+    """All of them, most only in the thorough depth."""
+    marks = {name: () if name in SAMPLE else thorough for name in faults}
     return [pytest.param(*fault, id=name, marks=marks[name]) for name, fault in faults.items()]
 
 

@@ -22,6 +22,7 @@ from tests.core.tiny_models import (
     randomised,
     tiny,
 )
+from tests.depth import sampled
 from tests.refusals import refused
 
 # Their modules for the output of a sublayer add the residual themselves, without a norm.
@@ -51,7 +52,7 @@ def assert_sums_up(components, tensor):
     assert sum(float(share.double().sum()) for share in owed) == pytest.approx(number, abs=1e-6 * size)
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", sampled(TINY))
 def test_the_pass_is_the_same_and_every_component_reaches_the_end_with_a_name_of_its_own(name):
     both = tiny_taken_apart(name)
     taken, components = both.taken, both.taken.components

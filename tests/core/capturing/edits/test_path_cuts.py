@@ -30,6 +30,7 @@ from tests.core.capturing.edits.test_edits import (
 )
 from tests.core.passes import tiny_pass
 from tests.core.tiny_models import TINY, number_words, tiny
+from tests.depth import sampled
 from tests.refusals import refused
 
 SIZE = 8  # of the queries, keys and values of the tiny models
@@ -269,7 +270,7 @@ def assert_same_inputs(one: AttentionTrace, other: AttentionTrace) -> None:
         np.testing.assert_allclose(getattr(one, side), getattr(other, side), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", sampled(TINY))
 def test_with_everything_cut_nothing_of_the_text_is_left(name):
     """Queries, keys and values are those of norm(0), made from biases alone: values are the same at every token. If all are
     patched they are those of the other text."""

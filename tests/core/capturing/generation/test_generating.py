@@ -36,6 +36,7 @@ from tests.core.tiny_models import (
     twin_of,
 )
 from tests.core.tiny_seeing import PLACES, SEEING, seeing
+from tests.depth import one_in, sampled
 from tests.refusals import refused
 
 FRANCE = "The capital of France is"
@@ -65,7 +66,7 @@ def largest(one, other) -> float:
     return max(weight_differences(one, other, kind).max() for kind in one.kinds)
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", sampled(WRITERS))
 def test_rows_of_all_steps_are_those_of_one_pass_in_eager_code(name):
     model = endless(name)
     target = numbers(3, seed=1) if name in BOTH else None
@@ -142,7 +143,7 @@ def assert_written_as_by_transformers(network, new_tokens=16) -> Generation:
     return written
 
 
-@pytest.mark.parametrize("name", OWN_RULES)
+@pytest.mark.parametrize("name", one_in(4, OWN_RULES))
 def test_every_step_reads_what_transformers_reads(name):
     assert_written_as_by_transformers(randomised(OWN_RULES[name]()))
 
@@ -376,7 +377,7 @@ def test_candidates_are_the_most_probable(smollm):
     assert Sampling().draw(written.steps[0].logits, 0) == candidates[0].token_id
 
 
-@pytest.mark.parametrize("name", SEEING)
+@pytest.mark.parametrize("name", one_in(3, SEEING))
 def test_what_is_written_about_an_image_is_what_transformers_writes(name):
     """Another text and another image are read by the same network in between, which remembers the positions of the latest."""
     model, expected = seeing(name), []
