@@ -9,6 +9,8 @@ from unittest import mock
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a model hub
 # Ray gives its workers a low priority (nice 15). On a busy machine a test would wait for them for minutes.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# What pages have computed is kept up to this size, by these processes and by the servers that they start.
+os.environ.setdefault("HEADLIGHT_MEMORY", "1 GB")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault(
         "OMP_NUM_THREADS", "1"
@@ -50,10 +52,20 @@ def pages_as_tests_run_them():
 
 
 def pytest_collection_finish():
-    """Heavy work searches all of Python's objects for garbage before it begins, but not what is imported by now. Nothing is
-    frozen later: what is in use then would never be found once it is garbage, and a model's file would stay mapped."""
+    """Whoever searches all of Python's objects for garbage leaves out what is imported by now. Nothing is frozen later: what is
+    in use then would never be found once it is garbage, and a model's file would stay mapped."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_a_file_leaves_is_given_back():
+    """To the system: the C library keeps what was freed, and a copy of a model has half a gigabyte."""
+    from ui.cache import give_back
+
+    yield
+    gc.collect()
+    give_back()
 
 
 @cache
@@ -73,9 +85,9 @@ def smollm():
     return loaded("SmolLM2-135M-Instruct")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def half():
-    """Both real models in bfloat16, by name."""
+    """Both real models in bfloat16, by name; unlike their files they take memory of their own."""
     from core import load_model
 
     return {name: load_model(name, dtype="bfloat16") for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct")}

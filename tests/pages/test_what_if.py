@@ -16,6 +16,7 @@ from core.capturing.edits.lines import edits_of
 from core.capturing.generation.generating import generate
 from core.figures.labels import escaped
 from tests.core.tiny_models import SEQ2SEQ, randomised, tiny
+from tests.depth import thorough
 from tests.pages.app import (
     FRANCE,
     MINILM,
@@ -129,6 +130,7 @@ def test_every_field_of_a_form_has_a_key():
     assert set(state.NEW_FIELDS.values()) <= state.IN_ADDRESS
 
 
+@thorough
 def test_every_change_that_is_offered_can_be_made():
     app = opened(layer="2", head="3", query="3", key="1")
     offered = app.get_by_key(state.NEW_EDIT).options

@@ -20,6 +20,7 @@ from core.capturing.answers import next_token
 from core.claims.known import measured
 from core.models.inputs import one_token
 from tests.conftest import loaded
+from tests.depth import thorough
 from tests.source_files import ROOT
 
 SMOLLM, MINILM = "SmolLM2-135M-Instruct", "all-MiniLM-L6-v2"
@@ -126,6 +127,7 @@ def answers(said):
     yield "link", "layer=23" in said["link"]["address"], True
 
 
+@thorough
 def test_calls_have_schemas_errors_are_sentences_and_a_cancelled_call_leaves_the_turn_to_the_next(session):
     assert {name for name, _ in QUESTIONS.values()} == CALLS.keys()
     tools = {tool.name: tool for tool in session["tools"]}

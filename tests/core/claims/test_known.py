@@ -18,6 +18,7 @@ from core.claims.known import CLAIMS, by_head, included_texts, known_check, know
 from core.corpus.reading import read_texts
 from core.corpus.settings import RunSettings
 from core.models.passages import Passage
+from tests.depth import thorough
 from tests.refusals import exit_status
 from tests.source_files import ROOT
 
@@ -153,6 +154,7 @@ def copies(minilm, tmp_path_factory):
     return str(folder / "model"), str(folder / "without/model")
 
 
+@thorough
 def test_two_models_stand_side_by_side(copies, tmp_path, capsys):
     """As for a copy that is fine-tuned or rounded; each of them has the verdicts that it has alone."""
     lines = ("0.2: looks at the previous token, at least 0.5", "1.8: looks at the next token, at least 0.4")

@@ -11,6 +11,7 @@ from core.heads import examples
 from core.heads.probing import random_texts
 from tests.core.naive_attention import before_mixing
 from tests.core.tiny_models import twin_of
+from tests.depth import thorough
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,7 @@ def one_seed(smollm, probed):
     return examples.needs_previous(smollm, probed, seeds=(0,))
 
 
+@thorough
 def test_which_heads_are_muted(probed, one_seed):
     """By rules that know nothing of what muting does. Only this test finds a choice of heads that knows the result."""
     score = {(int(row.layer), int(row.head)): row.previous for row in probed.itertuples()}
