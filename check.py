@@ -58,10 +58,10 @@ def main(pytest_arguments: list[str]) -> None:
 
 
 def in_parallel(pytest_arguments: list[str]) -> list[str]:
-    """Three processes for two cores, as the one that works the browser (tests/conftest.py) waits half of its time. One where
-    somebody asks for another number, or for a debugger."""
+    """Two processes, one of which works the browser (tests/conftest.py): a third takes another gigabyte. One where somebody
+    asks for another number, or for a debugger."""
     is_chosen = any(argument.startswith(("-n", "--numprocesses", "--pdb", "--trace")) for argument in pytest_arguments)
-    return [] if is_chosen else ["-n", "3", "--no-loadscope-reorder"]
+    return [] if is_chosen else ["-n", "2", "--no-loadscope-reorder"]
 
 
 def say(message: str) -> None:

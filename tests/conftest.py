@@ -109,8 +109,10 @@ def eager_attentions(model, capture):
 
 # --- which tests run, and where
 
-# The files whose tests take longest without a browser: they start Ray, other processes, or pages in great number.
-LONG = ("test_running.py", "test_docs.py", "test_install.py", "test_notebooks.py", "test_conversion.py")
+# What starts Ray, or a browser and a server, takes more than a gigabyte and time to get ready.
+LARGE = ("tests/core/corpus/test_running.py", "tests/browser/")
+# Of the other files those that take longest: they start other processes, or pages in great number.
+LONG = ("test_docs.py", "test_install.py", "test_notebooks.py", "test_conversion.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -118,24 +120,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is thorough, unless it is asked for, and what takes many minutes, unless its marker is. The browser comes
-    first and the longest files next: `Files` gives them to the processes in this order."""
+    """Leave out what is thorough, unless it is asked for, and what takes many minutes, unless its marker is. What is
+    large comes first and the longest files next: `Files` gives them to the processes in this order."""
     left_out = {"exhaustive"} - set(config.option.markexpr.split()) | ({"thorough"} if not config.option.all else set())
     chosen = [item for item in items if not any(map(item.get_closest_marker, left_out))]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-    items[:] = sorted(chosen, key=lambda item: 0 if in_browser(item.nodeid) else 1 if item.path.name in LONG else 2)
+    items[:] = sorted(chosen, key=lambda item: (large(item.nodeid), item.path.name not in LONG))
 
 
-def in_browser(test: str) -> bool:
-    return "tests/browser/" in test
+def large(test: str) -> int:
+    """Its place in LARGE, or after all of these."""
+    return next((at for at, name in enumerate(LARGE) if test.startswith(name)), len(LARGE))
 
 
 class Files(LoadScopeScheduling):
-    """The tests of a file run in one process, which is given another file when it has few tests left; those in the browser all
-    in one, as a browser and a server take a gigabyte and a minute to get ready."""
+    """The tests of a file run in one process, which is given another file when it has few tests left. Those that are large all
+    run in one process, one after the other."""
 
     def _split_scope(self, test: str) -> str:
-        return "browser" if in_browser(test) else test.partition("::")[0]
+        return "large" if large(test) < len(LARGE) else test.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

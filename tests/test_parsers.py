@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.depth import thorough
 from tests.hostile import TooSlow, processor_time
 from tests.parsers import PARSERS
 
@@ -9,6 +10,7 @@ SECONDS = 0.5  # of processor time for one text of 10,000 characters; those that
 TRIES = 3  # one may meet an import, or the garbage collection of a process that holds several models
 
 
+@thorough
 @pytest.mark.parametrize("name", PARSERS)
 def test_ten_thousand_hostile_characters_are_read_or_refused_at_once(name):
     for text in PARSERS[name].texts():

@@ -28,7 +28,7 @@ USED_THROUGH_ANOTHER = {
     "num2words": "wanted by the processor of SmolVLM",
     "ipykernel": "runs the notebooks of tests/test_notebooks.py",
     "pyright": "run by check.py",
-    "pytest-xdist": "lets pytest run in three processes",
+    "pytest-xdist": "lets pytest run in two processes",
     "ruff": "run by check.py",
 }
 

@@ -18,6 +18,7 @@ from tests.core.claims.test_shares import CLAIMS, bits, sums_of
 from tests.core.corpus import made_runs
 from tests.core.corpus.plain import passages, reader, settings_of, tallied
 from tests.core.tiny_models import WEIGHTS_ONLY, randomised
+from tests.depth import thorough
 from tests.refusals import refused
 from tests.source_files import ROOT
 
@@ -50,6 +51,7 @@ def documents():
     return [file.read_text(encoding="utf-8")[:4000] for file in sorted((ROOT / "docs").glob("*.md"))]
 
 
+@thorough
 def test_what_is_true_of_smollm_holds_and_what_is_not_does_not(smollm, documents):
     """On pieces of the project's documents, each read twice, as many for looking as for testing."""
     found = {0: [], 1: []}

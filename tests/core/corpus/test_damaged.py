@@ -19,6 +19,7 @@ from tests.core.corpus.damages import POSSIBLE, all_that_is_shown, damages, outc
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
 from tests.core.corpus.plain import about, empty_tally, reader
 from tests.core.tiny_models import randomised, tiny
+from tests.depth import thorough
 from tests.refusals import refused
 
 EACH = 20  # of so many damages one is tried here; bench/hostile.py tries all of them, on the page
@@ -112,6 +113,7 @@ def test_what_is_no_finished_run_is_refused(every, copy, tmp_path):
         open_run(copy)
 
 
+@thorough
 def test_whatever_is_damaged_a_run_is_refused_or_as_before(every, runs, right, tmp_path):
     assert len(every) > 1_000
     found = {}

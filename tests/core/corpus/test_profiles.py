@@ -15,6 +15,7 @@ from core.corpus.profiles import map_of
 from core.corpus.tables import ALIKE, MAP_METADATA, HeadMap
 from core.heads.metrics import METRICS
 from core.models.passages import CLASSES
+from tests.depth import thorough
 
 RANGES = [(-64, -5), (-4, -2), (-1, -1), (0, 0), (1, 1), (2, 64)]
 ROOT = Path(__file__).parents[3]
@@ -111,6 +112,7 @@ def fingerprint(found: HeadMap) -> str:
     return hashlib.sha256(repr(table.to_pydict()).encode() + table.schema.metadata[MAP_METADATA]).hexdigest()
 
 
+@thorough
 def test_the_same_tables_give_the_same_map(mixed):
     """In another process, in another order of rows, with more threads.
     Only this test finds a map that depends on the process which draws it."""
