@@ -32,7 +32,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 HELD = pytest.StashKey[dict[str, int]]()
-PATIENCE = 100  # seconds until what must come is missed, before the test itself is ended; only a failing one waits so long
+PATIENCE = 100  # seconds until what must come is missed, less than a test may take
 TEXTS = (
     "The animal didn't cross the street because it was too tired.",
     "def fibonacci(n):\n    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)\n",
