@@ -952,6 +952,7 @@ class Visits:
             if not self._browser.has(app.page):
                 app.settle_in(self._browser.new_context(**(STILL | options)))
             app.page.set_viewport_size({"width": width, "height": height})
+            app.page.emulate_media(color_scheme=options.get("color_scheme", "light"))  # whatever was left
             return app.arrive(at).open(*path)
 
         yield visit

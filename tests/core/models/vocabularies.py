@@ -133,7 +133,7 @@ VOCABULARIES = {
         "é鬱 ĩ©aĢ",
         "é|‹E9›|‹AC›|‹B1›| |‹C4›|‹A9›|©|a|Ģ",
         "é|鬱| ĩ©aĢ",
-        "word,word part,word part,word part,blank,word,word part,word part,word part,word part",
+        "word,word,word part,word part,blank,word part,word part,word part,word part,word part",
         ADDED,
     ),
     "a word that is there already, added": Written(
