@@ -16,6 +16,7 @@ from starlette.middleware import Middleware
 from streamlit import config
 
 from ui import given, settings
+from ui.cache import share_freed
 from ui.serving import FetchEarly, answer_in_order, forget_callbacks, send_at_once
 from ui.sharing import served
 from ui.views.corpus.folders import delete_left
@@ -25,6 +26,7 @@ try:
 except settings.SettingsError as error:
     sys.exit(f"Headlight cannot start. {error}")
 config.set_option("server.maxUploadSize", allowed.upload_mb)
+share_freed()
 
 # NumPy reads this when it is imported, later. Its threads wait for each other after every small product. That took ten times
 # as long when the browser or another session needed a processor too, and gains little on an idle machine.
