@@ -187,8 +187,12 @@ _ADVICE = " Shorten the text, or run Headlight on your own computer."
 
 
 def _offer(label: str, job: Hashable, words: str, icon: str) -> None:
-    """Say why the work does not run, above a button with which a visitor asks for it."""
+    """Say why the work does not run, above a button with which a visitor asks for it. A page offers it once."""
     st.info(words, icon=f":material/{icon}:")
+    offered = set() if (page := _PAGE.get()) is None else page.offered
+    if job in offered:
+        return
+    offered.add(job)
     st.button(label, key=state.button("run", hash(job)), on_click=_wish, args=(job, "run"))
 
 
@@ -205,6 +209,7 @@ class _Clock:
     def __init__(self, of_page: Callable[[], object] | None = None) -> None:
         """of_page: ends the work if the page wants so; None: as Streamlit ends the run of a page"""
         self.begin()
+        self.offered: set[Hashable] = set()  # work that the page asks about
         self._looked = 0.0
         self._of_page = of_page or get_run_yield_check() or (lambda: None)
 
@@ -365,7 +370,7 @@ class _Progress:
         if self._bar is None:
             with _strip(self._place):
                 self._bar = st.empty()
-                key = state.button("stop", hash(self._job))
+                key = state.button("stop", next(_STRIPS))  # the same work may be done twice in a run of a page
                 st.button("Stop", key=key, icon=":material/stop:", on_click=_wish, args=(self._job, _Halt()))
         self._bar.progress(min(self._share, 1.0), text=words)
         self._drawn = time.monotonic()

@@ -49,6 +49,27 @@ def texts(app):
     return [text.value for text in app.text]
 
 
+def test_the_same_work_may_be_done_or_offered_twice_on_a_page(monkeypatch):
+    """Others may have needed the memory of what it gave."""
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+
+    def twice(stops):
+        import streamlit as st
+
+        from ui.cache import Task
+        from ui.progress import _Halt, _wish, run, watched
+
+        if stops:
+            _wish("job", _Halt())
+        with watched():
+            for _ in range(2):
+                st.text(f"{run(Task('job', lambda tell: tell(1) or 'done'), 'The job', 2)}")
+
+    assert texts(AppTest.from_function(twice, args=(False,)).run()) == ["done", "done"]
+    app = AppTest.from_function(twice, args=(True,)).run()
+    assert (texts(app), len(app.info), len(app.button)) == (["None", "None"], 2, 1)
+
+
 def test_work_that_was_stopped_stays_so_whatever_becomes_of_other_work():
     begun, stops = {"first": 0, "second": 0}, ["first", "second"]
 
