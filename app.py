@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from streamlit import config
 
 from ui import given, settings
-from ui.cache import share_freed
+from ui.freed import share_freed
 from ui.serving import FetchEarly, answer_in_order, forget_callbacks, send_at_once
 from ui.sharing import served
 from ui.views.corpus.folders import delete_left

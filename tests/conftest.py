@@ -63,7 +63,7 @@ def pytest_collection_finish():
 @pytest.fixture(scope="module", autouse=True)
 def what_a_file_leaves_is_given_back():
     """To the system: the C library keeps what was freed, and a copy of a model has half a gigabyte."""
-    from ui.cache import give_back
+    from ui.freed import give_back
 
     yield
     gc.collect()

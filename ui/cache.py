@@ -10,11 +10,10 @@ bytes (`MEMORY`).
 Unlike Streamlit's own caches this one tells whether a result is known, so that work can show its progress (`ui.progress`).
 """
 
-import ctypes
 from collections.abc import Callable, Hashable, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache, update_wrapper
+from functools import update_wrapper
 from inspect import signature
 from threading import Lock, local
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -229,35 +228,6 @@ class Memory(Store):
             self._results.popitem()
 
 
-def share_freed() -> None:
-    """Let all threads take memory from the same two places, so that what one has freed serves the others; nothing where the C
-    library has no such places. Call it before there are threads.
-
-    glibc has eight places for each core, and each keeps what was freed there. Of ten visitors' memory that was a tenth.
-    """
-    with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
-
-
-def give_back() -> None:
-    """Give the system what the C library keeps of memory that was freed; nothing where it has no such function.
-
-    glibc keeps what was freed between two pieces that are still in use, for each thread apart. After a pass that notes what
-    each component wrote that is twice the size of the pass.
-    """
-    if (trim := _malloc_trim()) is not None:
-        trim(0)
-
-
-@cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # musl and macOS; Windows has no names of its own process
-        return None
-
-
-_ARENA_MAX = -8  # as malloc.h names it
 MEMORY = Memory(settings.current().memory)  # one bound for what all sessions keep and what runs for them
 
 

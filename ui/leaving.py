@@ -7,7 +7,8 @@ from threading import Event, Thread
 
 from streamlit.runtime import exists, get_instance
 
-from ui.cache import MEMORY, Memory, give_back
+from ui.cache import MEMORY, Memory
+from ui.freed import give_back
 from ui.serving import forget_pages, sessions
 
 LOOK = 15.0  # seconds between two looks. Who has left is missed twice: a page that is loaded again is another session

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition, get_ident, local
 
-from ui.cache import MEMORY, Memory, give_back
+from ui.cache import MEMORY, Memory
+from ui.freed import give_back
 
 Waiting = Callable[[int], None]
 

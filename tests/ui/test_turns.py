@@ -17,7 +17,7 @@ from streamlit.runtime.scriptrunner import RerunException, StopException
 from core import InputError
 from tests.conftest import PATIENCE
 from tests.source_files import ROOT
-from ui import cache, turns
+from ui import freed, turns
 from ui.cache import Memory
 from ui.turns import Turns
 
@@ -259,7 +259,7 @@ def test_work_beyond_the_memory_waits_for_pages_that_draw():
 
 PLACES = """
 import ctypes, threading
-from ui.cache import share_freed
+from ui.freed import share_freed
 {called}
 library, all_there, taken = ctypes.CDLL(None), threading.Barrier(12), []
 def take():
@@ -286,7 +286,7 @@ def test_threads_share_the_places_that_memory_is_taken_from():
     assert places("share_freed()") <= 2 < places("")
 
 
-@pytest.mark.skipif(cache._malloc_trim() is None, reason="the C library keeps nothing, or does not say how to get it")
+@pytest.mark.skipif(freed._malloc_trim() is None, reason="the C library keeps nothing, or does not say how to get it")
 def test_what_is_freed_in_a_turn_is_given_back_to_the_system():
     def resident():
         return psutil.Process().memory_info().rss
