@@ -125,6 +125,7 @@ def test_classes_are_what_the_tables_say(name):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
 def test_every_class_is_what_the_tables_say():
     cells, missing = stated(), []
     for found in each(every_class(), processes=os.cpu_count() or 1):
