@@ -57,7 +57,7 @@ OPENS = {
     "what_if": ("“·Paris” comes next: 77.3% → 14.1%", []),
     "generation": ("“·Paris” is written after “·is”, which gives 90.3% of its attention to “·France”", []),
     "heads?metric=pair": ("3.1 gives most from “it” to “animal” (67.7%)", ["atlas", "head"]),
-    "claims": ("Holds: 0.2 gives the previous token 99.6% (99.4% to 99.8%) of its attention", ["claims"]),
+    "claims": ("Holds: 0.2 gives the previous token 99.", ["claims"]),
     "what_changed": ("Head 4.9 changed most: its attention moved by 0.011 nats", ["changed heads", "changed metrics"]),
     "head": ("Head 5.11 gives 67.3% from “it” to “animal”", ["head"]),
     "corpus": ("Head 0.2 gives 99.9% of its attention to the previous token", ["heads of the corpus"]),
