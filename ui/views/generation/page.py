@@ -1,6 +1,7 @@
 """The page Generation: where each new token's query looks, what else could be written, and what the cache saves."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -237,7 +238,7 @@ def _show_step(
     step = choose_step(request, generation, fields, line)
     head = step.head
     _record(request, fields.model, step)
-    shown.now().head = lambda: KeptHead.of(head.capture, head.layer, head.head, head.kind)
+    shown.now().head = partial(KeptHead.of, head.capture, head.layer, head.head, head.kind)
     with answer:
         pin.listen(lambda cell: _clicked(step, cell))
         _say_where_it_looks(step)
@@ -330,13 +331,13 @@ def choose_step(
     # Those whose queries are written tokens; cross-attention comes first.
     kinds: list[Kind] = sorted(kind for kind in capture.kinds if kind not in ("encoder", "vision"))
     with line:
-        whole = choose_head(request.text, fields.head_place, kinds, lambda _: generation.capture_of(-1))
+        whole = choose_head(request.text, capture, fields.head_place, kinds)
         steps = {str(number): f"{number} · {visible(token)}" for number, token in enumerate(generation.tokens, start=1)}
         number = 0
         if len(steps) > 1:
             with st.container(width="stretch"):
                 number = int(menu("Step", state.STEP, steps, look="line")) - 1
-    head = replace(whole, read=lambda _: generation.capture_of(number))
+    head = replace(whole, capture=generation.capture_of(number))
     weights = one_query(head.capture, head.shape[0] - 1, head.kind)
     with line, st.container(width=150):
         key = token_picker("Key", state.KEY, head.tokens[1], int(weights[head.place].argmax()))
