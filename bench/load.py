@@ -61,7 +61,7 @@ TOUR: dict[str, dict[str, str]] = {
     "corpus": {},
     "claims": {},
 }
-PROGRAM, UNCOUNTED = 1.3, 0.7  # GB of Python, torch and both models, and of work beyond what it counts: docs/hosting.md
+PROGRAM = 1.3  # GB of Python, torch and both models, as docs/hosting.md says
 LOOK, HELD = 0.25, 60  # seconds between two looks at the memory, and until it is looked at when all have left
 
 
@@ -296,7 +296,7 @@ class Peak:
 def show_tour(count: int) -> None:
     """Print the memory that so many visitors need, against what docs/hosting.md promises."""
     texts = [a_text(f"tour {number}", TOUR_TOKENS) for number in range(count + 1)]
-    promised = PROGRAM + UNCOUNTED + settings.current().memory / 1e9
+    promised = PROGRAM + settings.current().memory / 1e9
     with load_average(), running(1) as (site, copies), Peak(copy.process_id for copy in copies) as memory:
 
         async def together(numbers: Iterable[int]) -> list[list[str]]:

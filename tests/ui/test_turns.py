@@ -1,9 +1,6 @@
 """Heavy work of several sessions, each a thread as Streamlit's are."""
 
-import ctypes
 import gc
-import subprocess
-import sys
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +13,7 @@ from streamlit.runtime.scriptrunner import RerunException, StopException
 
 from core import InputError
 from tests.conftest import PATIENCE
-from tests.source_files import ROOT
-from ui import freed, turns
+from ui import turns
 from ui.cache import Memory
 from ui.turns import Turns
 
