@@ -1,6 +1,9 @@
 """Heavy work of several sessions, each a thread as Streamlit's are."""
 
+import ctypes
 import gc
+import subprocess
+import sys
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +16,8 @@ from streamlit.runtime.scriptrunner import RerunException, StopException
 
 from core import InputError
 from tests.conftest import PATIENCE
-from ui import turns
+from tests.source_files import ROOT
+from ui import freed, turns
 from ui.cache import Memory
 from ui.turns import Turns
 
@@ -202,7 +206,36 @@ def test_where_pages_hold_all_room_those_that_need_least_go_first():
     assert sessions.memory.used == page.nbytes
 
 
-@pytest.mark.skipif(cache._malloc_trim() is None, reason="the C library keeps nothing, or does not say how to get it")
+PLACES = """
+import ctypes, threading
+from ui.freed import share_freed
+{called}
+library, all_there, taken = ctypes.CDLL(None), threading.Barrier(12), []
+def take():
+    all_there.wait()
+    taken.append(bytes(100_000))
+    all_there.wait()
+threads = [threading.Thread(target=take) for _ in range(12)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+
+library.fdopen.restype = ctypes.c_void_p
+out = ctypes.c_void_p(library.fdopen(1, b"w"))
+library.malloc_info(0, out)
+library.fflush(out)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")
+def test_threads_share_the_places_that_memory_is_taken_from():
+    def places(called):
+        command = [sys.executable, "-c", PLACES.format(called=called)]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.count("<heap nr=")
+
+    assert places("share_freed()") <= 2 < places("")
+
+
+@pytest.mark.skipif(freed._malloc_trim() is None, reason="the C library keeps nothing, or does not say how to get it")
 def test_what_is_freed_in_a_turn_is_given_back_to_the_system():
     def resident():
         return psutil.Process().memory_info().rss
