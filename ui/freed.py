@@ -12,7 +12,7 @@ def share_freed() -> None:
     """Let all threads take memory from the same two places, so that what one has freed serves the others; nothing where the C
     library has no such places. Call it before there are threads.
 
-    glibc has eight places for each core, and each keeps what was freed there. Of ten visitors' memory that was a tenth.
+    glibc has eight places for each core, and each keeps what was freed there.
     """
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)

@@ -18,7 +18,6 @@ def own_copy(network: PreTrainedModel, attention: str | None = None, without: Co
     file would hold, such as rotary frequencies, is computed anew.
 
     attention  the implementation that the copy is to use, such as "eager"; None: the default of its class
-
     without    parts of its state that are computed anew too
 
     Raises the errors of transformers for a class that cannot be built so.

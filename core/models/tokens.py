@@ -96,9 +96,9 @@ def _with_bytes(pieces: list[Piece]) -> list[Piece]:
     every = [either.get(at, piece.data) for at, piece in enumerate(pieces)]
     # A byte that is no part of a character becomes a surrogate.
     letters = b"".join(every).decode(errors="surrogateescape")
-    is_part = [
-        part for one in letters for part in [not "\udc80" <= one <= "\udcff"] * len(one.encode(errors="replace"))
-    ]
+    is_part: list[bool] = []
+    for letter in letters:
+        is_part += [not "\udc80" <= letter <= "\udcff"] * len(letter.encode(errors="replace"))
     starts = accumulate(map(len, every), initial=0)
     return [
         piece._replace(data=either[at]) if at in either and is_part[start] else piece

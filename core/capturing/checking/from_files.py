@@ -86,8 +86,11 @@ def weights_of_the_file(reading: Reading, seconds: float = math.inf) -> Finding:
     every = parts_of(network)
     parts = {name: part for name, part in every.items() if name in added or name not in changed}
     seen, failures, computed, is_over = set(), [], 0, False
+
+    def is_in_time() -> bool:
+        return processor_time() - begun <= seconds
+
     try:
-        is_in_time = lambda: processor_time() - begun <= seconds  # noqa: E731
         for part, name, is_same in read_again(network, parts, stored, is_in_time, added):
             seen.add(id(parts[part]))
             if not is_same:
