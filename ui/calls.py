@@ -87,12 +87,13 @@ class Recorded:
     """The calls that one run of a page has recorded.
 
     results  what the page shows
-    made     values that cannot be referred to weakly, with the calls that made them, by their ids
+    made     values that cannot be referred to weakly, by their ids: what tells whether one is still there, unless that gives
+             None, and the call that made it
     files    the names of the files that somebody uploaded, by their contents
     """
 
     results: list[Expression] = field(default_factory=list)
-    made: dict[int, tuple[object, Expression]] = field(default_factory=dict)
+    made: dict[int, tuple[Callable[[], object], Expression]] = field(default_factory=dict)
     files: dict[bytes, str] = field(default_factory=dict)
 
 
@@ -157,7 +158,7 @@ def attribute(owner: Any, name: str) -> Any:
     """Return an attribute of a value, and record where it comes from."""
     value, of = getattr(owner, name), _known(owner)
     if of is not None and _known(value) is None:
-        _remember(value, of.part(f".{name}"))
+        _remember(value, of.part(f".{name}"), owner)
     return value
 
 
@@ -221,11 +222,14 @@ def _is_usual(value: Any, default: Any) -> bool:
 _MADE: dict[int, tuple[weakref.ref, Expression]] = {}  # by id, for as long as the value lives; values of all sessions
 
 
-def _remember(value: Any, made: Expression) -> None:
+def _remember(value: Any, made: Expression, whole: Any = None) -> None:
+    """whole: what the value is a part of, and stays a part of. Without it, a tuple or a list lives as long as the run of this
+    page: the outputs of all layers, for a page that waits for others, if they were not a part of their pass."""
     try:
         _MADE[id(value)] = weakref.ref(value, partial(_forget, id(value))), made
-    except TypeError:  # a tuple or a list: known as long as the run of this page
-        _now().made[id(value)] = value, made
+        whole = value
+    except TypeError:
+        _now().made[id(value)] = (lambda: value) if whole is None else weakref.ref(whole), made
     parts: dict[str, object] = {}
     if isinstance(value, tuple | list):
         parts = {f"[{place}]": one for place, one in enumerate(value) if not isinstance(one, str)}  # texts are literals
@@ -238,7 +242,7 @@ def _remember(value: Any, made: Expression) -> None:
             is_dataclass(one) and type(one).__eq__ is object.__eq__
         )
         if is_itself and _known(one) is None:
-            _remember(one, made.part(access))
+            _remember(one, made.part(access), whole)
 
 
 _LOCK = Lock()
@@ -273,7 +277,8 @@ def _known(value: Any) -> Expression | None:
     reference, made = _MADE.get(id(value), (None, None))
     if reference is not None and reference() is value:
         return made
-    return _now().made.get(id(value), (None, None))[1]
+    is_there, made = _now().made.get(id(value), (None, None))
+    return made if is_there is not None and is_there() is not None else None
 
 
 # --- literals

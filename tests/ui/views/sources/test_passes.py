@@ -1,5 +1,7 @@
 """Passes of several models and visitors: nobody gets what belongs to another request."""
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import BytesIO
@@ -11,6 +13,7 @@ import core
 from core import Edits
 from core.models.images import read_image
 from tests.core.tiny_models import tiny
+from ui import calls
 from ui.cache import Memory, Store
 from ui.requests import ModelChoice, TextRequest
 from ui.views.sources import models, passes
@@ -86,3 +89,22 @@ def test_needs_are_met_by_the_right_models_and_all_that_a_model_lacks_is_said(mi
     vit = core.load_model(tiny("ViT"))
     lacks = f"{vit.name} reads images, not texts and predicts no next token. Choose another model."
     assert missing(vit, TEXTS, NEXT_TOKENS) == lacks
+
+
+def test_a_page_keeps_nothing_of_a_pass_that_the_memory_has_forgotten(monkeypatch, keep, minilm):
+    """Not what its components wrote either, though the page has recorded where each comes from."""
+    monkeypatch.setattr(passes.with_components, "store", Memory(1e9))
+    of = TextRequest(ModelChoice(minilm.name), "A cat sat down.")
+    recorded = calls.begin()
+    monkeypatch.setattr(models.loaded, "store", Store(2, waits=True))
+    keep(models.loaded, calls.made_by(replace(minilm), core.load_model, minilm.name), of.model)
+    passed = passes.with_components(of)
+    assert calls.is_known(passed.components.written)
+    assert calls.is_known(passed.input_ids)
+    kept = [weakref.ref(tensor) for one in passed.components.written if one.role != "bias" for tensor in [one.tensor]]
+    assert len(kept) == 1 + 2 * minilm.network.config.num_hidden_layers
+    passes.with_components.store.forget(lambda _: True)
+    del passed
+    gc.collect()
+    assert recorded.made
+    assert not any(one() is not None for one in kept)
