@@ -20,6 +20,7 @@ LOOK = 0.1  # seconds between two stop points of a thread that waits for another
 Check = Callable[[float | None], None]
 
 _check: ContextVar[Check | None] = ContextVar("check", default=None)
+_is_held: ContextVar[bool] = ContextVar("is_held", default=False)  # whether others may wait for a lock of this thread
 
 
 @contextmanager
@@ -46,10 +47,17 @@ def held(lock: Lock) -> Iterator[None]:
     """Hold a lock. While another thread holds it, this one passes stop points."""
     while not lock.acquire(timeout=LOOK):
         stop_point()
+    token = _is_held.set(True)
     try:
         yield
     finally:
+        _is_held.reset(token)
         lock.release()
+
+
+def may_wait() -> bool:
+    """Whether this thread may wait for another one: it has no lock by `held`, for which that one could be waiting."""
+    return not _is_held.get()
 
 
 def step_counter(on_progress: OnProgress | None) -> Callable[[], None]:

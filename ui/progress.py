@@ -30,7 +30,7 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import get_run_yiel
 
 from core import InputError
 from core.heads.effects import Piece
-from core.progress import held, stopped_by
+from core.progress import held, may_wait, stopped_by
 from core.threads import processor_time
 from core.units import counted, seconds_in_words
 from ui import settings, shown, state
@@ -313,7 +313,8 @@ class _Progress:
     def _go_on(self) -> None:
         TURNS.give_way()
         # By what its threads have done: beside heavy work light work takes longer too, and would then have to wait for it.
-        if not self._is_heavy and processor_time() - self._worked > HEAVY:
+        # A piece that others wait for comes to its end first: the turn may be theirs.
+        if not self._is_heavy and processor_time() - self._worked > HEAVY and may_wait():
             self._is_heavy = True
             self._take_turn()
         if self.clock.elapsed >= PATIENCE and time.monotonic() - self._drawn >= REDRAWN:

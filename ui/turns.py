@@ -3,7 +3,7 @@
 What takes much memory is heavy from the beginning: half-way through, it would wait for its turn with all that it has read.
 
 A page says that its work waits, and gives up its place when the page's run ends: by Stop, another choice, or a closed tab.
-Nobody asks for a turn while holding a lock of a cache, so that no two can wait for each other.
+Nobody asks for a turn while holding a lock that whoever has it may wait for: see `core.progress.may_wait`.
 """
 
 import gc

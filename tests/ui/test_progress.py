@@ -275,6 +275,41 @@ def test_work_of_other_threads_takes_its_turn(monkeypatch):
     assert progress.TURNS._holder is None
 
 
+def test_two_who_want_the_same_pieces_do_not_wait_for_each_other(monkeypatch):
+    """One begins a piece, which turns out to be heavy; meanwhile the other, whose work is heavy already, wants the next one and
+    has the turn."""
+    monkeypatch.setattr(progress, "HEAVY", 0.05)
+    monkeypatch.setattr(progress, "LOOKS", 0.0)
+    begun, has_turn = Event(), Event()
+
+    def heavy():
+        begun.set()
+        assert has_turn.wait(PATIENCE)
+        until = time.thread_time() + 0.2
+        while time.thread_time() < until:
+            stop_point()
+        return [1.0]
+
+    pieces = [([0], heavy), ([1], lambda: [2.0])]
+    growing = Growing((2,), lambda: iter(pieces), nbytes=0)
+
+    def want():
+        progress.fill(growing, "pieces", "Muting", lambda _: None, unit="head")
+
+    def want_too():
+        with progress.TURNS.turn(0, lambda _: None):
+            has_turn.set()
+            want()
+
+    with ThreadPoolExecutor() as visitors:
+        first = visitors.submit(want)
+        assert begun.wait(PATIENCE)
+        second = visitors.submit(want_too)
+        first.result(PATIENCE)
+        second.result(PATIENCE)
+    assert growing.values.tolist() == [1, 2]
+
+
 def pieces_page(growing, draw):
     from ui.progress import fill
 
