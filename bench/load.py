@@ -62,6 +62,7 @@ TOUR: dict[str, dict[str, str]] = {
     "claims": {},
 }
 PROGRAM = 1.3  # GB of Python, torch and both models, as docs/hosting.md says
+MOST_LOGGED = 6_000  # characters of a traceback
 LOOK, HELD = 0.25, 60  # seconds between two looks at the memory, and until it is looked at when all have left
 
 
@@ -313,10 +314,12 @@ def show_tour(count: int) -> None:
         for wait in (HELD // 2, HELD - HELD // 2):
             time.sleep(wait)
             print(f"    {memory.now():.2f} GB a while after they left", flush=True)
-        tracebacks = sum(copy.log().count("Traceback") for copy in copies)
-        print(f"    {len(trouble)} complaints, {tracebacks} tracebacks in the log")
+        tracebacks = [one for copy in copies for one in copy.log().split("Traceback")[1:]]
+        print(f"    {len(trouble)} complaints, {len(tracebacks)} tracebacks in the log")
         for one in sorted(set(trouble))[:8]:
             print(f"    {trouble.count(one)} × {one[:200]}")
+        for one in tracebacks[:1]:
+            print(f"Traceback{one[:MOST_LOGGED]}")
 
 
 def report(title: str, sessions: list[list[Change]]) -> None:
