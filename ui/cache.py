@@ -122,6 +122,9 @@ class Memory(Store):
 
     def get(self, key: Hashable, work: Callable[[], Any]) -> Any:
         result = super().get(key, lambda: work() if (used := self._used.get(key)) is None else used)
+        with self._lock:
+            if key in self._results:
+                self._results[key] = result  # one that is being written has grown
         if (context := get_script_run_ctx(suppress_warning=True)) is not None:
             with self._lock:
                 self._users.setdefault(key, set()).add(context.session_id)

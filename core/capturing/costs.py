@@ -57,10 +57,11 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int
 
 def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
     """Bytes of the queries, keys, values and outputs of all layers, of their masks and biases, and of what they returned."""
-    return _call_bytes(model, tokens, target_tokens) + _returned_bytes(model, tokens, target_tokens)
+    return call_bytes(model, tokens, target_tokens=target_tokens) + _returned_bytes(model, tokens, target_tokens)
 
 
-def _call_bytes(model: Model, tokens: int, target_tokens: int) -> int:
+def call_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
+    """Of these only the bytes of queries, keys, values, outputs, masks and biases."""
     config = model.text_config
     heads = _largest(config, "num_attention_heads")
     key_heads = _largest(config, "num_key_value_heads") or heads
@@ -138,7 +139,7 @@ def image_bytes(model: Model, inputs: Mapping[str, torch.Tensor]) -> tuple[int, 
     kept = layers * patches * width * (6 if is_fused else 4) * size
     mask = (tokens**2 if "token_type_ids" in inputs else 0) + (patches**2 if pixels.ndim == 3 else 0)
     passing = 2 * patches * (width + inner) * size + 3 * pixels.nbytes
-    return kept + mask + _call_bytes(model, tokens, 1), max(passing, passing_bytes(model, tokens))
+    return kept + mask + call_bytes(model, tokens), max(passing, passing_bytes(model, tokens))
 
 
 # --- the parts of a model

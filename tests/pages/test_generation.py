@@ -102,6 +102,19 @@ def test_more_tokens_go_on_from_those_that_are_there(dates):
     assert FirstTokens(writing, 40).total == FirstTokens(writing, 40).done == len(generate(dates, DATE, 40).token_ids)
 
 
+def test_a_text_takes_what_was_counted():
+    writing = written_after(WritingRequest(TextRequest(ModelChoice(DATES), DATE), False, Sampling()))
+    generation = writing.generating.write(20)
+    joined = generation.capture_of(-1)
+    calls = [new.call for step in generation.steps for rows in step.rows.values() for new in rows]
+    calls += [call for layers in joined.calls.values() for call in layers]
+    tensors = [part for call in calls for part in (call.query, call.key, call.value, call.output)]
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    logits = {id(step.logits): step.logits.nbytes for step in generation.steps}
+    taken = sum(storages.values()) + sum(logits.values()) + max(step.cache_bytes for step in generation.steps)
+    assert taken <= writing.nbytes < 2 * taken
+
+
 def test_drawn_tokens_are_those_of_the_seed(dates):
     hot = {"choice": "drawn", "heat": "4.0", "top_k": "5", "top_p": "0.9", "seed": "7"}
     theirs = generate(dates, DATE, 12, 4.0, 7, top_k=5, top_p=0.9)

@@ -123,6 +123,15 @@ def test_what_is_kept_makes_room_for_what_runs():
     assert (memory.reserved, memory.kept) == (0, 7)
 
 
+def test_what_has_grown_is_weighed_again_when_it_is_asked_for():
+    memory, text = Memory(10), SimpleNamespace(nbytes=2)
+    memory.get("other", work(5))
+    memory.get("text", lambda: text)
+    text.nbytes = 6
+    memory.get("text", work(1))
+    assert (memory.kept, "other" in memory, "text" in memory) == (6, False, True)
+
+
 def test_work_within_work_gives_back_what_is_its_own():
     memory = Memory(10)
     memory.reserve(6)

@@ -1,7 +1,8 @@
 """The page Generation: where each new token's query looks, what else could be written, and what the cache saves."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from threading import Lock
 from typing import Any
 
@@ -12,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import Generation, InputError, Model, generate
 from core.attention.trace import Array
-from core.capturing.costs import image_bytes, kept_bytes
+from core.capturing.costs import call_bytes, image_bytes, kept_bytes
 from core.capturing.generation.generating import Generating
 from core.capturing.rounding import between_passes
 from core.capturing.sampling import Sampling, at_temperatures
@@ -74,14 +75,19 @@ TEMPERATURES = tuple(np.round(np.linspace(0.1, 3.0, 30), 2).tolist())
 class Writing:
     """A text that a model writes. It is kept as far as it is written; whoever wants more tokens continues from there.
 
-    nbytes    bytes of the longest text that it may become
+    size      gives the bytes of the text with so many written tokens
     problems  why it goes no further, if a token cannot be written
     """
 
     generating: Generating
-    nbytes: int
+    size: Callable[[int], int]
     lock: Lock = field(default_factory=Lock)
     problems: list[InputError] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        """As far as it is written, and at least with as many tokens as the page opens with."""
+        return self.size(max(OPENING_TOKENS, self.generating.done))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +140,17 @@ def written_after(request: WritingRequest) -> Writing:
         inputs, tiles = all_inputs_of(text)
     generating = Generating(network, inputs, request.sampling, max_tokens=longest_text(MAX_TOKENS), tiles=tiles)
     read = inputs["input_ids"].shape[1]
-    tokens, target = (read, MAX_NEW_TOKENS) if network.is_encoder_decoder else (read + MAX_NEW_TOKENS, 1)
-    logits = 4 * MAX_NEW_TOKENS * network.network.config.get_text_config().vocab_size
-    nbytes = 2 * kept_bytes(network, tokens, target_tokens=target) + logits
-    if tiles is not None:
-        nbytes += sum(image_bytes(network, inputs))
-    MEMORY.check(nbytes)
-    return Writing(generating, nbytes)
+    of_image = 0 if tiles is None else sum(image_bytes(network, inputs))
+    logits = 4 * network.network.config.get_text_config().vocab_size
+
+    @cache
+    def size(written: int) -> int:
+        tokens, target = (read, written) if network.is_encoder_decoder else (read + written, 1)
+        # Its rows as each pass has given them, all of them together, and the keys and values of the cache.
+        return 5 * call_bytes(network, tokens, target_tokens=target) // 2 + written * logits + of_image
+
+    MEMORY.check(size(MAX_NEW_TOKENS))
+    return Writing(generating, size)
 
 
 @cached(Store(32))
