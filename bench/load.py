@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import statistics
 import time
 from collections.abc import Iterable, Iterator
@@ -62,7 +63,7 @@ TOUR: dict[str, dict[str, str]] = {
     "claims": {},
 }
 PROGRAM = 1.3  # GB of Python, torch and both models, as docs/hosting.md says
-MOST_LOGGED = 6_000  # characters of a traceback
+MOST_LOGGED = 4_000  # characters of a traceback, with what is logged after it
 LOOK, HELD = 0.25, 60  # seconds between two looks at the memory, and until it is looked at when all have left
 
 
@@ -314,12 +315,13 @@ def show_tour(count: int) -> None:
         for wait in (HELD // 2, HELD - HELD // 2):
             time.sleep(wait)
             print(f"    {memory.now():.2f} GB a while after they left", flush=True)
-        tracebacks = [one for copy in copies for one in copy.log().split("Traceback")[1:]]
+        logs = [re.sub(r"\x1b\[[\d;]*m", "", copy.log()) for copy in copies]  # without its colours
+        tracebacks = [one for log in logs for one in log.split("Traceback")[1:]]
         print(f"    {len(trouble)} complaints, {len(tracebacks)} tracebacks in the log")
         for one in sorted(set(trouble))[:8]:
             print(f"    {trouble.count(one)} × {one[:200]}")
         for one in tracebacks[:1]:
-            print(f"Traceback{one[:MOST_LOGGED]}")
+            print(f"Traceback … {one[-MOST_LOGGED:]}")
 
 
 def report(title: str, sessions: list[list[Change]]) -> None:
