@@ -155,7 +155,8 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
     for name, (words, allows) in _KINDS.items():
-        if (value := settings.get(name)) is not None and not allows(value):
+        counts = name in ("r", "lora_alpha") and name in settings  # peft computes with these, null or not
+        if ((value := settings.get(name)) is not None or counts) and not allows(value):
             raise UnreadableError(f"is an adapter with {shown(repr(value), 60)} as its {name}, which has to be {words}")
     if (beginning := settings.get("init_lora_weights")) not in _BEGINNINGS:
         raise UnreadableError(

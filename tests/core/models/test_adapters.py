@@ -150,6 +150,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "no rank": (settled(r=0), "with 0 as its r, which has to be a whole number from 1"),
     "a text as a rank": (settled(rank_pattern={"q_proj": "4"}), "as its rank_pattern, which has to be whole numbers"),
+    "no alpha": (settled(lora_alpha=None), "with None as its lora_alpha, which has to be a number"),
     "an endless alpha": (settled(lora_alpha=1e300), "as its lora_alpha, which has to be a number"),
     "a text for true or false": (settled(use_dora="false"), "with 'false' as its use_dora"),
     "no modules": (settled(target_modules=[3]), "with [3] as its target_modules"),
