@@ -98,6 +98,8 @@ class Memory(Store):
     """One bound in bytes for kept results, those that a page still uses, and running work. Work comes first: it makes the store
     forget results.
 
+    What a page gets from here stays the same for as long as it `holds` it; what it has to wait for may take that room.
+
     A result (with `nbytes`) that is larger than the whole memory takes all of it: if it were not kept, every element of a page
     would compute it again. One that is forgotten while a page uses it takes its bytes until that page ends, and is kept again
     if somebody asks for it.
@@ -110,7 +112,8 @@ class Memory(Store):
         super().__init__(most, size=lambda result: min(result.nbytes, most))
         self.most = most
         self.reserved = 0.0
-        self._mine = local()  # bytes that this thread has reserved and not yet used for a result
+        # Of this thread: `left`, bytes that it has reserved and not yet used for a result; `held`, the results that it holds.
+        self._mine = local()
         self._used: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()  # forgotten, while somebody has them
         self._users: dict[Hashable, set[str]] = {}  # the sessions that have asked for a result
 
@@ -128,7 +131,23 @@ class Memory(Store):
         if (context := get_script_run_ctx(suppress_warning=True)) is not None:
             with self._lock:
                 self._users.setdefault(key, set()).add(context.session_id)
+        if (held := getattr(self._mine, "held", None)) is not None:
+            held[key] = result
         return result
+
+    @contextmanager
+    def holds(self) -> Iterator[None]:
+        """While this lasts, this thread holds what it gets: nothing of it is forgotten between two uses."""
+        self._mine.held = {}
+        try:
+            yield
+        finally:
+            self._mine.held = None
+
+    def let_go(self) -> None:
+        """Hold nothing of it any longer. Whoever waits lets go, or all would wait for room that all of them hold."""
+        if getattr(self._mine, "held", None):
+            self._mine.held = {}
 
     def __contains__(self, key: Hashable) -> bool:
         return super().__contains__(key) or key in self._used

@@ -257,6 +257,14 @@ def watched() -> Iterator[None]:
         _PAGE.reset(token)
 
 
+@contextmanager
+def in_turn(needs: float) -> Iterator[None]:
+    """Room for work that says nothing of itself, within a page; needs: bytes that it takes, with the result."""
+    clock = _PAGE.get()
+    with TURNS.room(needs, lambda _: None if clock is None else clock.look()):
+        yield
+
+
 def for_its_visitor(make: Callable[[], str | bytes]) -> Callable[[], str | bytes]:
     """What makes a file of a page, which Streamlit calls in another thread: it ends when the visitor of this page is gone.
 

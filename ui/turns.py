@@ -38,10 +38,11 @@ class Turns:
 
     @contextmanager
     def page(self) -> Iterator[None]:
-        """Run a page in this thread. While it does light work, heavy work gives way."""
+        """Run a page in this thread. While it does light work, heavy work gives way, and it holds the results that it shows."""
         self._enter()
         try:
-            yield
+            with self._memory.holds():
+                yield
         finally:
             self._leave()
 
@@ -109,6 +110,7 @@ class Turns:
                         if self._changed.wait_for(lambda: self._begin(ticket), LOOK):
                             return
                         before = max(1, [*self._queue].index(ticket) + (self._holder is not None))
+                    self._memory.let_go()
                     waiting(before)
         except BaseException:
             with self._changed:
@@ -122,9 +124,10 @@ class Turns:
         if self._holder is not None:
             return False
         fitting = [other for other, needs in self._queue.items() if self._memory.has_room(needs)]
-        # Where there is room for nobody, pages hold it that have begun, and need little to come to their end.
+        # Where there is room for nobody, pages hold it, which soon end or wait and let go. Else it is held outside of pages.
         first = next(iter(fitting or sorted(self._queue, key=self._queue.__getitem__)))
-        if first is not ticket or not self._memory.reserve(self._queue[ticket], first=not fitting):
+        may_begin = first is ticket and (fitting or not self._pages)
+        if not may_begin or not self._memory.reserve(self._queue[ticket], first=not fitting):
             self._lacks_room = not fitting
             return False
         del self._queue[ticket]

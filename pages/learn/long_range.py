@@ -14,11 +14,12 @@ from ui import state
 from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch
 from ui.progress import run
-from ui.requests import KindRequest
 from ui.shown import say
 from ui.views.charts import show_chart
 from ui.views.lesson import results
 from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside, two_curves
+from ui.views.sources.heads import ChosenHead
+from ui.views.sources.reading import again
 from ui.views.sources.text_fields import choose_text
 
 lesson = Lesson(
@@ -90,23 +91,23 @@ def gradients() -> Iterator[None]:
 def in_a_model(experiment: Experiment) -> None:
     if (passed := choose_text()) is None:
         return
-    request, capture, _ = passed
-    kind = capture.kinds[0]
+    request, _ = passed
+    head = ChosenHead(request, again(request).kinds[0], 0, 0)
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         without_first = switch("Leave out the first token", state.WITHOUT_FIRST)
-        task = results.mean_distances.task(KindRequest(request, kind), without_first)
-        distances = run(task, "Measuring every head of the model", capture.layers(kind))
+        task = results.mean_distances.task(head.of_kind, without_first)
+        distances = run(task, "Measuring every head of the model", head.grid[0])
     if distances is None:
         return
     result(distances)
-    even = even_distance(capture.trace(0, 0, kind), without_first=without_first)
+    even = even_distance(head.capture.trace(*head.place, head.kind), without_first=without_first)
     with picture:
         chart = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
         show_chart(chart, "distances", "How many tokens away each head looks on average.")
         look = f"The heads look **{distances.min():.1f}** to **{distances.max():.1f}** tokens away on average."
         say(f"{look} Attention spread evenly would look **{even:.1f}** tokens away.")
-        if len(capture.tokens(kind)[0]) > MAX_QUERIES:
+        if len(head.tokens[0]) > MAX_QUERIES:
             say(f"Measured at {MAX_QUERIES} evenly spaced queries.", small=True)
 
 

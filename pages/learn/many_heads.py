@@ -22,7 +22,8 @@ from ui.shown import say
 from ui.views.charts import show_chart, table
 from ui.views.lesson import results
 from ui.views.lesson.frame import IN_A_MODEL, Experiment, Lesson, picture_and_knobs, show_beside
-from ui.views.sources.heads import opening_head
+from ui.views.sources.heads import ChosenHead, opening_head
+from ui.views.sources.reading import again
 from ui.views.sources.text_fields import SENTENCE, choose_text
 
 lesson = Lesson(
@@ -165,15 +166,15 @@ def why_several() -> Iterator[None]:
 def in_a_model(experiment: Experiment) -> None:
     if (passed := choose_text()) is None:
         return
-    request, capture, place = passed
-    kind = capture.kinds[0]
-    tokens, _ = capture.tokens(kind)
+    request, place = passed
+    head = ChosenHead(request, again(request).kinds[0], 0, 0)
+    kind, (tokens, _) = head.kind, head.tokens
     with place:
         opening = opening_head(request.model.name)[0]
         look = {"label_visibility": "collapsed", "format_func": "Layer {}".format, "placeholder": f"Layer {opening}"}
-        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening, **look)
+        layer = number_picker("Layer", state.LAYER, head.grid[0], opening, **look)
     task = results.layer_heads.task(request, kind, layer)
-    if (layer_heads := run(task, "Adding up the heads", capture.heads(kind), unit="head")) is None:
+    if (layer_heads := run(task, "Adding up the heads", head.grid[1], unit="head")) is None:
         return
     weights, contributions = layer_heads
     result(contributions)

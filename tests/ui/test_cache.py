@@ -169,6 +169,22 @@ def test_what_is_forgotten_while_a_page_uses_it_takes_its_room_until_that_page_e
     assert "pass" not in memory
 
 
+def test_what_a_page_holds_stays_until_it_ends_or_lets_go():
+    memory = Memory(10)
+    with memory.holds():
+        memory.get("pass", lambda: Large(6))
+        memory.forget(lambda _: True)
+        assert memory.used == 6
+        memory.get("pass", lambda: pytest.fail("it is computed again"))
+        memory.let_go()
+        memory.forget(lambda _: True)
+        assert (memory.used, "pass" in memory) == (0, False)
+        memory.get("pass", lambda: Large(6))
+        memory.forget(lambda _: True)
+        assert memory.used == 6
+    assert memory.used == 0
+
+
 def test_who_is_first_does_not_wait_for_pages_that_wait_for_it():
     memory = Memory(10)
     page = memory.get("pass", lambda: Large(6))

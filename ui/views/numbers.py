@@ -16,8 +16,11 @@ Array = NDArray[np.floating]
 Make = Callable[[], Array]
 
 
-def of_view(matrix: ViewMatrix) -> ShownNumbers:
-    """Return the numbers of a view of the page Heads: those of its rows and columns."""
+def of_view(matrix: ViewMatrix, again: Callable[[], ViewMatrix]) -> ShownNumbers:
+    """Return the numbers of a view of the page Heads: those of its rows and columns.
+
+    again  makes the matrix when they are wanted: the record of a page outlives the pass, which is much larger
+    """
     view, rows, columns, labels = matrix.view, matrix.rows, matrix.columns, matrix.labels
     about = {
         "stage": view.quantity,
@@ -32,7 +35,7 @@ def of_view(matrix: ViewMatrix) -> ShownNumbers:
         Side("key", labels.keys[columns.start : columns.stop], start=columns.start),
     )
     cells = len(rows) * len(columns)
-    return _table(view.quantity, view.quantity, cells, lambda: matrix.exact(rows, columns), *sides, about)
+    return _table(view.quantity, view.quantity, cells, lambda: again().exact(rows, columns), *sides, about)
 
 
 def of_weights(weights: Array, rows: Side, columns: Side) -> ShownNumbers:

@@ -300,4 +300,4 @@ def _head_in(choice: ModelChoice, text: str, chosen: tuple[int, int]) -> RealHea
     """The head in its pass over a passage; None where that was stopped."""
     request = TextRequest(choice, text)
     passed: Capture | None = run_pass(request, models.load(choice))
-    return None if passed is None else ChosenHead(request, passed, passed.kinds[0], *chosen)
+    return None if passed is None else ChosenHead(request, passed.kinds[0], *chosen)

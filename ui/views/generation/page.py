@@ -11,7 +11,7 @@ import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
-from core import Generation, InputError, Model, generate
+from core import Capture, Generation, InputError, Model, generate
 from core.attention.trace import Array
 from core.capturing.costs import call_bytes, image_bytes, kept_bytes
 from core.capturing.generation.generating import Generating
@@ -41,7 +41,7 @@ from ui.components.keys import arrow_keys
 from ui.components.token_view import IN_TEXT, part_in_text, token_view
 from ui.controls.fields import choose, menu, number, switch, token_picker, whole_number
 from ui.markdown import quoted, show_error
-from ui.progress import fill, run
+from ui.progress import fill, in_turn, run
 from ui.requests import TextRequest, WritingRequest
 from ui.views.certificates import show_certificate
 from ui.views.charts import show_chart
@@ -128,7 +128,12 @@ class FirstTokens:
 
 @cached(MEMORY)
 def written_after(request: WritingRequest) -> Writing:
-    """The text that answers a request; no token of it is written yet when it is new.
+    """The text that answers a request, as far as it is written. Raises InputError as `new_writing` does."""
+    return new_writing(request)
+
+
+def new_writing(request: WritingRequest) -> Writing:
+    """The text that answers a request, no token of which is written yet.
 
     Raises InputError for a model that writes nothing, for texts as `captured` does, and if the memory is too small.
     """
@@ -153,6 +158,15 @@ def written_after(request: WritingRequest) -> Writing:
     return Writing(generating, size)
 
 
+def first_tokens(request: WritingRequest, count: int) -> Generation:
+    """The first tokens of a text that was written before: written again, in its turn, where it was forgotten since."""
+    tokens = FirstTokens(written_after(request), count)
+    if tokens.done < tokens.total:
+        with in_turn(tokens.writing.nbytes):
+            all(iter(tokens.go_on, False))
+    return tokens.so_far()
+
+
 @cached(Store(32))
 def full_pass_difference(
     _request: WritingRequest, _steps: int, *, generation: Generation, on_progress: OnProgress | None = None
@@ -171,8 +185,9 @@ def full_pass_difference(
 
 @dataclass(frozen=True, eq=False)
 class ShownStep:
-    """A step of a text that a model writes, in one of its heads.
+    """A step of a text that a model writes, in one of its heads. As `ChosenHead`, it has not the passes, but reads them.
 
+    count    how many steps there are
     number   from 0
     whole    the head in the passes of all steps
     head     the same in those up to this step, whose last query chooses the token that is written
@@ -180,7 +195,8 @@ class ShownStep:
     key      the chosen one
     """
 
-    generation: Generation
+    request: WritingRequest
+    count: int
     number: int
     whole: RealHead
     head: RealHead
@@ -188,12 +204,16 @@ class ShownStep:
     key: int
 
     @property
+    def generation(self) -> Generation:
+        return first_tokens(self.request, self.count)
+
+    @property
     def query(self) -> int:
         return self.head.shape[0] - 1
 
     def go_to(self, step: int) -> None:
         """Choose a step of the text, from 0, or the nearest one, before the page runs."""
-        st.session_state[state.STEP] = str(max(0, min(step, len(self.generation.steps) - 1)) + 1)
+        st.session_state[state.STEP] = str(max(0, min(step, self.count - 1)) + 1)
 
 
 # --- the page
@@ -209,11 +229,13 @@ def show_generation(fields: InputFields) -> None:
         may_chat = fields.model.chats and fields.request.image is None  # a text beside an image is a message anyway
         chat = may_chat and switch("The text is a message", state.CHAT, help=answers)
 
-    def begin(text: TextRequest) -> tuple[WritingRequest, FirstTokens]:
+    def begin(text: TextRequest) -> tuple[WritingRequest, FirstTokens] | None:
         request = WritingRequest(text, chat, sampling)
-        return request, FirstTokens(written_after(request), most)
+        needs = None if written_after.is_known(request) else new_writing(request).nbytes
+        writing = run(written_after.task(request), "Writing", 1, needs=needs)
+        return None if writing is None else (request, FirstTokens(writing, most))
 
-    begun = read_or_say(fields, begin, lambda begun: begun[1].so_far().notes)
+    begun = read_or_say(fields, begin, lambda begun: begun[1].so_far().notes if begun else ())
     if begun is None:
         return
     request, tokens = begun
@@ -245,18 +267,18 @@ def choose_sampling() -> Sampling:
 def _show_step(
     request: WritingRequest, generation: Generation, fields: InputFields, answer: DeltaGenerator, line: DeltaGenerator
 ) -> None:
-    step = choose_step(request, generation, fields, line)
+    step = choose_step(request, len(generation.steps), fields, line)
     head = step.head
     _record(request, fields.model, step)
-    shown.now().head = partial(KeptHead.of, head.capture, head.layer, head.head, head.kind)
+    shown.now().head = lambda: KeptHead.of(head.capture, head.layer, head.head, head.kind)
     with answer:
         pin.listen(lambda cell: _clicked(step, cell))
         _say_where_it_looks(step)
     large, small = st.columns([7, 5], gap="medium")
     with large:
         choose("Shown", state.STEP_SHOWS, SHOWS, look="buttons", label_visibility="collapsed")(step)
-        places, words = ((0, step.number), (1, len(generation.steps))), "← → walk through the steps"
-        label = f"Walk through the steps with the arrow keys. Chosen: {step.number + 1} of {len(generation.steps)}."
+        places, words = ((0, step.number), (1, step.count)), "← → walk through the steps"
+        label = f"Walk through the steps with the arrow keys. Chosen: {step.number + 1} of {step.count}."
         arrow_keys(state.picture("row"), label, *places, lambda _, column: step.go_to(column), words=words)
     with small:
         show = choose("Told", state.STEP_TELLS, TELLS, look="buttons", label_visibility="collapsed")
@@ -287,7 +309,7 @@ def _record(request: WritingRequest, model: Model, step: ShownStep) -> None:
 def _say_where_it_looks(step: ShownStep) -> None:
     queries, keys = step.head.tokens
     token, share = quoted(step.generation.tokens[step.number]), step.weights[step.head.place][step.key]
-    presenting.title(f"Step {step.number + 1} of {len(step.generation.steps)}: {token}")
+    presenting.title(f"Step {step.number + 1} of {step.count}: {token}")
     query, key = quoted(queries[-1]), quoted(keys[step.key])
     gives = f"which gives **{share:.1%}** of its attention to {key} in head {step.head}"
     presenting.finding(f"{token} is written after {query}, {gives}.")
@@ -334,24 +356,27 @@ def _clicked(step: ShownStep, cell: pin.Cell) -> None:
 # --- a step
 
 
-def choose_step(
-    request: WritingRequest, generation: Generation, fields: InputFields, line: DeltaGenerator
-) -> ShownStep:
-    capture = generation.capture_of(-1)
+def choose_step(request: WritingRequest, count: int, fields: InputFields, line: DeltaGenerator) -> ShownStep:
+    """count: how many steps there are"""
+
+    def of_step(number: int, _: TextRequest) -> Capture:
+        return first_tokens(request, count).capture_of(number)
+
+    generation = first_tokens(request, count)
     # Those whose queries are written tokens; cross-attention comes first.
-    kinds: list[Kind] = sorted(kind for kind in capture.kinds if kind not in ("encoder", "vision"))
+    kinds: list[Kind] = sorted(kind for kind in generation.capture_of(-1).kinds if kind not in ("encoder", "vision"))
     with line:
-        whole = choose_head(request.text, capture, fields.head_place, kinds)
+        whole = choose_head(request.text, fields.head_place, kinds, partial(of_step, -1))
         steps = {str(number): f"{number} · {visible(token)}" for number, token in enumerate(generation.tokens, start=1)}
         number = 0
         if len(steps) > 1:
             with st.container(width="stretch"):
                 number = int(menu("Step", state.STEP, steps, look="line")) - 1
-    head = replace(whole, capture=generation.capture_of(number))
+    head = replace(whole, read=partial(of_step, number))
     weights = one_query(head.capture, head.shape[0] - 1, head.kind)
     with line, st.container(width=150):
         key = token_picker("Key", state.KEY, head.tokens[1], int(weights[head.place].argmax()))
-    return ShownStep(generation, number, whole, head, weights, key)
+    return ShownStep(request, count, number, whole, head, weights, key)
 
 
 # --- the large picture

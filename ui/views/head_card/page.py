@@ -95,7 +95,11 @@ def show_card(real: RealHead) -> None:
 
 def _show_look(real: RealHead) -> tuple[Cell, CardLine] | None:
     """Draw the weights on this text, small. Return the chosen (query, key) and its line; None where that was stopped."""
-    matrix = call(ViewMatrix, real.capture, real.kind, HeadView(heads=(real.place,)))
+
+    def weights() -> ViewMatrix:
+        return call(ViewMatrix, real.capture, real.kind, HeadView(heads=(real.place,)))
+
+    matrix = weights()
     task = passes.overview.task(real.of_kind, matrix.view, matrix=matrix)
     whole: Overview | None = run(task, "Drawing the head", matrix.shape[0], unit="token")
     if whole is None:
@@ -107,7 +111,7 @@ def _show_look(real: RealHead) -> tuple[Cell, CardLine] | None:
         whole.matrices["view"], labels.queries, labels.keys, removed=None, signed=False, pin=cell, **look
     )
     with picture:
-        show_chart(chart, "head", "Heatmap of queries by keys.", title="Weights", numbers=of_view(matrix))
+        show_chart(chart, "head", "Heatmap of queries by keys.", title="Weights", numbers=of_view(matrix, weights))
     tokens = expression(real.capture.tokens, real.kind)
     result_of(stage_figure, passes.head(real.of), "weights", tokens=tokens, cell=cell)
     head_links.link_to_heads(real.of, cell)

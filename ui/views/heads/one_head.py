@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -108,11 +109,15 @@ def show_exposed_head(head: ExposedHead, boxes: DeltaGenerator | None) -> tuple[
     return cell
 
 
+def _matrix(real: RealHead, view: HeadView) -> ViewMatrix:
+    return call(ViewMatrix, real.capture, real.kind, view)
+
+
 def _show_view(real: RealHead, shown_as: str, view: HeadView, boxes: DeltaGenerator | None) -> tuple[int, int] | None:
     """Show the head as the view says. Return the chosen (query, key); None if it is not one of tokens."""
     whole = None
     with errors_shown():
-        matrix = call(ViewMatrix, real.capture, real.kind, view)
+        matrix = _matrix(real, view)
         what = f"Taking the mean of {len(view.heads)} heads" if len(view.heads) > 1 else "Drawing the head"
         task = passes.overview.task(real.of_kind, matrix.view, matrix=matrix)
         with st.container():  # keeps its place when there is nothing to show in it
@@ -138,7 +143,7 @@ def _show_view(real: RealHead, shown_as: str, view: HeadView, boxes: DeltaGenera
         if shown_as == "picture":
             show_patches(real, row, query, view.quantity)
         elif shown_as == "heatmap":
-            _heatmap(matrix, whole, cell)
+            _heatmap(real, matrix, whole, cell)
         else:
             _text(matrix, cell, lines=shown_as == "lines")
         _remarks(matrix, whole)
@@ -244,7 +249,7 @@ def _chart(
     return view_heatmap(overview.matrices["view"], labels.queries, labels.keys, **look)
 
 
-def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None:
+def _heatmap(real: RealHead, matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None:
     marked = [query for query in _pinned_tokens(len(matrix.labels.queries)) if query != cell[0]]
     height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(matrix.rows) + AXIS, HEIGHT)), 0.8)
     chart = _chart(matrix, whole, cell, marked, height=height)
@@ -253,7 +258,8 @@ def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None
         with_borders(chart, rows=border, columns=border)
     presenting.lit(chart)
     alt = f"Heatmap of queries by keys, a {matrix.labels.unit} each."
-    show_chart(chart, "head", alt, title=NAMES_OF[matrix.view.quantity], numbers=of_view(matrix))
+    numbers = of_view(matrix, partial(_matrix, real, matrix.view))
+    show_chart(chart, "head", alt, title=NAMES_OF[matrix.view.quantity], numbers=numbers)
 
 
 def _magnified(matrix: ViewMatrix, window: Overview, cell: tuple[int, int]) -> None:

@@ -1,6 +1,6 @@
 """The choice of a head of a pass, the key/value head that it reads, and a head of which only the weights are known."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -25,22 +25,32 @@ from ui.markdown import plain, quoted
 from ui.requests import HeadRequest, KindRequest, TextRequest
 from ui.views.charts import show_chart, show_magnified
 from ui.views.sources.models import ONLY_WEIGHTS
+from ui.views.sources.reading import again
 
 Pass_co = TypeVar("Pass_co", bound=Capture | WeightsOnly, covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
 class ChosenHead(Generic[Pass_co]):
-    """A head of a pretrained model in one pass, with what `capture` has of its kind."""
+    """A head of a pretrained model in one pass, with what `capture` has of its kind.
+
+    It outlives the run of a page: callbacks and records have it. So it has no pass, which is much larger, but reads it.
+
+    read  gives the pass of a request
+    """
 
     request: TextRequest
-    capture: Pass_co
     kind: Kind
     layer: int
     head: int
+    read: Callable[[TextRequest], Pass_co] = again
 
     def __str__(self) -> str:
         return f"{self.layer}.{self.head}"
+
+    @property
+    def capture(self) -> Pass_co:
+        return self.read(self.request)
 
     @property
     def of(self) -> HeadRequest:
@@ -89,13 +99,18 @@ def opening_head(name: str) -> tuple[int, int]:
 
 
 def choose_head(
-    request: TextRequest, capture: Pass_co, place: DeltaGenerator, kinds: Sequence[Kind] = ()
+    request: TextRequest,
+    place: DeltaGenerator,
+    kinds: Sequence[Kind] = (),
+    read: Callable[[TextRequest], Pass_co] = again,
 ) -> ChosenHead[Pass_co]:
     """Show the fields for the kind of attention and the head, and return the head of the pass that they choose.
 
     place  the container of the box for the head
     kinds  those that are offered; empty: all
+    read   gives the pass
     """
+    capture = read(request)
     offered: dict[Kind, str] = {kind: kind for kind in kinds or capture.kinds}
     if len(offered) > 1:
         kind = menu("Attention", state.KIND, offered, look="buttons")
@@ -105,7 +120,7 @@ def choose_head(
     with place:
         layer, head = head_picker(state.HEAD_BOX, (state.LAYER, state.HEAD), shape, opening_head(request.model.name))
     shown.now().of = HeadRequest(request, kind, layer, head)
-    return ChosenHead(request, capture, kind, layer, head)
+    return ChosenHead(request, kind, layer, head, read)
 
 
 def show_key_sharing(real: RealHead) -> None:

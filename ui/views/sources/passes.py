@@ -155,8 +155,13 @@ def weights_only(request: TextRequest) -> WeightsOnly:
 
 def captured_or_weights(request: TextRequest) -> Pass:
     """The pass, or the weights of a model that exposes nothing else."""
+    return captured(request) if gives_passes(request) else weights_only(request)
+
+
+def gives_passes(request: TextRequest) -> bool:
+    """Whether the model exposes more than its weights."""
     network = load(request.model)
-    return captured(request) if network.captures or network.reads_images else weights_only(request)
+    return network.captures or network.reads_images
 
 
 # --- the target that a decoder writes by itself

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -13,9 +13,10 @@ from core.models.added_tokens import without_added
 from core.models.inputs import TooLongError, all_inputs, target_ids
 from core.models.model import RecordedModel
 from ui import links, state
+from ui.cache import Cached
 from ui.controls.fields import tick
 from ui.markdown import plain, quoted, show_error
-from ui.progress import run
+from ui.progress import in_turn, run
 from ui.requests import GeneratedTarget, TextRequest
 from ui.views.sources import models, passes
 
@@ -147,6 +148,31 @@ def run_pass(
         if max_tokens is not None and len(ids) > max_tokens:
             raise TooLongError(len(ids), max_tokens, field)
     return capture
+
+
+def again(request: TextRequest) -> Any:
+    """Return the pass over this text, or its weights, which the page has read before: read again, in its turn, where it was
+    forgotten since."""
+    if request.model.is_recorded or not passes.gives_passes(request):  # which never takes long
+        return passes.captured_or_weights(request)
+    return _in_its_turn(request, passes.captured)
+
+
+def again_with_components(request: TextRequest) -> Capture:
+    """`again`, with what each component wrote."""
+    return _in_its_turn(request, passes.with_components)
+
+
+def _in_its_turn(request: TextRequest, read: Cached[..., Capture]) -> Capture:
+    if read.is_known(request):
+        return read(request)
+    if request.image is not None:
+        needs = passes.size_with_image(passes.unedited(request))[1]
+    else:
+        counts = _count(request, models.load(request.model), None)
+        needs = models.needed_bytes(request.model, *counts, components=read is passes.with_components)
+    with in_turn(needs):
+        return read(request)
 
 
 def _is_written(request: TextRequest, model: Model, max_tokens: int | None) -> bool:

@@ -141,8 +141,8 @@ def choose_text(
     max_tokens: int | None = models.MAX_TOKENS,
     recorded: bool = False,
     on_weights: Callable[[ExposedHead], None] = show_one_head,
-) -> tuple[TextRequest, Capture, DeltaGenerator] | None:
-    """Return the pass of the chosen model over the text, and the container for the choice of a head.
+) -> tuple[TextRequest, DeltaGenerator] | None:
+    """Let the chosen model read the text. Return what it has read, and the container for the choice of a head.
 
     Returns None after saying what is wrong, or after showing the weights of a model that exposes nothing else.
 
@@ -157,19 +157,18 @@ def choose_text(
     if not models.QUERIES_AND_KEYS.is_met(model):
         exposed = read_or_say(fields, _exposed, lambda read: read[1].notes)
         if exposed is not None:
-            on_weights(choose_head(*exposed, fields.head_place))
+            on_weights(choose_head(exposed[0], fields.head_place))
         return None
 
     def read(request: TextRequest) -> tuple[TextRequest, Capture | None]:
         return request, run_pass(request, model, max_tokens)
 
     passed = read_or_say(fields, read, lambda read: () if read[1] is None else read[1].notes)
-    request, capture = passed or (fields.request, None)
-    if capture is None:
+    if passed is None or passed[1] is None:
         return None
     if more:
         _name_missing(fields.request.model)
-    return request, capture, fields.head_place
+    return passed[0], fields.head_place
 
 
 def _what_it_does(model: Model) -> str:

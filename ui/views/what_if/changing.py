@@ -107,7 +107,7 @@ def _changed(real: RealHead, edits: Edits) -> RealHead | None:
     if capture is None:
         return None
     st.session_state[state.CHANGED_BEFORE] = request
-    return replace(real, request=request, capture=capture)
+    return replace(real, request=request)
 
 
 def _suggest(real: RealHead, *, predicts: bool) -> None:

@@ -120,7 +120,7 @@ def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     with problem:
         capture = run_pass(request, real.capture.model)
         show_notes(real.capture.model, () if capture is None else capture.notes, {state.OTHER_TEXT: text})
-    return None if capture is None else replace(real, request=request, capture=capture)
+    return None if capture is None else replace(real, request=request)
 
 
 def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
@@ -137,7 +137,7 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     if capture is None:
         return None
     kind = real.kind if real.kind in capture.kinds else capture.kinds[0]
-    return _pick_head(ChosenHead(request, capture, kind, 0, 0), opening_head(name))
+    return _pick_head(ChosenHead(request, kind, 0, 0), opening_head(name))
 
 
 WAYS = {

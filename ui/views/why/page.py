@@ -39,7 +39,7 @@ from ui.views.charts import show_chart
 from ui.views.head_links import link_to_effects
 from ui.views.numbers import of_table
 from ui.views.sources.models import MAX_TOKENS, NEXT_TOKENS, TEXTS, load, missing
-from ui.views.sources.reading import InputFields, read_or_say, run_pass
+from ui.views.sources.reading import InputFields, again_with_components, read_or_say, run_pass
 from ui.views.why import results
 
 LONGEST_PATH = 300  # characters
@@ -61,12 +61,16 @@ class ShownPath:
     texts  those of the answer and of what it is compared with
     """
 
-    capture: Capture
     of: AnswerRequest
     path: Path
     at: int
     side: str
     texts: tuple[str, str]
+
+    @property
+    def capture(self) -> Capture:
+        """The pass, which is much larger than the rest and need not outlive this run."""
+        return again_with_components(self.of.text)
 
     @property
     def stop(self) -> Stop | None:
@@ -90,8 +94,8 @@ def show_path(fields: InputFields) -> None:
     finding = st.container(gap=None)
     line = st.container(horizontal=True, vertical_alignment="top", gap="small")
 
-    def follow(request: TextRequest) -> tuple[Capture, AnswerRequest, Path] | None:
-        if (capture := run_pass(request, fields.model, MAX_TOKENS, components=True)) is None:
+    def follow(request: TextRequest) -> tuple[AnswerRequest, Path] | None:
+        if run_pass(request, fields.model, MAX_TOKENS, components=True) is None:
             return None
         hops = links.field(state.PATH, links.TextForm(LONGEST_PATH), "", "Path")
         if hops.startswith("score "):
@@ -101,14 +105,17 @@ def show_path(fields: InputFields) -> None:
             of = AnswerRequest(request, None, "mean")
         else:
             with line:
-                of = choose_answer(request, capture)
+                of = choose_answer(request, again_with_components(request))
         path = run(results.path.task(of, hops), "Following the answer", 1)
-        return None if path is None else (capture, of, path)
+        return None if path is None else (of, path)
 
-    followed = read_or_say(fields, follow, lambda followed: followed[0].notes if followed else ())
+    def notes_of(followed: tuple[AnswerRequest, Path] | None) -> tuple[str, ...]:
+        return () if followed is None else again_with_components(followed[0].text).notes
+
+    followed = read_or_say(fields, follow, notes_of)
     if followed is None:
         return
-    capture, of, path = followed
+    of, path = followed
     if path.answer is not None:
         result(path.answer)
     names = {} if path.answer is None else {"0": "Answer"}
@@ -117,7 +124,7 @@ def show_path(fields: InputFields) -> None:
         at = int(menu("Path", state.STOP, names, look="buttons"))
         choose_cuts(path)
     side = links.field(state.SIDE, links.ChoiceForm(SIDES), opening_side(path, at), "Side") if at else ""
-    view = ShownPath(capture, of, path, at, side, text_of(capture, of))
+    view = ShownPath(of, path, at, side, text_of(again_with_components(of.text), of))
     with finding:
         pin.listen(lambda cell: _clicked(view, cell))
         say(view)

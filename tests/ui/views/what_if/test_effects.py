@@ -34,16 +34,14 @@ def hurried(monkeypatch):
 def page(text, model, view):
     from ui import shown
     from ui.requests import ModelChoice, TextRequest
-    from ui.views.sources import passes
     from ui.views.sources.heads import choose_head
     from ui.views.what_if.effects import show_effects, show_patching
 
     shown.begin("", "what_if")
     request = TextRequest(ModelChoice(model), text)
-    capture = passes.captured(request)
     import streamlit as st
 
-    real = choose_head(request, capture, st.container())
+    real = choose_head(request, st.container())
     {"effects": show_effects, "patching": show_patching, "kept": show_effects}[view](real)
     if view == "kept":
         picture = shown.now().pictures["atlas"]
