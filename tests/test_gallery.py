@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
+from tests.depth import one_in, thorough
 from tests.pages.app import figure, go, new
 from tests.source_files import ROOT
 from tests.written_numbers import WRITTEN, number
@@ -118,7 +119,7 @@ def said(app):
     return re.sub(r"[\\*#|]", "", words).replace(":small[]", "")
 
 
-@pytest.mark.parametrize("word", CARDS)
+@pytest.mark.parametrize("word", one_in(3, CARDS))
 def test_its_view_shows_what_the_card_says(word):
     card = CARDS[word]
     page = f"learn/{card.page}" if card.page in LESSONS else card.page
@@ -127,6 +128,7 @@ def test_its_view_shows_what_the_card_says(word):
     assert not [*app.error, *app.warning, *app.info]
 
 
+@thorough
 def test_pictures_are_what_core_paints_now():
     """Within what the last digits of a model's numbers can change."""
     passes = Passes()

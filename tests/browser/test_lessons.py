@@ -12,6 +12,7 @@ from core.attention.sources import random_matrices, toy_sentence
 from core.lessons.query_key_value import TOKENS
 from tests.browser.driver import AS_IT_IS
 from tests.core.lessons.test_query_key_value import weights_at
+from tests.depth import thorough
 from ui import state
 
 
@@ -106,6 +107,7 @@ def test_no_click_on_a_mask_is_lost_or_counts_twice(go):
     app.has(state.CELLS, m.to_rows(expected))
 
 
+@thorough
 def test_next_leads_on_and_back_goes_back(go):
     """Only this test finds a next lesson that opens in its middle, and an experiment to which nothing goes back."""
     app = go(f"/query_key_value?{state.PART}=values").press_button(state.NEXT_PART)

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from core import capture
 from tests.browser.addresses import SENTENCE, drawn_by
 from tests.browser.driver import AS_IT_IS, GROUNDS, App, troubles
+from tests.depth import thorough
 from ui import state
 
 
@@ -67,6 +68,7 @@ def said_by(address: str) -> dict[str, list[str]]:
     return {name: words for name, words in found.items() if (name, words) != ("metric", ["previous"])}
 
 
+@thorough
 def test_wherever_one_goes_in_the_history_the_page_shows_its_address(visit):
     """Pages share fields, and one visit to a view is one entry. Only the browser has this history."""
     app = visit(VIEWS[0]).shows(drawn_by(VIEWS[0]))

@@ -15,6 +15,7 @@ from tests.browser.addresses import drawn_by
 from tests.browser.driver import GROUNDS, STILL, App, array, eventually, new_page
 from tests.core.exporting.test_documents import drawing
 from tests.core.lessons.test_query_key_value import weights_at
+from tests.depth import thorough
 from ui import state
 from ui.gallery.views import CARDS
 from ui.presenting import LETTERS
@@ -212,6 +213,7 @@ VIEWS_OF_A_TALK = (
 )
 
 
+@thorough
 def test_a_talk_without_a_network(visit):
     """It is made and replayed, and each view is what was saved; every request that leaves is noted as a problem by the driver.
     Only this test finds a view of a talk that differs from what was saved, or a key that is lost between views."""

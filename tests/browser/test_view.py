@@ -15,6 +15,7 @@ from core.figures.palette import SEQUENTIAL, colours_of
 from core.notebook.view import View
 from tests.browser.driver import STILL, Chromium, eventually, new_page
 from tests.browser.test_accessible import RULES
+from tests.depth import thorough
 from ui import state
 
 TOKENS = ["The", " <b>cat</b>", " sat", "<img src=x onerror=alert(1)>", " on", " $x$", " the", " mat"]
@@ -193,6 +194,7 @@ def test_a_pooled_view_names_the_tokens_of_a_cell(opened, monkeypatch):
     expect(page.locator(".notes")).to_contain_text("Each cell is the largest of 2 × 2 weights.")
 
 
+@thorough
 def test_the_app_opens_a_file_of_weights(visit, tmp_path):
     given = WEIGHTS.copy()
     given[2, 1] *= 0.5

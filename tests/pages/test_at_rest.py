@@ -4,6 +4,7 @@ import gc
 
 import pytest
 
+from tests.depth import sampled
 from tests.pages.app import SMOLLM, opened, words
 from ui import state
 from ui.cache import MEMORY
@@ -18,7 +19,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("page", SAID)
+@pytest.mark.parametrize("page", sampled(SAID, ("heads", "why", "generation")))
 def test_a_page_that_is_drawn_holds_no_pass_and_reads_again(page):
     app = opened(page, **{state.MODEL: SMOLLM, state.TEXT: f"A cat saw the other cat on {page}."} | SAID[page])
     read = ("captured", "with_components", "written_after")

@@ -16,6 +16,7 @@ from core.heads.examples import WIDE
 from core.heads.likeness import heads_like, random_pairs_divergence
 from tests.core.corpus.made_runs import made_run
 from tests.core.tiny_models import tiny
+from tests.depth import thorough
 from tests.pages.app import FRANCE, MINILM, SMOLLM, drawn, links, opened, press, words
 from tests.ui.sharing.test_as_python import View, run_lines
 from ui import progress, state
@@ -102,6 +103,7 @@ def test_a_head_of_a_model_that_writes(smollm):
     assert "Muted: 77.2% → 14.1% for “·Paris” as the next token" in said.replace("77.3%", "77.2%")
 
 
+@thorough
 @pytest.mark.usefixtures("claims_of_few_texts")
 def test_what_is_not_tested_to_its_end_says_so_and_goes_on(monkeypatch):
     monkeypatch.setattr(progress, "TRIAL", 0)

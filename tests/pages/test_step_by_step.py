@@ -17,6 +17,7 @@ from core.models.devices import devices
 from core.models.model import Model
 from core.units import small_number
 from tests.browser.driver import AS_IT_IS, CHANGED, EQUATION, STAGES, Picture, difference
+from tests.depth import thorough
 from tests.pages.app import address, choose, fields, figure, go, links, new, ran, texts, words
 from ui import state
 from ui.cache import Store
@@ -285,6 +286,7 @@ def weight(model: Model) -> str:
     return f"{capture(model, SENTENCE).trace(5, 11).weights[10, 2]:.4g}"
 
 
+@thorough
 def test_a_link_in_bfloat16_opens_in_bfloat16_and_links_from_there_say_so(minilm, half):
     """A device that is not there is named, and the rest is shown; another precision gives other numbers."""
     app = opened(**{state.SOURCE: "real", state.DTYPE: "bfloat16", state.DEVICE: "cuda:7"})

@@ -8,6 +8,7 @@ from core.capturing.sampling import next_probabilities
 from core.heads.attribution import cosine, cosine_attribution, logit_attribution
 from core.heads.paths import Hop, follow, read_hops
 from tests.browser.addresses import SENTENCE
+from tests.depth import thorough
 from tests.pages.app import FRANCE, MINILM, SMOLLM, drawn, go, opened, words
 from ui import state
 from ui.views.why.page import _ranks_first
@@ -151,6 +152,7 @@ def test_where_the_answer_ranks_first_in_the_lens(rows, told):
     assert _ranks_first(rows, ("input", "0", "1", "2")) == told
 
 
+@thorough
 def test_an_answer_that_ranks_first_early_and_late_is_not_said_to_do_so_only_in_the_end(smollm):
     lens = logit_lens(capture(smollm, SENTENCE), 1)
     end = lens[lens["position"] == lens["position"].max()]

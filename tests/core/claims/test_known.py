@@ -39,6 +39,7 @@ def test_known_claims_have_names_and_sources():
     assert len({claim.name for claim in claims}) == len(claims)
 
 
+@thorough
 def test_what_is_kept_for_minilm_is_what_is_measured(minilm):
     """By the claims about sentences: with another version of Python the prose is another, and so are the other numbers."""
     claims = [claim for claim in known_claims() if claim.needs_annotation]

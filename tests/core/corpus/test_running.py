@@ -171,6 +171,7 @@ def test_a_run_in_this_process_gives_the_tables_of_a_plain_loop(encoder, tmp_pat
     assert tables_in(tmp_path / "page") == expected
 
 
+@thorough
 def test_what_is_wrong_is_said_before_any_worker_starts(encoder, texts, tmp_path, monkeypatch):
     def wrong(field, words, **changes):
         given = {"model": encoder, "data": texts, "out": str(tmp_path / "run"), "column": "body"} | SMALL | changes
@@ -295,6 +296,7 @@ def changes_in_a_loop(base, copied, data, swap):
     return changes
 
 
+@thorough
 def test_models_that_are_no_copies_of_each_other_are_not_compared(encoder, texts, tmp_path):
     tiny("ALBERT").save_pretrained(tmp_path / "albert")
     reader().save_pretrained(tmp_path / "albert")

@@ -74,6 +74,7 @@ def test_which_heads_are_muted(probed, one_seed):
     assert all(head.layer > cut.layer for head in one_seed.heads)
 
 
+@thorough
 def test_muting_the_head_before_the_induction_head(smollm, twin, one_seed):
     """The loss and the induction score of one text, from the copy's own logits and eager weights."""
     (text, shuffled), cut, strongest = random_texts(smollm, examples.LENGTH, 0), one_seed.rivals[0], one_seed.heads[0]

@@ -19,7 +19,7 @@ from core.capturing.checking.reading import TEXT
 from core.models.model import Model
 from tests.core.models.test_adapters import adapted, base
 from tests.core.tiny_models import GROUPED, LOCAL, TINY, WEIGHTS_ONLY, randomised, tiny
-from tests.depth import QUICK, sampled
+from tests.depth import QUICK, sampled, thorough
 from tests.refusals import refused
 
 
@@ -210,6 +210,7 @@ def test_layers_between_those_that_are_looked_at_have_the_weights_of_their_files
     assert "weights" in failed(model)
 
 
+@thorough
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_positions_that_no_file_holds_are_those_that_the_class_computes(dtype: str, tmp_path: Path) -> None:
     tiny("Marian").save_pretrained(tmp_path)

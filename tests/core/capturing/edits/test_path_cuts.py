@@ -30,7 +30,7 @@ from tests.core.capturing.edits.test_edits import (
 )
 from tests.core.passes import tiny_pass
 from tests.core.tiny_models import TINY, number_words, tiny
-from tests.depth import sampled
+from tests.depth import sampled, thorough
 from tests.refusals import refused
 
 SIZE = 8  # of the queries, keys and values of the tiny models
@@ -352,6 +352,7 @@ def test_what_is_no_cut(given, words):
         Edits(cut_paths=given)
 
 
+@thorough
 def test_without_the_previous_token_head_an_induction_head_finds_nothing(smollm):
     """18.6 finds the token after the earlier copy by what 16.0 wrote there about the token before."""
     text = random_texts(smollm, 50, 0)[0]
