@@ -328,7 +328,7 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
     written = len(generation.begun) + count
     tokens = {"tokens": read, "target_tokens": written} if model.is_encoder_decoder else {"tokens": written}
     task = full_pass_difference.task(request, count, generation=generation)
-    needs = 2 * kept_bytes(model, **tokens)  # of the whole, and of all steps in one
+    needs = kept_bytes(model, **tokens)  # less than to begin another text: who holds one comes to an end first
     if (difference := run(task, "Comparing with one full pass", model.attention_calls or 1, needs=needs)) is None:
         return
     compared = f"Compared with one pass over the {'same texts' if anew else 'whole text'} without a cache"
