@@ -10,7 +10,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a model hub
 # Ray gives its workers a low priority (nice 15). On a busy machine a test would wait for them for minutes.
 os.environ.setdefault("RAY_worker_niceness", "0")
 # What pages have computed is kept up to this size, by these processes and by the servers that they start.
-os.environ.setdefault("HEADLIGHT_MEMORY", "1 GB")
+os.environ.setdefault("HEADLIGHT_MEMORY", "600 MB")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault(
         "OMP_NUM_THREADS", "1"
