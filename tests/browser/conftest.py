@@ -72,7 +72,7 @@ def waited_for(look: Callable[..., Any]) -> Callable[..., Any]:
     return looks
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def nobody_looks_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for kind in (Page, Frame, Locator):
@@ -82,20 +82,20 @@ def nobody_looks_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Chromium]:
     browser = Chromium()
     yield browser
     browser.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the server looks for runs over a corpus: there are none, as where Headlight has just been installed."""
     return tmp_path_factory.mktemp("corpora")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(corpora: Path) -> Iterator[Server]:
     with mock.patch.dict(os.environ, {"HEADLIGHT_CORPORA": str(corpora)}):
         server = Server()
@@ -105,7 +105,7 @@ def server(corpora: Path) -> Iterator[Server]:
         server.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def visits(browser: Chromium) -> Visits:
     return Visits(browser)
 
@@ -117,7 +117,7 @@ def visit(visits: Visits, server: Server) -> Iterator[Callable[..., App]]:
         yield visit
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def regular(visits: Visits, server: Server) -> Iterator[App]:
     """A visitor who stays for all tests."""
     with visits.to(server) as visit:

@@ -1,0 +1,1 @@
+"""Tests that drive a real browser. A package, so that browser and server end with its last test."""
