@@ -17,7 +17,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     )  # several processes with as many threads each would wait for one another
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import local_script_runner
@@ -97,6 +96,8 @@ def half():
 
 def eager_attentions(model, capture):
     """The same pass in transformers' own eager code; `.attentions` are its weights by layer."""
+    import torch  # not above: the process that only hands out the tests is without it
+
     network = model.network
     ours = network.config._attn_implementation
     network.set_attn_implementation("eager")
