@@ -27,7 +27,7 @@ REQUIREMENTS = tuple(f"requirements{kind}.txt" for kind in ("", "-agents", "-cor
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PACKAGES = ("libatomic1", *BROWSERS[:2])  # slim images lack libatomic1, without which Playwright itself does not start
 PROCESSES = Path("/proc")  # where Linux tells of each process
-LOOK = 2  # seconds between two looks at the memory of all processes, one of which takes a tenth
+LOOK = 4  # seconds between two looks at the memory of all processes, one of which takes a tenth
 ASK_PLAYWRIGHT = """
 from playwright.sync_api import sync_playwright
 with sync_playwright() as playwright:

@@ -406,6 +406,7 @@ def titles(app: App) -> list[str]:
     return app.page.locator("[class*=st-key-title_] input").evaluate_all("fields => fields.map(field => field.value)")
 
 
+@thorough
 def test_the_theme_switch(visit):
     app = visit("/softmax?scores=3%2C+1")
 

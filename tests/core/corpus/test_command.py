@@ -10,6 +10,7 @@ import pytest
 import ray
 
 from core.corpus.running import run
+from tests.depth import thorough
 from tests.refusals import refused
 
 
@@ -22,6 +23,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
     assert str(ended.value.code).endswith("pip install -r requirements-corpus.txt")
 
 
+@thorough
 @pytest.mark.parametrize(("before", "mode"), [("", "token"), ("import ray", "None")])
 def test_the_mode_of_tokens_is_set_only_before_ray_has_decided(before, mode, tmp_path):
     (tmp_path / ".ray").mkdir()

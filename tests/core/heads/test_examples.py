@@ -102,6 +102,7 @@ def test_muting_the_head_before_the_induction_head(smollm, twin, one_seed):
     assert one_seed.costs(one_seed.cut) == one_seed.cut.loss - one_seed.plain.loss
 
 
+@thorough
 def test_what_muting_it_leads_to(one_seed):
     """The stripe goes and the loss rises, by far more than with all five controls; a head does not need itself to look."""
     assert one_seed.cut.scores[1] < 0.1 < 0.7 < one_seed.plain.scores[1]
