@@ -28,11 +28,12 @@ def test_every_head_of_both_parts_agrees_with_eager(name):
     expected = eager_weights(model.network, inputs)
     assert len(expected) == sum(map(taken.layers, taken.kinds))
     names = {id(module): name for name, module in model.network.named_modules()}
+    bound = 2e-5 if name == "Gemma 4" else 1e-5  # two of its passes were seen to differ by 1.3e-5 on a busy machine
     for kind in taken.kinds:
         for layer, call in enumerate(taken.each_layer(kind)):
             for head, weights in enumerate(expected[names[id(call.module)]]):
                 trace = taken.trace(layer, head, kind)
-                np.testing.assert_allclose(trace.weights, weights, rtol=0, atol=5e-5)
+                np.testing.assert_allclose(trace.weights, weights, rtol=0, atol=bound)
                 assert taken.certificate(layer, head, kind).holds
             assert weights.std() > 0.01  # far from uniform
     reference = eager(model.network, **inputs)
