@@ -136,6 +136,7 @@ def test_copies_start_where_the_proxy_looks_for_them_and_with_settings_that_ther
     assert settings.read(environment=dict(given)).sessions == 16
 
 
+@thorough
 def test_examples_of_attribution_give_what_stands_beside_them(tmp_path):
     """A line with a comment is an expression with its value."""
     lines = [line.partition("  # ") for line in re.findall(r"^    (\S.*)$", text("docs/attribution.md"), re.MULTILINE)]
@@ -209,11 +210,13 @@ def assert_same_but_for_rounding(ours, theirs):
     np.testing.assert_allclose(*both, atol=CLOSE)
 
 
+@thorough
 def test_what_examples_measure(smollm, minilm):
     assert_same_but_for_rounding(written("paris"), example("paris", knows_paris(smollm)))
     assert_same_but_for_rounding(written("pronoun"), example("pronoun", patch_pronoun(minilm)))
 
 
+@thorough
 def test_induction(smollm):
     (line,) = re.findall(r"^\| 16\.0 muted.*$", written("induction"), re.MULTILINE)
     *_, loss, _ = line.strip("| ").split(" | ")
@@ -275,6 +278,7 @@ def test_the_readme_shows_each_picture():
     assert set(re.findall(r"\(docs/([\w-]+)\.png\)", (ROOT / "README.md").read_text("utf-8"))) == PICTURES.keys()
 
 
+@thorough
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_shows_the_words_of_today(name):
     with Image.open(ROOT / f"docs/{name}.png") as picture:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from tests.depth import one_in, thorough
+from tests.depth import thorough
 from tests.pages.app import figure, go, new
 from tests.source_files import ROOT
 from tests.written_numbers import WRITTEN, number
@@ -119,7 +119,8 @@ def said(app):
     return re.sub(r"[\\*#|]", "", words).replace(":small[]", "")
 
 
-@pytest.mark.parametrize("word", one_in(3, CARDS))
+@thorough
+@pytest.mark.parametrize("word", CARDS)
 def test_its_view_shows_what_the_card_says(word):
     card = CARDS[word]
     page = f"learn/{card.page}" if card.page in LESSONS else card.page

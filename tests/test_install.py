@@ -28,6 +28,7 @@ PARTS = {"core": "headlight/"} | {
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+@thorough
 def test_it_asks_for_what_is_imported_from_the_tested_version_to_the_next_large_one():
     """Those who want them ask for what only the app, runs over a corpus or agents need: pip install "headlight[app]"."""
     app, pinned = pins(text(APP)), {"agents": pins(text(AGENTS)), "corpus": pins(text(CORPUS))}
@@ -76,6 +77,7 @@ def run(python, program, folder):
     return done.stdout
 
 
+@thorough
 def test_the_library_and_the_app_land_and_nothing_else(python, tmp_path):
     files = run(python, "from importlib.metadata import files; print(*files('headlight'), sep='\\n')", tmp_path).split()
     dist_info = f"headlight-{core.__version__}.dist-info"

@@ -62,6 +62,7 @@ def drawn(figure):
     return Picture(figure["data"], figure["layout"]).values
 
 
+@pytest.mark.thorough
 def test_attention_by_hand(kernel):
     """Only this test finds a cell that fails, or does not show itself, in a kernel of Jupyter."""
     shown = outputs_of("attention_by_hand", kernel)
@@ -101,6 +102,7 @@ def test_a_view_shared_as_a_notebook_gives_what_the_page_draws(kernel):
     assert np.allclose(drawn(shown[view.cells[-1]][FIGURE]), view.drawn("As it is"), equal_nan=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_notebooks_are_kept_without_their_outputs(path):
     cells = nbformat.read(path, as_version=4).cells

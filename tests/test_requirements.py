@@ -90,6 +90,7 @@ def test_what_an_extra_installs_is_imported_by_these_alone(file, places):
     assert users <= {*python_files(*places)}
 
 
+@pytest.mark.thorough
 def test_the_checks_install_what_they_import_and_nothing_else():
     imported, installed = imported_in(*EVERYTHING), pins(text(DEV)).keys()
     extras = pins(text(AGENTS)).keys() | pins(text(CORPUS)).keys()

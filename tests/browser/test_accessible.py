@@ -40,6 +40,7 @@ def rgb(colour: str) -> str:
     return f"rgb({', '.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))})"
 
 
+@pytest.mark.thorough
 def test_a_cell_is_read_out_and_chosen_by_keyboard(go):
     app = go("/step_by_step?source=random")
     numbers = random_matrices(6, 8, 4, 4, seed=0)

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.driver import App
+from tests.depth import sampled
 from ui import state
 
 HEIGHTS = 768, 390
@@ -63,13 +64,15 @@ def has_room(app: App, widths: Iterable[int]) -> None:
         app.eventually(lambda size=size: (size, app.page.evaluate(_TROUBLES)), (size, []))
 
 
-def test_every_element_of_the_header_has_its_room(app):
-    has_room(app, range(320, 1601, 20))
+@pytest.mark.parametrize("step", sampled([80, 20], quick=[80]))
+def test_every_element_of_the_header_has_its_room(app, step):
+    widths = range(320, 1601, step)
+    has_room(app, widths)
     app.click("Add to talk").says("Added to the talk").go(f"{PAGE}&present=true&talk=1").keys("Escape")
     expect(app.button("Back to the talk, 1 of 1")).to_be_visible()
-    has_room(app, range(320, 1601, 20))
+    has_room(app, widths)
     app.in_scheme("dark")
-    has_room(app, range(320, 1601, 160))
+    has_room(app, widths)
 
 
 def test_the_other_pages_are_in_one_menu(app):

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.driver import AS_IT_IS, App, eventually, new_page
 from tests.browser.test_accessible import RULES, finds_nothing
+from tests.depth import sampled
 from tests.source_files import ROOT
 from ui import state
 from ui.lessons import LESSONS
@@ -89,6 +90,14 @@ def tab_stops(app: App) -> int:
     return 30
 
 
+def unfold_all(app: App, page: str) -> None:
+    """What these pages show only where somebody asks for it."""
+    if page in ("step_by_step", "heads"):
+        app.switch(state.TABLES)
+    if page == "heads":
+        app.press(state.SHOWN_AS, "Text").unfold("Options")
+
+
 @pytest.fixture(scope="module")
 def schemes(regular: App) -> Iterator[list[str]]:
     """Of the visitor who stays: the one that is on, and the other one."""
@@ -97,11 +106,11 @@ def schemes(regular: App) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("page", [*PAGES, pytest.param(PAIR, marks=pytest.mark.thorough)])
-def test_a_page_opens_and_fits_and_axe_finds_nothing(go, schemes, page):
-    """In a window that becomes smaller, as one that is turned. Only this test finds a page that is wider than its window, knobs
-    of a lesson below their picture, and names, roles and contrasts as the browser works them out from the whole page."""
-    address, name = ADDRESSES.get(page, f"/{page}"), page.partition("?")[0]
-    app = go(address).finished()
+def test_a_page_opens_and_fits(go, page):
+    """In a window that becomes smaller, as one that is turned. Only this test finds a page that is wider than its window, and
+    knobs of a lesson below their picture."""
+    name = page.partition("?")[0]
+    app = go(ADDRESSES.get(page, f"/{page}")).finished()
     app.page.set_viewport_size(LAPTOP)
     title = {"gallery": "Headlight"}.get(name) or LESSONS.get(name) or name.replace("_", " ").capitalize()
     expect(app.page.get_by_role("heading", name=title, exact=True)).to_be_visible()
@@ -124,22 +133,7 @@ def test_a_page_opens_and_fits_and_axe_finds_nothing(go, schemes, page):
         app.page.get_by_test_id("stMain").focus()  # the help of the last stop goes
     if page == "query_key_value":  # knobs and picture stand side by side
         app.eventually(tops, lambda tops: len(tops) == 3 and abs(tops[0] - tops[1]) < 2 and tops[2] > tops[0])
-    if page in ("step_by_step", "heads"):
-        app.switch(state.TABLES)
-    if page == "heads":
-        app.press(state.SHOWN_AS, "Text").unfold("Options")
-    # A page that is left has no images any more. How a page is shown says nothing of what it shows.
-    app.idle().page.wait_for_function("[...document.images].every(image => image.complete)")
-    if page == name:  # of each page once
-        finds_nothing(app, {"type": "tag", "values": RULES})
-    if page == "what_if":
-        app.widget(state.SHARE).get_by_role("button").click()
-        expect(app.page.get_by_role("dialog")).to_be_visible()
-        finds_nothing(app, {"type": "tag", "values": RULES})
-        app.keys("Escape")
-    if page in IN_THE_DARK:
-        schemes.reverse()
-        finds_nothing(app.in_scheme(schemes[0]), {"type": "rule", "values": ["color-contrast"]})
+    unfold_all(app, page)
     app.fits(800, 600).fits(390).eventually(tops, lambda found: found == sorted(found))
     if page in OPENS:
         app.eventually(lambda: [*bottoms(said), app.page.evaluate(_FIRST_SCREEN)["top"]], is_at_most(844))
@@ -153,6 +147,26 @@ def test_a_page_opens_and_fits_and_axe_finds_nothing(go, schemes, page):
             app.press(key, choice).fits()
 
 
+@pytest.mark.parametrize("page", sampled(PAGES, quick=["gallery", "step_by_step", "heads", "softmax"]))
+def test_axe_finds_nothing(go, schemes, page):
+    """Only this test finds names, roles and contrasts as the browser works them out from the whole page."""
+    app = go(ADDRESSES.get(page, f"/{page}")).finished()
+    app.page.set_viewport_size(LAPTOP)
+    unfold_all(app, page)
+    # A page that is left has no images any more. How a page is shown says nothing of what it shows.
+    app.idle().page.wait_for_function("[...document.images].every(image => image.complete)")
+    finds_nothing(app, {"type": "tag", "values": RULES})
+    if page == "what_if":
+        app.widget(state.SHARE).get_by_role("button").click()
+        expect(app.page.get_by_role("dialog")).to_be_visible()
+        finds_nothing(app, {"type": "tag", "values": RULES})
+        app.keys("Escape")
+    if page in IN_THE_DARK:
+        schemes.reverse()
+        finds_nothing(app.in_scheme(schemes[0]), {"type": "rule", "values": ["color-contrast"]})
+
+
+@pytest.mark.thorough
 def test_a_page_in_a_frame_begins_with_its_heading(browser, server, tmp_path):
     """Without names of pages, and in the dark theme, as the address asks for it, on a machine that prefers a light one."""
     page = new_page(browser.new_context(viewport={"width": 860, "height": 660}, color_scheme="light"))

@@ -101,6 +101,7 @@ def test_pairs_are_drawn_on_the_picture(go, taken):
     matches((10, 2))
 
 
+@pytest.mark.thorough
 def test_the_text_itself(go, taken):
     """Only this test finds shades that are wrong once pins and directions were changed, or pointing that asks the server."""
     app = go("/heads?metric=sink&layer=3&head=2&as=Text")

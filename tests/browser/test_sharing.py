@@ -55,6 +55,7 @@ def drop(app: App, file: Path) -> App:
     return app.upload(state.EXHIBIT_FILE, file).says("From an exhibit").idle()
 
 
+@pytest.mark.thorough
 def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(go, browser, trace, minilm, tmp_path):
     """Only this test finds a saved file that the browser made, and that other programs read otherwise."""
     app = share(go(f"/step_by_step?text={TEXT}"))

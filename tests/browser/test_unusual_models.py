@@ -40,6 +40,7 @@ def upload(app: App, file: Path) -> App:
     return app.idle()
 
 
+@pytest.mark.thorough
 def test_a_picture_from_its_upload_to_the_attention_of_a_patch(go, vit, picture):
     """Only this test finds a picture whose patches are not those that the page marks."""
     app = go("/heads")

@@ -53,6 +53,7 @@ def of_the_picture(app, name: str) -> dict[str, list[float]]:
     return {trace["name"]: array(trace["x"]).tolist() for trace in figure(app, name).data}
 
 
+@pytest.mark.thorough
 def test_every_claim_has_the_numbers_of_core(minilm, verdicts):
     app = opened("claims")
     best = verdicts.iloc[0]
@@ -172,6 +173,7 @@ def test_its_lines_give_the_same_numbers(verdicts, tmp_path):
     assert len(examples[0]) == 10
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("claims_of_few_texts")
 def test_the_known_claims_fill_the_field(monkeypatch):
     monkeypatch.setattr(results, "included_texts", lambda: included_texts()[:2])

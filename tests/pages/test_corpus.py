@@ -166,6 +166,7 @@ def asked(app, text=None):
     return ran(app)
 
 
+@pytest.mark.thorough
 def test_a_pasted_text_is_run_on_the_page(minilm):
     """It is short, so that it is one passage: what one pass over it measures is what the page says."""
     text = " ".join(SENTENCES)

@@ -70,6 +70,7 @@ def test_the_address_says_how_the_target_is_given(t5, said, written):
     assert ("target “9 31”, which this page does not use" in texts(app.warning)) == (len(said) > 1 and written == ALONE)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "said",
     [{}, {state.TARGET: "1987"}, {state.TARGET_AS: "numbers", state.TARGET_IDS: "9, 8"}],
@@ -87,6 +88,7 @@ def test_a_link_says_what_was_read_and_how_the_target_was_given(said):
     np.testing.assert_array_equal(drawn(there, "head"), drawn(go(app, "heads"), "head"))
 
 
+@pytest.mark.thorough
 def test_what_was_typed_stays_when_the_model_is_changed_and_what_was_not_follows_it():
     app = go(new(), "heads")
     assert app.text_area(state.TEXT).value.startswith("The animal")

@@ -66,6 +66,7 @@ def test_the_rows_are_those_of_one_full_pass():
     assert "Agrees" in said
 
 
+@pytest.mark.thorough
 def test_a_text_that_is_read_anew_in_the_middle(tmp_path):
     """Phi-3 with 10 tokens before: step 8 reads the whole text, and the rows before it are those of their own steps."""
     network = randomised(PHI3_BEYOND_ITS_FIRST_LENGTH())

@@ -89,6 +89,7 @@ def test_known_claims_are_tested_on_the_head_itself(minilm, claims_of_few_texts)
     assert re.search(r"In general: \d+\.\d% \(.*\) special tokens", other)
 
 
+@thorough
 def test_a_head_of_a_model_that_writes(smollm):
     said = said_of(SMOLLM, FRANCE, layer=23, head=4)
     taken = capture(smollm, FRANCE, components=True)
@@ -147,6 +148,7 @@ def test_a_corpus_run_with_claims_says_which_hold_and_of_which_texts(minilm, tmp
     assert "of the run" not in said_of(layer=0, head=2)  # it is damaged: the page Corpus says so
 
 
+@thorough
 def test_what_a_model_cannot_say_is_said_in_its_line(tmp_path):
     said = said_of("written-dates", "the 3rd of march 1987", kind="cross")
     assert "Known claims: Not tested. They are about encoder attention." in said

@@ -310,6 +310,7 @@ def test_what_is_published_of_heads_stands_on_the_page(tmp_path):
     assert "Nothing is published of these heads; the numbers are ours." in known_heads.help
 
 
+@pytest.mark.thorough
 def test_a_model_that_was_not_tested_says_how_and_then_what_was_found(claims_of_few_texts):
     app = go(new(), "heads", layer="0", head="2")
     assert "known claims" not in app.dataframe[0].value

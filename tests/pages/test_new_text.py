@@ -6,7 +6,6 @@ from unittest import mock
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.depth import one_in
 from tests.pages.app import FRANCE, MINILM, SMOLLM, choose, go, opened, press, ran, words
 from tests.source_files import ROOT, text
 from ui import links, state
@@ -129,7 +128,8 @@ def address(app: AppTest) -> dict[str, list[str]]:
     return app.session_state[state.ADDRESS]
 
 
-@pytest.mark.parametrize(("page", "said", "typed"), one_in(6, TRIED))
+@pytest.mark.thorough
+@pytest.mark.parametrize(("page", "said", "typed"), TRIED)
 def test_a_new_text_drops_what_speaks_of_the_old_one(page, said, typed):
     app = opened(page, **said)
     before = address(app)

@@ -112,6 +112,7 @@ def test_numbers_that_are_no_weights_are_named_beside_the_model(tmp_path):
     assert "Layer 0, head 0: the weight" in texts(opened("heads", file).error)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", ["step_by_step", "heads", "why", "what_if"])
 def test_a_file_of_an_earlier_visit_is_asked_for_again(page, file, smollm):
     app = opened(page, "mine.safetensors", **{state.QUERY: "4", state.KEY: "3"})

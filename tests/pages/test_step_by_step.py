@@ -88,6 +88,7 @@ def test_every_source_and_its_knobs():
     assert "nan" not in said(app).lower()
 
 
+@thorough
 @pytest.mark.parametrize(
     "choices",
     [

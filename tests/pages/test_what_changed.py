@@ -67,6 +67,7 @@ def test_a_copy_that_predicts_is_measured_with_single_heads_swapped_back(tmp_pat
     assert "The loss goes from " in words(app)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("copied", "words_of"),
     [

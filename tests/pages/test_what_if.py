@@ -77,6 +77,7 @@ def test_at_first_nothing_is_changed_and_fields_add_to_the_list():
     assert listed(app) == address(app) == []
 
 
+@thorough
 @pytest.mark.parametrize(("model", "text"), [(SMOLLM, FRANCE), (MINILM, FRANCE), (SMOLLM, "the the")])
 def test_without_a_change_one_is_offered_with_what_comes_of_it(model, text):
     app = opened(**{state.MODEL: model, state.TEXT: text})
@@ -160,6 +161,7 @@ def test_every_change_that_is_offered_can_be_made():
     assert "Not applied. Patching needs two texts of as many tokens" in words(app)
 
 
+@thorough
 def test_a_change_that_does_not_fit_waits_for_a_model_that_it_fits():
     app = opened(**{state.EDITS: ["mute 23.4"]})
     assert "Not applied. There is no layer 23: they run from 0 to 5." in words(app)

@@ -65,6 +65,7 @@ def test_a_variable_that_is_no_setting_and_a_file_that_is_not_there(tmp_path):
         read(environment={"HEADLIGHT_SETTINGS": str(tmp_path / "absent.toml")})
 
 
+@pytest.mark.thorough
 def test_a_server_with_a_bad_setting_does_not_start_and_says_why_in_one_line():
     asked = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless", "true", "--server.port", "0"]
     environment = os.environ | {"HEADLIGHT_SECONDS": "soon"}

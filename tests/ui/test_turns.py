@@ -69,6 +69,7 @@ def test_first_come_first_served_and_each_is_told_how_many_are_before():
     assert not sessions.turns._queue
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", [StopException(), RerunException(None), InputError("bad", field="text")])  # pyright: ignore
 def test_a_turn_ends_however_the_page_ends(end):
     sessions = Sessions()
@@ -166,6 +167,7 @@ def test_large_work_has_its_turn_before_it_begins(monkeypatch):
     assert sessions.memory.reserved == 0
 
 
+@pytest.mark.thorough
 def test_those_who_hold_what_the_first_waits_for_go_before_it():
     sessions, begun, over = Sessions(memory=100), Event(), Event()
 
@@ -188,6 +190,7 @@ def test_those_who_hold_what_the_first_waits_for_go_before_it():
     assert sessions.had == ["it", "first"]
 
 
+@pytest.mark.thorough
 def test_where_pages_hold_all_room_those_that_need_least_go_first():
     """They have read their text and come to their end; who still has to read would take more."""
 

@@ -6,7 +6,6 @@ import pytest
 
 from core.agents import host
 from core.agents.host import LONGEST, PAGES, SHORT, VERSION, Host, Limits
-from tests.depth import one_in
 from tests.pages.app import go, new
 from ui import links, state
 from ui.lessons import file
@@ -38,7 +37,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(4, CALLS))
+@pytest.mark.parametrize("name", CALLS)
 def test_an_address_opens_its_view(calls, name):
     call, arguments = CALLS[name]
     parts = urlsplit(calls.answer(call, arguments)["address"])

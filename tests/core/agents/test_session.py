@@ -162,6 +162,7 @@ def session():
     return asyncio.run(ask())
 
 
+@thorough
 def test_answers_have_the_numbers_of_the_library(session):
     said = {name: result.structured_content for name, result in session["answers"].items()}
     for name, result in session["answers"].items():

@@ -157,6 +157,7 @@ class TestText:
         with at_most(4 * len(text)):
             assert "cells: 5,000,001, not 1." in refusal(text)
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("line", ["\n", " \t\n", "1\n"])
     def test_lines_are_counted_and_not_split(self, line):
         """A list of them would take four times the memory allowed here."""
@@ -170,6 +171,7 @@ class TestText:
         assert "line 1005 differs from line 1001 in its number of cells: 3, not 2." in refusal(text + "\t5\t6")
         assert "line 1005, column 1 is empty" in refusal(text + "\t5")
 
+    @pytest.mark.thorough
     @given(st.text() | st.text(alphabet="0123456789.,;\t\n\r -+einfa\ufeff") | st.binary())
     @settings(max_examples=200)
     def test_anything_is_a_finite_matrix_or_an_input_error(self, data):

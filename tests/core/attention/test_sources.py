@@ -159,6 +159,7 @@ class TestToySentence:
         with refused(field, words):
             toy_sentence(**{"text": "cat"} | given)
 
+    @pytest.mark.thorough
     @given(st.text(alphabet=st.characters(exclude_categories=())))
     @settings(max_examples=200)
     def test_any_text_gives_finite_rows_or_an_input_error(self, text):

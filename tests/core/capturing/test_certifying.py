@@ -30,6 +30,7 @@ def in_half(half) -> dict[str, Capture]:
     return {name: capture(model, TEXTS[1]) for name, model in half.items()}
 
 
+@pytest.mark.thorough
 def test_half_precision_is_certified_and_a_wrong_scale_is_not(in_half: dict[str, Capture]) -> None:
     """One percent shows in all heads but the few that hardly depend on their scores."""
     for taken in in_half.values():

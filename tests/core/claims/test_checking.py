@@ -73,6 +73,7 @@ def test_what_is_true_of_smollm_holds_and_what_is_not_does_not(smollm, documents
 LINES = [str(claim) for claim in CLAIMS]
 
 
+@thorough
 def test_the_order_and_the_places_of_the_texts_do_not_matter(minilm, documents):
     texts = [text[:500] for text in documents[:5]]
     lines = [line for line, claim in zip(LINES, CLAIMS, strict=True) if not claim.needs_annotation]

@@ -60,6 +60,7 @@ def test_what_is_kept_for_minilm_is_what_is_measured(minilm):
     }
 
 
+@thorough
 def test_what_each_head_does_is_what_a_claim_about_it_says(minilm):
     """A row for each claim that holds and for the largest share, as though each claim had been made about each head."""
     texts = included_texts()[::12]
@@ -108,6 +109,7 @@ def written(folder, lines):
     return ["check", str(folder / "claims.txt"), "--data", str(folder / "texts.jsonl")]
 
 
+@thorough
 @pytest.mark.parametrize(
     ("lines", "status"),
     [

@@ -173,6 +173,7 @@ def test_quantiles_lie_within_a_part():
     assert np.isnan(Distribution(0, 0, 0, 1.0, np.zeros(4, int)).quantile(0.5))
 
 
+@pytest.mark.thorough
 def test_every_head_has_all_of_its_rows(run):
     """Wherever groups of rows begin and end; relations that a head follows most beyond their baseline come first."""
     for layer, head in run.heads:

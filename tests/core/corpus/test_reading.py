@@ -435,6 +435,7 @@ def no_more_than(monkeypatch):
 ENDLESS = 5_000_000
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("no_more_than")
 @pytest.mark.parametrize(
     ("name", "by", "before", "endless", "after"),

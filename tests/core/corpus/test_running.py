@@ -236,6 +236,7 @@ def test_a_run_has_its_folder_alone(encoder, texts, tmp_path):
         pass
 
 
+@thorough
 def test_what_changed_in_a_copy_is_that_of_a_plain_loop_also_after_a_stop(texts, tmp_path, capsys, monkeypatch):
     """To the last bit, of whatever half; with what is compared kept, and heads swapped back in all of it."""
     base, copied, swap = str(tmp_path / "base"), str(tmp_path / "copy"), [(1, 1), (0, 2)]

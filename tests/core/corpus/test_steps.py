@@ -221,6 +221,7 @@ def test_it_tells_how_far_it_is_and_ends_with_a_run_that_opens(begin):
     assert (opened.about.tokens, opened.about.passages, opened.about.data) == (run.tokens, run.total, "text.txt")
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_ended_in_a_passage_goes_on_with_it(begin, alone):
     class Ended(BaseException):
         pass

@@ -26,6 +26,7 @@ def announce(path: Path, numbers: int) -> None:
     os.truncate(path, 8 + len(header) + 4 * numbers)
 
 
+@pytest.mark.thorough
 def test_the_figure_is_what_is_then_loaded(minilm, smollm, half):
     for model in (minilm, smollm, *half.values()):
         loaded = sum(weight.nbytes for weight in model.network.parameters())

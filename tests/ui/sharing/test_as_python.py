@@ -15,7 +15,6 @@ import pytest
 
 from core import AttentionTrace
 from tests.browser.driver import Picture, array
-from tests.depth import one_in
 from tests.pages import app as pages
 from tests.pages.lessons import LESSONS, parts
 from tests.source_files import ROOT
@@ -119,6 +118,7 @@ def test_a_head_step_by_step(picture, address, tmp_path):
     assert all(chosen[at] == int(address[name]) for at, name in enumerate(("query", "key")) if name in address)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("number", "address"),
     [
@@ -181,9 +181,8 @@ DRAWN_OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("lesson", "part"), one_in(5, [(lesson, part) for lesson in LESSONS for part in parts(lesson)])
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("lesson", "part"), [(lesson, part) for lesson in LESSONS for part in parts(lesson)])
 def test_every_experiment_of_the_lessons(lesson, part, tmp_path):
     """Each opens without a complaint, and with a picture of what its lines compute."""
     view = View(lesson, part=part)

@@ -9,7 +9,6 @@ import pytest
 from streamlit.testing.v1.element_tree import SelectSlider
 
 from core.lessons.query_key_value import TOKENS, example
-from tests.depth import one_in
 from tests.pages.app import go, new, opened
 from ui import state
 from ui.markdown import pieces
@@ -97,9 +96,8 @@ def _all_frames(monkeypatch):
     monkeypatch.setattr(frames, "SECONDS", 60.0)
 
 
-@pytest.mark.parametrize(
-    ("part", "knob", "value"), one_in(3, [(part, *one) for part, of in HELD.items() for one in of.items()])
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("part", "knob", "value"), [(part, *one) for part, of in HELD.items() for one in of.items()])
 def test_a_frame_is_what_the_page_shows(part, knob, value):
     # Then the pictures, or the knob, are there.
     changed = {state.SCALE_TIMES: {state.SCALE_TIMES: "1.5"}, state.SPAN: {state.PATTERN: "window"}}.get(knob, {})

@@ -19,7 +19,7 @@ from core.capturing.checking.reading import TEXT
 from core.models.model import Model
 from tests.core.models.test_adapters import adapted, base
 from tests.core.tiny_models import GROUPED, LOCAL, TINY, WEIGHTS_ONLY, randomised, tiny
-from tests.depth import QUICK, one_in, sampled, thorough
+from tests.depth import QUICK, sampled, thorough
 from tests.refusals import refused
 
 
@@ -182,6 +182,7 @@ def begin_twice(model: Model) -> None:
     model.tokenizer.backend_tokenizer.post_processor = twice
 
 
+@thorough
 @pytest.mark.parametrize(
     ("check", "plant"),
     [
@@ -231,7 +232,7 @@ MERGED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", one_in(3, ["float32", "bfloat16", "float16"]))
+@pytest.mark.parametrize("dtype", sampled(["float32", "bfloat16", "float16"], ["float32"]))
 @pytest.mark.parametrize("form", MERGED)
 def test_weights_with_an_adapter_are_those_of_both_files(
     form: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

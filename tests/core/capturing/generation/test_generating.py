@@ -36,7 +36,7 @@ from tests.core.tiny_models import (
     twin_of,
 )
 from tests.core.tiny_seeing import PLACES, SEEING, seeing
-from tests.depth import one_in, sampled
+from tests.depth import sampled
 from tests.refusals import refused
 
 FRANCE = "The capital of France is"
@@ -143,7 +143,7 @@ def assert_written_as_by_transformers(network, new_tokens=16) -> Generation:
     return written
 
 
-@pytest.mark.parametrize("name", one_in(4, OWN_RULES))
+@pytest.mark.parametrize("name", OWN_RULES)
 def test_every_step_reads_what_transformers_reads(name):
     assert_written_as_by_transformers(randomised(OWN_RULES[name]()))
 
@@ -377,7 +377,7 @@ def test_candidates_are_the_most_probable(smollm):
     assert Sampling().draw(written.steps[0].logits, 0) == candidates[0].token_id
 
 
-@pytest.mark.parametrize("name", one_in(3, SEEING))
+@pytest.mark.parametrize("name", SEEING)
 def test_what_is_written_about_an_image_is_what_transformers_writes(name):
     """Another text and another image are read by the same network in between, which remembers the positions of the latest."""
     model, expected = seeing(name), []
