@@ -8,8 +8,8 @@ import pytest
 
 thorough = pytest.mark.thorough
 # Architectures that differ most: the first of each kind, and one whose layers have sinks, windows and experts.
-QUICK = ("BERT", "GPT-2", "Llama", "T5", "gpt-oss", "ViT")
-CASES = 6  # of a test that has more, the quick depth runs so many
+QUICK = ("BERT", "Llama", "T5", "gpt-oss", "ViT")
+CASES = 5  # of a test that has more, the quick depth runs so many
 # Where each case is a page, or a file of the project, and none can stand for another.
 EVERY_CASE = ("tests/browser/", "tests/test_")
 

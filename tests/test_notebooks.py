@@ -76,6 +76,7 @@ def test_attention_by_hand(kernel):
     assert np.array_equal(np.isnan(causal), ~np.tri(3, 4, dtype=bool))
 
 
+@pytest.mark.thorough
 def test_a_real_head(kernel, smollm):
     """Only this test finds a cell that fails there with a model at hand."""
     shown = outputs_of("a_real_head", kernel)

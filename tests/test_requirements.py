@@ -114,5 +114,6 @@ def test_every_model_has_a_hash():
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}$", line) for line in requirements)
 
 
+@pytest.mark.thorough
 def test_the_code_of_the_model_packages_is_never_imported():
     assert not pins(text(MODELS)).keys() & imported_in(*EVERYTHING)

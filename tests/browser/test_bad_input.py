@@ -1,5 +1,6 @@
 """What cannot be used is said beside its field, nothing typed is lost, and good input works again."""
 
+import pytest
 from playwright.sync_api import expect
 
 from core import capture
@@ -10,6 +11,7 @@ from ui import state
 ADDRESSES = "http://example.com/x HTTPS://example.com/?a=b&c=d www.example.com me@example.org mailto:me@example.org"
 
 
+@pytest.mark.thorough
 def test_a_model_that_cannot_be_had_is_shown_as_typed_and_is_no_link(go, minilm):
     app = go("/step_by_step")
     box = app.widget(state.MODEL).get_by_role("combobox")

@@ -64,7 +64,7 @@ def has_room(app: App, widths: Iterable[int]) -> None:
         app.eventually(lambda size=size: (size, app.page.evaluate(_TROUBLES)), (size, []))
 
 
-@pytest.mark.parametrize("step", sampled([80, 20], quick=[80]))
+@pytest.mark.parametrize("step", sampled([160, 20], quick=[160]))
 def test_every_element_of_the_header_has_its_room(app, step):
     widths = range(320, 1601, step)
     has_room(app, widths)

@@ -34,6 +34,7 @@ def heading(app: App, layer: int, head: int) -> App:
     return app.idle()
 
 
+@pytest.mark.thorough
 def test_a_head_is_chosen_filtered_and_opened_live(visit, run, minilm):
     """Only this test finds an example whose stored weights are not those of the page that it opens."""
     app = visit("/corpus?metric=previous")

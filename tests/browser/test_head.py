@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ui import state
 
 
+@pytest.mark.thorough
 def test_a_click_asks_about_another_pair_and_the_card_is_saved(go):
     app = go("/head").says("Head 5.11 gives 67.3% from “it” to “animal”")
     app.click_cell("head", 12, 1).says("from “too” to “the”")

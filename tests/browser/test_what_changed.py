@@ -1,8 +1,10 @@
 """Clicks on "What changed": the grid opens a head, the pictures of a passage a cell; both stand in the address."""
 
+import pytest
 from playwright.sync_api import expect
 
 
+@pytest.mark.thorough
 def test_a_click_opens_a_head_and_then_a_cell_of_it(go):
     def heading(layer: int, head: int) -> None:
         expect(app.page.get_by_role("heading", name=f"Layer {layer}, head {head}", exact=True)).to_be_visible()

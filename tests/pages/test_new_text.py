@@ -168,6 +168,7 @@ def of_a_link(app: AppTest) -> None:
     go(app, "why", **{state.TEXT: ITALY})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("come", [typed_elsewhere, another_model, of_a_link])
 def test_however_a_text_comes_it_drops_what_speaks_of_the_old_one(come):
     app = opened("why", **ASKED)

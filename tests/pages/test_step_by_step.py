@@ -64,6 +64,7 @@ def test_the_page_says_whether_its_model_was_checked(monkeypatch, tmp_path):
     assert "own code, scale" in badge
 
 
+@thorough
 def test_every_source_and_its_knobs():
     app = opened(source="random")
     matrices = random_matrices(6, 8, 4, 4, seed=0)

@@ -85,6 +85,7 @@ def without_decoder(monkeypatch):
     monkeypatch.setattr(catalogue, "find_spec", lambda name: None if name == package else find_spec(name))
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("without_decoder")
 def test_a_stop_whose_model_is_not_there_says_which_and_goes_on(app, says):
     stop = next(at for at, stop in enumerate(tour.STOPS, start=1) if stop.model == tour.DECODER)

@@ -278,6 +278,7 @@ def test_the_token_that_comes_next_has_its_number_where_the_tokenizer_has_no_nam
     assert f"“{token}” is written after" in words(app)
 
 
+@pytest.mark.thorough
 def test_an_image_with_a_text(tmp_path, monkeypatch):
     """Heads and Step by step lay a row of weights over the image, in the place that its tokens say; What if changes heads."""
     save_seeing("LLaVA", tmp_path)

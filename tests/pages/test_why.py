@@ -77,6 +77,7 @@ def test_one_token_of_a_longer_word_is_the_answer(smollm):
         assert f"is **{abs(number):.2f}** {'above' if number > 0 else 'below'} that of “·Rome”" in said
 
 
+@thorough
 def test_a_cut_can_leave_what_another_text_has(smollm):
     other = "The capital of Italy is"
     asked = OPEN | {"path": "23.4>3, key 22.3", "cuts": ["0", "1"], state.CUT_TO: other}

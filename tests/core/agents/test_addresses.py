@@ -37,6 +37,7 @@ CALLS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CALLS)
 def test_an_address_opens_its_view(calls, name):
     call, arguments = CALLS[name]

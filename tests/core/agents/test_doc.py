@@ -18,6 +18,7 @@ LINES = [json.loads(line, parse_float=Decimal) for line in re.findall(r"^    (\{
 SESSIONS = [*zip(LINES[::2], LINES[1::2], strict=True)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", range(len(SESSIONS)), ids=[asked["call"] for asked, _ in SESSIONS])
 def test_the_answers_of_the_sessions_are_true(calls, place):
     asked, written = SESSIONS[place]

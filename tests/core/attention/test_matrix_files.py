@@ -142,6 +142,7 @@ class TestText:
         assert REFUSED_TEXTS[text] in message
         assert len(message) < 300
 
+    @pytest.mark.thorough
     def test_how_much_is_read(self):
         for separator in ", ":
             row = separator.join(["1"] * 1025)
@@ -362,6 +363,7 @@ class TestNpz:
         with at_most(2**20):
             assert "at most 33,554,432" in npz_refusal(archive)
 
+    @pytest.mark.thorough
     def test_zip_bomb_whose_directory_lies(self):
         content = npy(NUMBERS)
         bomb = content + b"\0" * 2**26

@@ -90,6 +90,7 @@ class TestSplitWords:
     def test_examples(self, text, words):
         assert list(split_words(text)) == words
 
+    @pytest.mark.thorough
     @given(st.text() | st.text(alphabet="a é'\u0301\u200d👩💻🏽🇫🇷\u200b.\ufe0f_ "))
     def test_nothing_visible_is_lost(self, text):
         def visible(of):

@@ -79,6 +79,7 @@ def test_a_weight_that_is_nearly_zero_is_as_inexact_as_the_least_number() -> Non
     assert certified("float16", *(torch.tensor(numbers).half() for numbers in (query, key, value))).holds
 
 
+@pytest.mark.thorough
 def test_stages_are_those_that_torch_computes_in_bfloat16(in_half: dict[str, Capture]) -> None:
     """From the very queries, keys and values, which are bfloat16: torch's eager attention rounds after every step, to within
     what that can do; in float64 it gives the same but for the rounding of float32."""

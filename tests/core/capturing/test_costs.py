@@ -102,6 +102,7 @@ def test_components_keep_what_was_counted(name):
     assert taken.nbytes == of_calls + taken.components.nbytes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "tokens"), [("minilm", 400), ("smollm", 150), ("Gemma 2", 60)])
 def test_the_peak_is_about_what_was_counted(name, tokens, smollm, request):
     """The soft caps of Gemma 2 need the scores of all heads."""

@@ -322,6 +322,7 @@ def test_what_is_too_large_is_not_written_and_millions_of_lists_are_not_made(goo
         write(replace(good, about=dict.fromkeys("abc", "[" * 190_000)))
 
 
+@pytest.mark.thorough
 def test_bits_of_a_good_file_turned_at_random(good):
     data, numbers = bytearray(write(good)), np.random.default_rng(5)
     for _ in range(40):

@@ -119,6 +119,7 @@ def test_a_model_without_an_induction_head_is_refused(smollm):
         examples.needs_previous(smollm, nothing)
 
 
+@thorough
 def test_a_pronoun_between_two_sentences(minilm):
     seen = []
     found = examples.patch_pronoun(minilm, seen.append)

@@ -118,6 +118,7 @@ def place_of(app, knob, word):
     return list(field.options).index(word.replace("-", "−").replace("inf", "∞"))
 
 
+@pytest.mark.thorough
 def test_a_handle_lies_where_its_thing_is_and_its_frame_is_what_the_page_shows():
     before = near(("learn/query_key_value", "turn"))
     query = sent(before)["knobs"][state.ANGLE]

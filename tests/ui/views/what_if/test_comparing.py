@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from core import compare
 from core.heads.comparing import align
 from core.heads.likeness import heads_like
@@ -57,6 +59,7 @@ def test_on_another_text():
     assert not boxes & {state.QUERY, state.KEY}
 
 
+@pytest.mark.thorough
 def test_in_another_model():
     app = compared(**{state.COMPARE_WITH: "model"})
     assert "of SmolLM2" in words(app)
