@@ -43,12 +43,18 @@ TEXTS = (
 @pytest.fixture(scope="session", autouse=True)
 def pages_as_tests_run_them():
     """Before each run of a page AppTest reads what all installed packages say of themselves, which takes as long as the page:
-    once is enough. And it gives up a run after a few seconds, which a busy machine needs for a page that does nothing."""
+    once is enough. It looks a thousand times a second whether the run has ended, for which the page waits, and gives up after a
+    few seconds, which a busy machine needs for a page that does nothing."""
     once = cache(manifest_scanner.scan_component_manifests)
-    wait = local_script_runner.require_widgets_deltas
+    look = local_script_runner.require_widgets_deltas
+
+    def wait(runner: local_script_runner.LocalScriptRunner, _: float) -> None:
+        runner._script_thread.join(PATIENCE)
+        look(runner, 0.1)
+
     with (
         mock.patch.object(manifest_scanner, "scan_component_manifests", once),
-        mock.patch.object(local_script_runner, "require_widgets_deltas", lambda runner, _: wait(runner, PATIENCE)),
+        mock.patch.object(local_script_runner, "require_widgets_deltas", wait),
     ):
         yield
 

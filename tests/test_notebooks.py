@@ -93,6 +93,7 @@ def test_a_real_head(kernel, smollm):
     assert drawn(shown['heads_figure(effects, "effect")'][FIGURE]).shape == (6, 12)
 
 
+@pytest.mark.thorough
 def test_a_view_shared_as_a_notebook_gives_what_the_page_draws(kernel):
     """Only this test finds a cell of such a notebook that fails, or does not show itself, in a kernel of Jupyter."""
     view = View("step_by_step", source="toy", words="the <b>cat</b> sat", width="5", seed="3")

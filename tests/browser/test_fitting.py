@@ -70,6 +70,8 @@ PAGES, PAIR = sorted([*(path.stem for path in (ROOT / "pages").glob("*.py")), *L
 ADDRESSES = {"gallery": "/"} | {lesson: f"/{lesson}?embed=true" for lesson in LESSONS}
 # In them are all kinds of colours: of words, badges, tables, fields, shaded tokens, cards and knobs.
 IN_THE_DARK = {"step_by_step", "heads", "what_if", "gallery", sorted(LESSONS)[0]}
+# Of the lessons two stand for the others, which are built alike.
+QUICK = {*PAGES} - {*LESSONS} | {"query_key_value", "softmax"}
 
 
 def bottoms(*places) -> list[float]:
@@ -105,7 +107,7 @@ def schemes(regular: App) -> Iterator[list[str]]:
     regular.in_scheme("light")
 
 
-@pytest.mark.parametrize("page", [*PAGES, pytest.param(PAIR, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("page", sampled([*PAGES, PAIR], quick=QUICK))
 def test_a_page_opens_and_fits(go, page):
     """In a window that becomes smaller, as one that is turned. Only this test finds a page that is wider than its window, and
     knobs of a lesson below their picture."""
@@ -147,7 +149,7 @@ def test_a_page_opens_and_fits(go, page):
             app.press(key, choice).fits()
 
 
-@pytest.mark.parametrize("page", sampled(PAGES, quick=["gallery", "step_by_step", "heads", "softmax"]))
+@pytest.mark.parametrize("page", sampled(PAGES, quick=["gallery", "step_by_step", "softmax"]))
 def test_axe_finds_nothing(go, schemes, page):
     """Only this test finds names, roles and contrasts as the browser works them out from the whole page."""
     app = go(ADDRESSES.get(page, f"/{page}")).finished()

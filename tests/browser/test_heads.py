@@ -42,6 +42,7 @@ def lists(app: App, is_right: object = bool) -> list[list[str]]:
     return app.idle().eventually(lambda: app.listed(state.RANKED), is_right)
 
 
+@pytest.mark.thorough
 def test_heads_by_mouse_keys_and_list(go, taken):
     """Only this test finds clicks and keys that are lost, or change places, where they are faster than the page."""
     app = go("/heads?metric=sink")

@@ -131,6 +131,7 @@ def distances(one, other):
 STRANGE = "<b>x</b> $y$ *a* :smile: `q` <img src=x onerror=alert(1)> مرحبا"
 
 
+@pytest.mark.thorough
 def test_token_text_is_data(go, smollm):
     """Only this test finds a place on the page that takes a token for markup."""
     taken = capture(smollm, STRANGE)

@@ -359,6 +359,7 @@ def test_queries_and_keys_of_different_texts(show):
 # --- lines
 
 
+@pytest.mark.thorough
 def test_lines_of_a_token_and_the_strongest_of_all(show):
     view = show("/?count=100&lines=1&mask=causal")
     drawn = weights(100, 100, is_causal=True)

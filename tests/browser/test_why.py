@@ -1,6 +1,7 @@
 """From “ Paris” back to the text by clicks and keys, with two hops cut; tests/pages/test_why.py compares the numbers."""
 
 import numpy as np
+import pytest
 
 from core import capture, logit_attribution
 from core.heads.attribution import as_grid, logit
@@ -9,6 +10,7 @@ from tests.browser.addresses import FRANCE
 from ui import state
 
 
+@pytest.mark.thorough
 def test_from_paris_to_the_text(go, smollm):
     app = go("/why")
     paris, rome = (smollm.tokenizer(word)["input_ids"][0] for word in (" Paris", " Rome"))

@@ -166,6 +166,7 @@ def test_the_field_opens_with_claims_about_the_chosen_model(monkeypatch, tmp_pat
     assert choose(app, state.MODEL, model).text_area(key=state.CLAIMS).value == OF_ANY_MODEL.splitlines()[0]
 
 
+@pytest.mark.thorough
 def test_its_lines_give_the_same_numbers(verdicts, tmp_path):
     lines = View("claims").lines
     table, examples = run_lines(lines, tmp_path)["results"]

@@ -79,6 +79,7 @@ def test_a_run_a_head_and_its_examples_are_told_with_their_numbers(folder):
     assert "Layer 2, head 10" in [one.value for one in app.subheader]
 
 
+@pytest.mark.thorough
 def test_an_example_opens_live_whatever_text_was_read_before(folder):
     found = open_run(folder / "sentences").strongest(2, 9, "previous", 2, 3)[0]
     app = opened("heads", **{state.TEXT: "Something else.", state.LAYER: "1", state.QUERY: "1"})
@@ -210,6 +211,7 @@ def test_a_text_that_cannot_be_run_is_said_to_be_so_and_stays(text, said):
     assert app.text_area(key=state.OWN_TEXT).value == text
 
 
+@pytest.mark.thorough
 def test_of_all_runs_over_texts_of_their_own_visitors_see_only_theirs():
     asked(page(), "A text that one visitor has pasted.")
     app = page(run=state.RUN_OWN)

@@ -45,6 +45,7 @@ def shows_trace(app, trace):
         assert difference(Picture([drawn], {}), numbers.T if stage == "Key" else numbers) is None, stage
 
 
+@thorough
 def test_the_page_says_whether_its_model_was_checked(monkeypatch, tmp_path):
     monkeypatch.setattr(checkups, "cache_folder", lambda: tmp_path)  # nothing is known yet,
     checkups.MADE.clear()  # nor from another test

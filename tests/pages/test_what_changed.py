@@ -100,6 +100,7 @@ def test_passages_with_other_tokens_are_said(tmp_path):
     assert "no token in common in any passage" in words(page(**here, texts="21"))
 
 
+@pytest.mark.thorough
 def test_its_lines_give_the_same_table(table, tmp_path):
     lines = View("what_changed", **{state.TEXTS: TWO}).lines
     assert run_lines(lines, tmp_path)["results"][0].equals(table)

@@ -175,6 +175,7 @@ def test_a_change_that_does_not_fit_waits_for_a_model_that_it_fits():
     assert listed(app) == ["mute 23.4"]
 
 
+@thorough
 def test_what_one_visitor_changes_no_other_sees():
     """Both at the same time, on the same text and head.
     Only this test finds edits that leak between sessions in one process."""
@@ -205,6 +206,7 @@ def test_what_comes_next_is_listed_once_while_nothing_has_moved_it():
     assert len(figure(app, "outcome").data) == 2
 
 
+@thorough
 def test_hiding_a_token_says_what_taking_it_away_says():
     app = choose(opened(), state.TOKEN_AT, 4)
     assert next(button for button in app.button if button.label == "Hide").help == HIDDEN

@@ -116,6 +116,7 @@ def test_of_a_folder_what_can_be_said_and_loaded_is_listed(tmp_path):
         Calls(Host(Limits(folders=("/\udcff",)))).answer("open", {**SHORT, "model": "x/y"})
 
 
+@thorough
 def test_an_answer_that_is_too_large_loses_the_ends_of_its_lists(calls):
     said = calls.answer("open", {**SHORT, "text": "extraordinary " * 500})
     assert said["cut"] == {"tokens": said["n_tokens"]}

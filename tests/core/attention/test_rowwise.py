@@ -88,6 +88,7 @@ class Held(RowwiseMatrix):
         return Band(rows.start, {"values": Entries.of(part), "negative": Entries.of(-part)}, numbers)
 
 
+@pytest.mark.thorough
 @given(MATRICES, st.integers(1, 20))
 def test_an_overview_is_the_whole_pooled_from_one_sweep(values, most):
     matrix, done = Held(values, []), []

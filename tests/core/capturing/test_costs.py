@@ -73,6 +73,7 @@ def test_layers_with_sizes_of_their_own_keep_no_more_than_was_counted():
     assert min(operations(model, 20)) > 0
 
 
+@pytest.mark.thorough
 def test_a_picture_is_counted_where_no_configuration_tells_of_its_tower():
     network = small_network("ChameleonForConditionalGeneration")
     inputs = picture_and_text(network)

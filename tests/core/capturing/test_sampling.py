@@ -41,6 +41,7 @@ def test_top_k_and_top_p_cut_the_rest_off(cut, expected):
     np.testing.assert_allclose(Sampling(1.0, **cut).probabilities(LOGITS), expected, rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_drawn_as_often_as_probable():
     sampling = Sampling(1.0, top_k=3)
     draws = np.bincount([sampling.draw(LOGITS, step) for step in range(4000)], minlength=5) / 4000

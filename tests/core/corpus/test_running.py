@@ -305,6 +305,7 @@ def test_models_that_are_no_copies_of_each_other_are_not_compared(encoder, texts
         run_changes(encoder, str(tmp_path / "albert"), texts, str(tmp_path / "albert.json"), column="body", workers=1)
 
 
+@thorough
 def test_many_workers_write_less_often():
     """Fewer passages than workers could share are one each; otherwise there are four shards for each worker at least."""
     shards = {(2, 3): 1, (2, 800): 100, (2, 10**6): 128, (31, 10**6): 128, (32, 10**6): 256, (1600, 640_000): 100}

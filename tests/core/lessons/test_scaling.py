@@ -73,6 +73,7 @@ TABLE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("d_k", TABLE)
 def test_saturation_of_random_heads(random_heads, d_k):
     place = lesson.POWERS_OF_TWO.index(d_k)

@@ -176,6 +176,7 @@ def test_what_is_no_model_and_an_odd_dtype(tmp_path):
     assert "float32, float64, float16, bfloat16" in refusal("all-MiniLM-L6-v2", "dtype", dtype="int8")
 
 
+@pytest.mark.thorough
 def test_threads_get_the_dtype_they_ask_for(bert):
     wanted = ["float32", "bfloat16", "float16", "float64"] * 8
     with ThreadPoolExecutor(4) as threads:
