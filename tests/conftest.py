@@ -24,8 +24,10 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from check import held
 from tests import depth
+from ui.freed import give_back, share_freed
 
 pytest_plugins = ["tests.ended"]
+share_freed()  # as the app does; each page runs in a thread of its own
 
 # Nothing is timed in the tests: how long an example takes says only what else the machine does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -69,8 +71,6 @@ def pytest_collection_finish():
 @pytest.fixture(scope="module", autouse=True)
 def what_a_file_leaves_is_given_back():
     """To the system: the C library keeps what was freed, and a copy of a model has half a gigabyte."""
-    from ui.freed import give_back
-
     yield
     gc.collect()
     give_back()

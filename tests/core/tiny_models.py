@@ -262,8 +262,9 @@ def number_words() -> t.PreTrainedTokenizerFast:
 
 
 def twin_of(network: t.PreTrainedModel, implementation: str = "eager") -> t.PreTrainedModel:
-    """A copy that computes its attention in another way: in transformers' own eager code, unless told otherwise."""
-    twin = copy.deepcopy(network)
+    """A copy that computes its attention in another way: in transformers' own eager code, unless told otherwise. Both share
+    their weights."""
+    twin = copy.deepcopy(network, {id(numbers): numbers for numbers in (*network.parameters(), *network.buffers())})
     twin.set_attn_implementation(implementation)
     return twin
 
