@@ -37,6 +37,7 @@ def grid(table, column):
     return table.pivot(index="layer", columns="head", values=column).to_numpy()
 
 
+@pytest.mark.thorough
 def test_a_change_is_switched_off_kept_in_a_reload_and_taken_back(go, minilm):
     """Only this test finds a change that a reload loses, or that cannot be taken back."""
     plain, muted = (capture(minilm, FRANCE, edits=edits).trace(5, 11) for edits in (None, Edits(mute_heads={3})))

@@ -164,6 +164,7 @@ def test_numbers_of_an_address_that_are_out_of_range_are_passed_over():
     assert "“77”" in "".join(warning.value for warning in app.warning)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("smollm", "two_tokens")
 def test_who_comes_with_a_model_that_only_reads_finds_one_that_writes():
     app = go(opened("heads", model="all-MiniLM-L6-v2"), "generation")

@@ -70,6 +70,7 @@ def test_each_number_on_this_text_is_that_of_core(minilm):
     assert claims == {tuple(str(replace(claim, head="5.11")) for claim in known.known_claims())}
 
 
+@thorough
 def test_known_claims_are_tested_on_the_head_itself(minilm, claims_of_few_texts):
     claims_of_few_texts(MINILM)
     claims = [Claim("0.2", claim.when, claim.keys, claim.least) for claim in known.known_claims()]

@@ -330,6 +330,7 @@ def test_a_model_that_was_not_tested_says_how_and_then_what_was_found(claims_of_
     assert of_list(app)[0, 2] == share
 
 
+@pytest.mark.thorough
 def test_metrics_on_the_text_and_on_random_tokens():
     """Only this test finds an atlas, a list and sentences that do not speak of the same measurement."""
     app, model = by_link({state.METRIC: "distance"}), models.load(MODEL)

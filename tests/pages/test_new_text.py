@@ -178,6 +178,7 @@ def test_however_a_text_comes_it_drops_what_speaks_of_the_old_one(come):
     assert "Paris" not in words(app)
 
 
+@pytest.mark.thorough
 def test_what_comes_with_a_text_stays():
     """A link that names both, one that says all, and the tour, which chooses a text and a pair of it."""
     app = opened("why", **{state.TEXT: ITALY, state.ANSWER: " Naples"})

@@ -34,6 +34,7 @@ def test_the_answer_and_its_cut_are_what_the_model_gives(smollm):
     assert f"comes next: {before:.1%} → {after:.1%}" in said
 
 
+@thorough
 def test_a_path_in_the_address_is_the_one_that_is_followed(smollm):
     said = {state.TEXT: "seven green doors and a cold river seven green", state.MODEL: SMOLLM, state.ANSWER: " doors"}
     app = opened("why", **said, path="18.6>2, key 16.0>1", stop="1", cuts="1")

@@ -153,6 +153,7 @@ class TestText:
         for data in ("1" * (matrix_files.MAX_TEXT_BYTES + 1), b"1" * (matrix_files.MAX_TEXT_BYTES + 1)):
             assert "16,777,217" in refusal(data)
 
+    @pytest.mark.thorough
     def test_a_hostile_row_is_counted_and_not_split(self):
         text = "1\n" + "22," * 5_000_000
         with at_most(4 * len(text)):
@@ -356,6 +357,7 @@ class TestNpz:
         assert "and 990 more" in message
         assert len(message) < 500
 
+    @pytest.mark.thorough
     def test_zip_bomb(self):
         bomb = npy(np.zeros((8, 2**20)))  # 64 MiB that deflate packs a thousandfold
         archive = zipped([(f"{name}.npy", bomb) for name in "qkv"], compression=zipfile.ZIP_DEFLATED)

@@ -97,6 +97,7 @@ def test_rounded_rotary_frequencies_of_a_converted_network_are_its_own() -> None
     assert compare_with_own_code(load_model(network)).holds is False
 
 
+@pytest.mark.thorough
 def test_an_image_is_read_with_the_text() -> None:
     model = seeing.__wrapped__("Qwen2.5-VL")  # one of its own
     assert compare_with_own_code(model).holds

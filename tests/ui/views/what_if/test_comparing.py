@@ -67,6 +67,7 @@ def test_in_another_model():
     assert len(app.get("plotly_chart")) == 3
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_with_the_other_text_is_said_and_nothing_lost():
     said = {state.VIEW: "compare", state.COMPARE_WITH: "text", state.OTHER_TEXT: "   "}
     app = opened("what_if", **said)
