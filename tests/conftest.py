@@ -10,7 +10,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a model hub
 # Ray gives its workers a low priority (nice 15). On a busy machine a test would wait for them for minutes.
 os.environ.setdefault("RAY_worker_niceness", "0")
 # What pages have computed is kept up to this size, by these processes and by the servers that they start.
-os.environ.setdefault("HEADLIGHT_MEMORY", "300 MB")
+os.environ.setdefault("HEADLIGHT_MEMORY", "200 MB")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault(
         "OMP_NUM_THREADS", "1"
@@ -130,14 +130,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest asks for markers itself (-m)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is thorough, unless it is asked for, and what takes many minutes, unless its marker is. What is
-    large comes first and the longest files next: `Files` gives them to the processes in this order."""
+    large comes first and the longest files next: `Files` gives them to the processes in this order. Files for which one visitor
+    of the browser stays come after those that have visitors of their own, so that two large pages are never open at once."""
     for case in depth.left_out(items):
         case.add_marker("thorough")
     left_out = {"exhaustive"} - set(config.option.markexpr.split()) | ({"thorough"} if not config.option.all else set())
     is_chosen = {item: not any(map(item.get_closest_marker, left_out)) for item in items}
     chosen = [item for item in items if is_chosen[item]]
     config.hook.pytest_deselected(items=[item for item in items if not is_chosen[item]])
-    items[:] = sorted(chosen, key=lambda item: (large(item.nodeid), item.path.name not in LONG))
+    staying = {item.path for item in chosen if "regular" in item.fixturenames}
+    items[:] = sorted(chosen, key=lambda item: (large(item.nodeid), item.path in staying, item.path.name not in LONG))
 
 
 def large(test: str) -> int:

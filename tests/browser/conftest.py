@@ -119,7 +119,8 @@ def visit(visits: Visits, server: Server) -> Iterator[Callable[..., App]]:
 
 @pytest.fixture(scope="package")
 def regular(visits: Visits, server: Server) -> Iterator[App]:
-    """A visitor who stays for all tests."""
+    """A visitor who stays for all tests that follow."""
+    visits.forget_pages()
     with visits.to(server) as visit:
         yield visit("/softmax")
 

@@ -940,6 +940,13 @@ class Visits:
         self._browser = browser
         self._free: dict[Hashable, list[Any]] = defaultdict(list)
 
+    def forget_pages(self) -> None:
+        """Close those that nobody is on: each takes a hundred megabytes."""
+        for app in [app for free in self._free.values() for app in free]:
+            if self._browser.has(app.page):
+                app.page.context.close()
+        self._free.clear()
+
     @contextlib.contextmanager
     def to(self, server: Server, kind: type[Kind] = App) -> Iterator[Callable[..., Kind]]:
         """Opens pages, each as a visitor of its own; in the end nothing may have gone wrong on any of them."""
