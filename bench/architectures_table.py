@@ -76,7 +76,7 @@ def exact_row(one: Found) -> list[str]:
 def bound(one: Found) -> str:
     """The power of ten that the largest difference stays below, also on a machine that rounds otherwise."""
     worst = max(one["differences"].values(), default=0.0)
-    return f"< {next((limit for limit in BOUNDS if 10 * worst <= limit), 1.0):.0e}".replace("e-0", "e-")
+    return f"< {next((limit for limit in BOUNDS if 3 * worst <= limit), 1.0):.0e}".replace("e-0", "e-")
 
 
 def reason(one: Found) -> str:

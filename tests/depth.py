@@ -23,14 +23,14 @@ def sampled(cases: Iterable[Any], quick: Container[Any] = QUICK) -> list[Any]:
 
 
 def left_out(tests: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Cases of tests that have more than CASES which the quick depth leaves out. What it keeps lies evenly among them, with the
-    first and the last one."""
+    """The cases that the quick depth leaves out of tests with more than CASES."""
     cases = defaultdict(list)
     for test in tests:
         if not test.nodeid.startswith(EVERY_CASE) and test.get_closest_marker("thorough") is None:
             cases[test.nodeid.partition("[")[0]].append(test)
-    found = []
-    for many in cases.values():
-        kept = {place * (len(many) - 1) // (CASES - 1) for place in range(CASES)}
-        found += [case for place, case in enumerate(many) if place not in kept]
-    return found
+    return [case for many in cases.values() for place, case in enumerate(many) if place not in spread(len(many))]
+
+
+def spread(number: int) -> set[int]:
+    """Which of so many cases are quick: CASES of them, evenly from the first to the last one, or all."""
+    return {place * (number - 1) // (CASES - 1) for place in range(CASES)}
